@@ -1,68 +1,123 @@
 """Blocking, thread-based Python client for RTVI voice bots.
 
-from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync import connect
 
-with RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client")) as client:
-    with client.events("bot-transcription", timeout=10) as events:
-        client.send_text("Hello!")
-        print(next(events).data.text)
+with connect("http://localhost:7860") as client:
+    print(client.ask("What time is it?").bot_text)
 """
 
 import importlib
 import typing
 
-from . import messages, signals
 from ._version import __version__
-from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
-from .client.base import DEFAULT_TIMEOUT, Timeout
-from .client.client import RTVIClient
-from .client.connect import connect
-from .client.helpers import RTVIClientHelper
-from .client.llm_helper import LLMHelper
-from .client.options import RTVIClientOptions, RTVIEventCallbacks
-from .concurrency.abort import AbortController, AbortSignal
-from .errors import (
-    ActionEndpointNotSetError,
-    BotAlreadyStartedError,
-    BotError,
-    BotNotReadyError,
-    ConfigUpdateError,
-    ConnectError,
-    ConnectionTimeoutError,
-    DeviceError,
-    DisconnectedError,
-    ForkedProcessError,
-    InvalidTransportParamsError,
-    MessageTooLargeError,
-    MissingExtraError,
-    ProtocolError,
-    RequestRejectedError,
-    RequestTimeoutError,
-    RTVIError,
-    SessionError,
-    StartBotError,
-    TransportStartError,
-    UnsupportedFeatureError,
-    UsageError,
-    WouldDeadlockError,
-)
-from .events import Event, RTVIEvent
-from .protocol.states import CloseInfo, TransportState
-from .session.connect_request import BotStartedData
-from .session.dispatcher import HandlerError
-from .session.event_stream import EventStream
-from .session.function_calls import FunctionCall
-from .session.params import APIRequest, ConnectTimeout, Endpoints, RTVIClientParams
-from .session.reconnect_policy import ReconnectPolicy, is_transient
-from .transports.base import Transport, TransportOptions, TransportStats
-from .transports.memory import MemoryTransport
-from .transports.websocket import WebSocketTransport
 
 if typing.TYPE_CHECKING:
+    from . import signals
+    from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
+    from .client.base import DEFAULT_TIMEOUT, Timeout
+    from .client.client import RTVIClient
+    from .client.connect import connect
+    from .client.expect import Expect
+    from .client.helpers import RTVIClientHelper
+    from .client.llm_helper import LLMHelper
+    from .client.options import RTVIClientOptions, RTVIEventCallbacks
+    from .client.pending_turn import PendingTurn
     from .client.stats import ClientStats
-    from .messages import *  # noqa: F403 - the payload classes; their list is `messages.__all__`
+    from .client.turn import Turn
+    from .concurrency.abort import AbortController, AbortSignal
+    from .errors import (
+        ActionEndpointNotSetError,
+        BotAlreadyStartedError,
+        BotError,
+        BotNotReadyError,
+        ConfigUpdateError,
+        ConnectError,
+        ConnectionTimeoutError,
+        DeviceError,
+        DisconnectedError,
+        ExpectationError,
+        ForkedProcessError,
+        InvalidTransportParamsError,
+        MessageTooLargeError,
+        MissingExtraError,
+        ProtocolError,
+        RequestRejectedError,
+        RequestTimeoutError,
+        RTVIError,
+        SessionError,
+        StartBotError,
+        TransportStartError,
+        UnsupportedFeatureError,
+        UsageError,
+        WouldDeadlockError,
+    )
+    from .events import Event, RTVIEvent
+    from .media.turn_audio import TurnAudio
+    from .messages import (
+        AboutBotData,
+        ActionDescription,
+        ActionResponseData,
+        ActionsAvailableData,
+        AppendToContextResultData,
+        AudioLevelData,
+        BotCapabilities,
+        BotLLMMarkerData,
+        BotLLMSearchResponseData,
+        BotLLMTextData,
+        BotOutputData,
+        BotReadyData,
+        BotTTSAudioData,
+        BotTTSTextData,
+        ConfigAvailableData,
+        ConfigData,
+        ConfigDescription,
+        ConfigOption,
+        ErrorData,
+        LLMFunctionCallData,
+        LLMFunctionCallInProgressData,
+        LLMFunctionCallStartedData,
+        LLMFunctionCallStoppedData,
+        LLMSearchOrigin,
+        LLMSearchResult,
+        LLMTokenUsageData,
+        OptionDescription,
+        Payload,
+        PipecatMetricData,
+        PipecatMetricsData,
+        RTVIClientConfigOption,
+        RTVIMessage,
+        ServerResponseData,
+        SpokenProgressData,
+        StorageItemStoredData,
+        STTUsageData,
+        STTUsageMetricData,
+        SystemLogData,
+        TranscriptData,
+        TTFAMetricData,
+        TTFATMetricData,
+        UICommandData,
+        UIJobCompletedEnvelope,
+        UIJobGroupCompletedEnvelope,
+        UIJobGroupData,
+        UIJobGroupStartedEnvelope,
+        UIJobUpdateEnvelope,
+        UserInputData,
+        UserLLMTextData,
+        UserTranscriptionData,
+    )
+    from .protocol.states import CloseInfo, TransportState
+    from .protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnTimings
+    from .session.connect_request import BotStartedData
+    from .session.dispatcher import HandlerError
+    from .session.event_stream import EventStream
+    from .session.function_calls import FunctionCall
+    from .session.params import APIRequest, ConnectTimeout, Endpoints, RTVIClientParams
     from .session.reconnect import ReconnectFailedData, ReconnectingData
+    from .session.reconnect_policy import ReconnectPolicy, is_transient
+    from .transports.base import Transport, TransportOptions, TransportStats
     from .transports.eval import EvalTransport
+    from .transports.memory import MemoryTransport
+    from .transports.websocket import WebSocketTransport
 
 __all__ = [
     "connect",
@@ -85,6 +140,14 @@ __all__ = [
     "RTVIActionRequestData",
     "RTVIActionResponse",
     "RTVIClientHelper",
+    # conversations
+    "Expect",
+    "PendingTurn",
+    "ReportedFunctionCall",
+    "TimelineEntry",
+    "Turn",
+    "TurnAudio",
+    "TurnTimings",
     # reconnecting
     "ReconnectPolicy",
     "ReconnectFailedData",
@@ -116,6 +179,7 @@ __all__ = [
     "ConnectionTimeoutError",
     "DeviceError",
     "DisconnectedError",
+    "ExpectationError",
     "ForkedProcessError",
     "InvalidTransportParamsError",
     "MessageTooLargeError",
@@ -131,23 +195,105 @@ __all__ = [
     "UsageError",
     "WouldDeadlockError",
     # messages
-    *messages.__all__,
+    "RTVIMessage",
+    "Payload",
+    "AboutBotData",
+    "BotCapabilities",
+    "BotReadyData",
+    "ErrorData",
+    "AudioLevelData",
+    "BotLLMMarkerData",
+    "BotLLMSearchResponseData",
+    "BotLLMTextData",
+    "BotOutputData",
+    "BotTTSAudioData",
+    "BotTTSTextData",
+    "LLMSearchOrigin",
+    "LLMSearchResult",
+    "SpokenProgressData",
+    "SystemLogData",
+    "TranscriptData",
+    "UserInputData",
+    "UserLLMTextData",
+    "UserTranscriptionData",
+    "LLMFunctionCallData",
+    "LLMFunctionCallInProgressData",
+    "LLMFunctionCallStartedData",
+    "LLMFunctionCallStoppedData",
+    "LLMTokenUsageData",
+    "PipecatMetricData",
+    "PipecatMetricsData",
+    "STTUsageData",
+    "STTUsageMetricData",
+    "TTFAMetricData",
+    "TTFATMetricData",
+    "AppendToContextResultData",
+    "ServerResponseData",
+    "StorageItemStoredData",
+    "UICommandData",
+    "UIJobCompletedEnvelope",
+    "UIJobGroupCompletedEnvelope",
+    "UIJobGroupData",
+    "UIJobGroupStartedEnvelope",
+    "UIJobUpdateEnvelope",
+    "ActionDescription",
+    "ActionResponseData",
+    "ActionsAvailableData",
+    "ConfigAvailableData",
+    "ConfigData",
+    "ConfigDescription",
+    "ConfigOption",
+    "OptionDescription",
+    "RTVIClientConfigOption",
     "__version__",
 ]
 
-# Names that few applications need are imported on first use.
-_LATER = {
-    "ClientStats": "client.stats",
-    "ReconnectFailedData": "session.reconnect",
-    "ReconnectingData": "session.reconnect",
-    "EvalTransport": "transports.eval",
+# Each name is imported on first use: what an application does not use takes neither time nor memory. By module.
+_NAMES = {
+    "client.actions": "ActionArgument RTVIActionRequestData RTVIActionResponse",
+    "client.base": "DEFAULT_TIMEOUT Timeout",
+    "client.client": "RTVIClient",
+    "client.connect": "connect",
+    "client.expect": "Expect",
+    "client.helpers": "RTVIClientHelper",
+    "client.llm_helper": "LLMHelper",
+    "client.options": "RTVIClientOptions RTVIEventCallbacks",
+    "client.pending_turn": "PendingTurn",
+    "client.stats": "ClientStats",
+    "client.turn": "Turn",
+    "concurrency.abort": "AbortController AbortSignal",
+    "errors": (
+        "ActionEndpointNotSetError BotAlreadyStartedError BotError BotNotReadyError ConfigUpdateError "
+        "ConnectError ConnectionTimeoutError DeviceError DisconnectedError ExpectationError "
+        "ForkedProcessError InvalidTransportParamsError MessageTooLargeError MissingExtraError ProtocolError "
+        "RTVIError RequestRejectedError RequestTimeoutError SessionError StartBotError TransportStartError "
+        "UnsupportedFeatureError UsageError WouldDeadlockError"
+    ),
+    "events": "Event RTVIEvent",
+    "media.turn_audio": "TurnAudio",
+    "protocol.states": "CloseInfo TransportState",
+    "protocol.turn_record": "ReportedFunctionCall TimelineEntry TurnTimings",
+    "session.connect_request": "BotStartedData",
+    "session.dispatcher": "HandlerError",
+    "session.event_stream": "EventStream",
+    "session.function_calls": "FunctionCall",
+    "session.params": "APIRequest ConnectTimeout Endpoints RTVIClientParams",
+    "session.reconnect": "ReconnectFailedData ReconnectingData",
+    "session.reconnect_policy": "ReconnectPolicy is_transient",
+    "transports.base": "Transport TransportOptions TransportStats",
+    "transports.eval": "EvalTransport",
+    "transports.memory": "MemoryTransport",
+    "transports.websocket": "WebSocketTransport",
 }
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
-        module = _LATER.get(name, "messages" if name in messages.__all__ else None)
-        if module is None:
+        if name in ("messages", "signals"):
+            return importlib.import_module(f".{name}", __name__)
+        module = _MODULE_OF.get(name, "messages")  # the payload classes
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return globals().setdefault(name, getattr(importlib.import_module(f".{module}", __name__), name))
 

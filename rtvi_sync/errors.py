@@ -23,6 +23,7 @@ RTVIError
         WouldDeadlockError                                  waiting here could never end
         MissingExtraError           (also ImportError)      an optional package is not installed
     DeviceError                                             a device that was requested cannot be used
+    ExpectationError                (also AssertionError)   the bot did not do what `expect()` demands
 
 A wrong type or value of an option is a `TypeError` or `ValueError` that names the option.
 """
@@ -31,7 +32,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from .protocol.turn_record import TurnRecord
 
 E = TypeVar("E", bound=BaseException)
 
@@ -83,7 +87,13 @@ class ConnectError(RTVIError):
 
 
 class SessionError(RTVIError):
-    """Base of the errors of a session, and of the calls that need one."""
+    """Base of the errors of a session, and of the calls that need one.
+
+    Attributes:
+        turn: what there was of the turn that a call waited for (`ask()`); None otherwise.
+    """
+
+    turn: TurnRecord | None = None
 
 
 class UsageError(RTVIError):
@@ -150,7 +160,13 @@ class BotAlreadyStartedError(UsageError):
 
 
 class RequestTimeoutError(SessionError, TimeoutError):
-    """The answer or event that a call waited for did not arrive in time."""
+    """The answer or event that a call waited for did not arrive in time.
+
+    Attributes:
+        kind: "not_heard" if the bot has not heard the audio that `ask()` said; "timeout" otherwise.
+    """
+
+    kind: str = "timeout"
 
 
 class RequestRejectedError(SessionError):
@@ -216,6 +232,28 @@ class DeviceError(RTVIError):
         self.devices: tuple[str, ...] = tuple(devices)
         self.type = type
         self.details = details
+
+
+class ExpectationError(RTVIError, AssertionError):
+    """The bot did not do what a call of `expect()` demands.
+
+    Attributes:
+        kind: what is wrong: "timeout", "text_mismatch", "text_present", "missing_function_call",
+            "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended" or "error".
+        expected, got: the same in words.
+        turn: the turn that was checked; None if there was none.
+        timeline: what had happened, one line for each event.
+    """
+
+    def __init__(
+        self, expected: str, got: str, kind: str, *, turn: TurnRecord | None = None, timeline: str = ""
+    ) -> None:
+        super().__init__(f"expected {expected}\nbut {got}  [{kind}]" + (f"\n{timeline}" if timeline else ""))
+        self.expected = expected
+        self.got = got
+        self.kind = kind
+        self.turn = turn
+        self.timeline = timeline
 
 
 class ProtocolError(SessionError):

@@ -142,6 +142,10 @@ class RTVIEvent(str, Enum):
     AUDIO_DROPPED = "audioDropped"
     MEDIA_STATE_UPDATED = "mediaStateUpdated"
 
+    # The conversation
+    TURN_STARTED = "turnStarted"
+    TURN_ENDED = "turnEnded"
+
     # Aliases: names of callbacks
     BOT_TEXT = BOT_LLM_TEXT
     CONFIG_UPDATE = CONFIG_UPDATED

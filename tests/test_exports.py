@@ -21,7 +21,8 @@ INTERFACE = """
     RequestRejectedError ConfigUpdateError MessageTooLargeError ActionEndpointNotSetError UnsupportedFeatureError
     InvalidTransportParamsError DeviceError ProtocolError WouldDeadlockError ForkedProcessError MissingExtraError
     BotReadyData BotLLMTextData RTVIClientConfigOption ConfigOption RTVIActionRequestData RTVIActionResponse
-    RTVIClientHelper LLMHelper FunctionCall
+    RTVIClientHelper LLMHelper FunctionCall Turn TurnAudio TurnTimings TimelineEntry ReportedFunctionCall PendingTurn
+    Expect ExpectationError
 """
 MEDIA = """
     AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink
@@ -37,6 +38,7 @@ METHODS = """
     update_config describe_config get_service_options_from_config get_service_option_value_from_config
     set_service_option_in_config set_config_options describe_actions action action_stream register_helper get_helper
     unregister_helper send_file append_to_context send_dtmf send_ui_event send_ui_snapshot cancel_ui_job_group
+    ask listen barge_in expect turns
     register_function_call_handler unregister_function_call_handler unregister_all_function_call_handlers
 """
 

@@ -28,6 +28,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
+from rtvi_sync.client.turn import Turn
 from rtvi_sync.events import BY_NAME
 from rtvi_sync.media import AudioDroppedData, AudioLevel, MediaDeviceInfo, MediaState, TrackData
 from rtvi_sync.protocol.dialects import INBOUND
@@ -57,6 +58,7 @@ _OWN: Mapping[RTVIEvent, Any] = {
     **dict.fromkeys((_E.DEVICE_ERROR, _E.SCREEN_SHARE_ERROR), DeviceError),
     _E.AUDIO_DROPPED: AudioDroppedData,
     _E.MEDIA_STATE_UPDATED: MediaState,
+    **dict.fromkeys((_E.TURN_STARTED, _E.TURN_ENDED), Turn),
 }
 
 _HEAD = '''\

@@ -1,7 +1,5 @@
 """The bot of samples/local_bot: its environment, its questions and its process. Standard library only."""
 
-# ruff: noqa: S603 (running programs is the purpose)
-
 import contextlib
 import socket
 import subprocess
@@ -10,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .environments import INSTALL_SECONDS, pinned_environment
-from .machine import LOG, ROOT, SetupError, run_quietly
+from .machine import LOG, ROOT, SetupError, run_quietly, started
 
 LOCAL_BOT = ROOT / "samples" / "local_bot"
 # Minor versions of Python 3 on which Pipecat runs. PocketSphinx has no wheel for 3.12 everywhere, and is built there.
@@ -42,22 +40,23 @@ def serve_local_bot(python: Path, log: Path = LOG) -> Iterator[str]:
     """Run the local bot, and yield its URL when it listens. Its output is appended to a log file."""
     with socket.create_server(("localhost", 0)) as listener:
         port = listener.getsockname()[1]
-    with log.open("ab") as output:
-        # In a session of its own, so that Ctrl-C ends the conversation before it ends the bot.
-        child = subprocess.Popen(
-            [python, "-c", _PROGRAM, "--host", "localhost", "--port", str(port)],
+    with (
+        log.open("ab") as output,
+        started(
+            [python, "-c", _PROGRAM, "--host", "localhost", "--port", port],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             cwd=ROOT,
-            start_new_session=True,
-        )
-    try:
-        _wait_until_it_listens(child, port, log)
-        yield f"http://localhost:{port}"
-    finally:
-        child.kill()  # its conversation is over
-        child.communicate()
+            start_new_session=True,  # so that Ctrl-C ends the conversation before it ends the bot
+        ) as child,
+    ):
+        try:
+            _wait_until_it_listens(child, port, log)
+            yield f"http://localhost:{port}"
+        finally:
+            child.kill()  # its conversation is over
+            child.communicate()
 
 
 def _wait_until_it_listens(child: "subprocess.Popen[bytes]", port: int, log: Path) -> None:

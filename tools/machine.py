@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from http.client import HTTPException
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from urllib.parse import unquote, urljoin, urlsplit
 
 if sys.platform == "win32":
@@ -46,7 +47,11 @@ _LOCKED_BYTE = 1 << 20
 _held = threading.local()
 # Seconds between two attempts to take a lock that another process holds.
 _LOCK_INTERVAL = 0.1
-_stop_waiting = False
+# Seconds that a program has to end.
+_END_SECONDS = 10.0
+# The programs that run, and whether Ctrl-C reaches them, too. Changed in single steps, since every thread starts some.
+_running: dict[subprocess.Popen[Any], bool] = {}
+_stop_signal = 0
 
 
 class SetupError(Exception):
@@ -95,7 +100,7 @@ def locked(file: Path, what: str) -> Iterator[None]:
 
     Raises:
         OSError: The file cannot be written.
-        SetupError: `stop_waiting()` was called meanwhile.
+        SystemExit: This process is to end.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -104,8 +109,7 @@ def locked(file: Path, what: str) -> Iterator[None]:
             holder = os.read(descriptor, 20).decode("ascii", "replace")
             print_step(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
             while not _lock(descriptor):  # polled, because a thread blocked in flock() could not be stopped
-                if _stop_waiting:
-                    raise SetupError(f"{what} is not set up: this run.py ends")
+                raise_if_stopped()
                 time.sleep(_LOCK_INTERVAL)
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -120,13 +124,6 @@ def locked(file: Path, what: str) -> Iterator[None]:
             _unlock(descriptor)
     finally:
         os.close(descriptor)
-
-
-def stop_waiting() -> None:
-    """Make all threads stop waiting for locks, because this process exits."""
-    # Not an Event: a signal handler calls this, and may have interrupted code that holds the Event's own lock.
-    global _stop_waiting
-    _stop_waiting = True
 
 
 def _lock(descriptor: int) -> bool:
@@ -169,36 +166,97 @@ def write_log(*words: object) -> None:
         print(*words, file=log)
 
 
+# Programs
+
+
+def stop(number: int, _frame: object = None) -> None:
+    """Have this process end: the handler of SIGINT and SIGTERM. What waits elsewhere raises SystemExit."""
+    # Raising here would leave locks of the interrupted code locked, and programs running that it has just started.
+    global _stop_signal
+    _stop_signal = number
+
+
+def stop_signal() -> int:
+    """Return the number of the signal that has stopped this process, or 0."""
+    return _stop_signal
+
+
+def raise_if_stopped() -> None:
+    """Raise SystemExit if a signal has stopped this process."""
+    if _stop_signal:
+        raise SystemExit(128 + _stop_signal)
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[object], *, in_foreground: bool = False, **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program, which ends with the block at the latest; yield its `Popen`.
+
+    Args:
+        command: its words.
+        in_foreground: it shares the terminal, so Ctrl-C interrupts it as well.
+        options: of `Popen`.
+
+    Raises:
+        SystemExit: A signal has stopped this process.
+    """
+    child = subprocess.Popen([str(word) for word in command], **options)
+    _running[child] = in_foreground
+    try:
+        raise_if_stopped()
+        yield child
+    finally:
+        end_program(child)
+        del _running[child]
+        raise_if_stopped()  # that it did not do its work says nothing then
+
+
+def end_program(child: subprocess.Popen[Any]) -> None:
+    """Terminate a program that still runs; kill it if it does not end within 10 s."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def end_programs() -> None:
+    """End all programs of a stopped process, the newest first."""
+    for child, in_foreground in reversed(list(_running.items())):
+        if in_foreground and _stop_signal == signal.SIGINT:  # it may have to close a session
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_END_SECONDS)
+        end_program(child)
+
+
 def run_quietly(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | None = None) -> bool:
     """Run a command with its output in the log file; return whether it succeeded in time."""
-    words = [str(word) for word in command]
-    write_log("$", *words)
+    write_log("$", *command)
     inherited = () if sys.platform == "win32" else getattr(_held, "descriptors", ())
+    nothing = subprocess.DEVNULL
     try:
-        with LOG.open("ab") as log:
-            done = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=seconds,
-                cwd=cwd,
-                pass_fds=inherited,
-            )
+        with (
+            LOG.open("ab") as log,
+            started(command, stdin=nothing, stdout=log, stderr=log, cwd=cwd, pass_fds=inherited) as child,
+        ):
+            return child.wait(seconds) == 0
     except (OSError, subprocess.TimeoutExpired) as error:
         write_log(error)
         return False
-    return done.returncode == 0
 
 
 def output_of(*command: object) -> str:
     """Return what a command prints, or an empty string if it fails."""
-    words = [str(word) for word in command]
+    nothing = subprocess.DEVNULL
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_SECONDS)
+        with started(command, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, text=True) as child:
+            output: str = child.communicate(timeout=STEP_SECONDS)[0]
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return output.strip() if child.returncode == 0 else ""
 
 
 def log_tail() -> list[str]:

@@ -12,6 +12,7 @@ from ..protocol.dialects import INBOUND, decode_payload
 from ..protocol.validation import WAIT, Rule
 from ..session.dispatcher import Dispatcher
 from ..session.params import Seconds
+from .lazy_conversation import LazyConversation
 from .session_manager import SessionManager
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class ClientBase:
 
     _manager: SessionManager
     _dispatcher: Dispatcher
+    _conversation: LazyConversation
     _request_timeout: Seconds | None
 
     def _deadline(self, timeout: Timeout) -> Deadline:

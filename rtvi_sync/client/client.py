@@ -11,22 +11,24 @@ from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, CloseInfo, TransportState
 from ..protocol.validation import NAME, WAIT, from_mapping
 from ..session.dispatcher import Dispatcher
-from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
+from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..transports.base import Transport
 from .actions import BotActions
 from .config import BotConfig
 from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
+from .lazy_conversation import LazyConversation
 from .messaging import BotMessages
 from .options import RTVIClientOptions, api_request, callbacks_of
 from .session_manager import SessionManager
+from .turns import ClientTurns
 from .ways import TransportName, ways_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .event_overloads import ClientEvents
-    from .options import KeywordOptions
+    from .options import ConstructorOptions, KeywordOptions
     from .stats import ClientStats
 else:
     from .events import ClientEvents
@@ -35,7 +37,7 @@ ClientT = TypeVar("ClientT", bound="RTVIClient")
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 
 
-class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions):
+class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
     The constructor does no I/O, starts no thread and opens no device. It and every method validate their arguments
@@ -66,6 +68,8 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
             ended.
         max_queued_audio_bytes: limit of the bot's audio that waits for a slow sink; beyond it the oldest is dropped.
             The default of 16 MiB holds several minutes.
+        track_turns: turns are followed from the beginning. False: from the first call or handler that needs them.
+        max_turn_audio: seconds of the bot's audio that each turn keeps; 0: none, and none of the user's.
         reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
             `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
 
@@ -77,13 +81,7 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
     @overload
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any], /) -> None: ...
     @overload
-    def __init__(
-        self,
-        *,
-        transport: Transport | None = None,
-        custom_connect_handler: ConnectHandler | None = None,
-        **options: Unpack[KeywordOptions],
-    ) -> None: ...
+    def __init__(self, **options: Unpack[ConstructorOptions]) -> None: ...
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
             raise TypeError("Give RTVIClient either one options object or keyword arguments")
@@ -98,7 +96,11 @@ class RTVIClient(ClientEvents, ClientDevices, BotMessages, BotConfig, BotActions
         for event, function in callbacks_of(given.callbacks):
             self._dispatcher.add(event, function, name=f"on_{event.snake}")
         self._manager = SessionManager(given, self._dispatcher)
+        self._conversation = LazyConversation(self._dispatcher, self._manager, given.max_turn_audio)
         self._helpers = HelperRegistry(self._dispatcher)
+        if given.track_turns:
+            self._conversation.get()
+        self._conversation.begin_for(*(event for event, _ in callbacks_of(given.callbacks)))
         weakref.finalize(self, self._manager.watch.collected).atexit = False
         weakref.finalize(self, self._manager.devices.hold.collected).atexit = False
 

@@ -172,6 +172,10 @@ AudioDroppedDataName: TypeAlias = Literal[
 MediaStateName: TypeAlias = Literal[
     RTVIEvent.MEDIA_STATE_UPDATED, "mediaStateUpdated", "MEDIA_STATE_UPDATED", "media_state_updated", "media-state-updated", "MEDIA_STATE_CHANGED", "media_state_changed", "media-state-changed",
 ]
+TurnName: TypeAlias = Literal[
+    RTVIEvent.TURN_STARTED, "turnStarted", "TURN_STARTED", "turn_started", "turn-started",
+    RTVIEvent.TURN_ENDED, "turnEnded", "TURN_ENDED", "turn_ended", "turn-ended",
+]
 AnyName: TypeAlias = (
     NoDataName
     | CloseInfoName
@@ -217,5 +221,6 @@ AnyName: TypeAlias = (
     | MediaDeviceInfoName
     | AudioDroppedDataName
     | MediaStateName
+    | TurnName
     | RTVIEvent
 )

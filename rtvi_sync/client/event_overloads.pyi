@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
+from ..client.turn import Turn
 from ..errors import DeviceError, UnsupportedFeatureError
 from ..events import Event, RTVIEvent
 from ..media.base import MediaDeviceInfo
@@ -65,6 +66,7 @@ MediaDeviceInfoListHandler = TypeVar("MediaDeviceInfoListHandler", bound=Callabl
 MediaDeviceInfoHandler = TypeVar("MediaDeviceInfoHandler", bound=Callable[[MediaDeviceInfo], object] | Callable[[], object])
 AudioDroppedDataHandler = TypeVar("AudioDroppedDataHandler", bound=Callable[[AudioDroppedData], object] | Callable[[], object])
 MediaStateHandler = TypeVar("MediaStateHandler", bound=Callable[[MediaState], object] | Callable[[], object])
+TurnHandler = TypeVar("TurnHandler", bound=Callable[[Turn], object] | Callable[[], object])
 H = TypeVar("H", bound=Callable[..., object])
 
 class ClientEvents(ClientBase):
@@ -252,6 +254,10 @@ class ClientEvents(ClientBase):
     @overload
     def on(self, event: MediaStateName, handler: MediaStateHandler) -> MediaStateHandler: ...
     @overload
+    def on(self, event: TurnName) -> Callable[[TurnHandler], TurnHandler]: ...
+    @overload
+    def on(self, event: TurnName, handler: TurnHandler) -> TurnHandler: ...
+    @overload
     def on(self, event: RTVIEvent) -> Callable[[H], H]: ...
     @overload
     def on(self, event: RTVIEvent, handler: H) -> H: ...
@@ -351,6 +357,8 @@ class ClientEvents(ClientBase):
     @overload
     def events(self, event: MediaStateName, /, *events: MediaStateName, timeout: float | None = None) -> EventStream[MediaState]: ...
     @overload
+    def events(self, event: TurnName, /, *events: TurnName, timeout: float | None = None) -> EventStream[Turn]: ...
+    @overload
     def events(self, event: AnyName, /, *events: AnyName, timeout: float | None = None) -> EventStream[Any]: ...
 
     @overload
@@ -441,6 +449,8 @@ class ClientEvents(ClientBase):
     def wait_for(self, event: AudioDroppedDataName, where: Callable[[Event[AudioDroppedData]], object] | None = None, timeout: float | None = None) -> Event[AudioDroppedData]: ...
     @overload
     def wait_for(self, event: MediaStateName, where: Callable[[Event[MediaState]], object] | None = None, timeout: float | None = None) -> Event[MediaState]: ...
+    @overload
+    def wait_for(self, event: TurnName, where: Callable[[Event[Turn]], object] | None = None, timeout: float | None = None) -> Event[Turn]: ...
     @overload
     def wait_for(self, event: RTVIEvent, where: Callable[[Event[Any]], object] | None = None, timeout: float | None = None) -> Event[Any]: ...
 

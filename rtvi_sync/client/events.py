@@ -66,6 +66,7 @@ class ClientEvents(ClientBase):
             ForkedProcessError: the client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
+        self._conversation.begin_for(*(event_from(event, "events") for event in events))
         return self._dispatcher.open_stream(events, timeout)
 
     def wait_for(
@@ -89,6 +90,7 @@ class ClientEvents(ClientBase):
         """
         _WHERE.check(where=where)
         WAIT.or_none.check(timeout=timeout)
+        self._conversation.begin_for(event_from(event))
         return self._dispatcher.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
@@ -105,10 +107,11 @@ class ClientEvents(ClientBase):
         return self._dispatcher.run_queued(Deadline(timeout))
 
     def _add(self, event: str | RTVIEvent, handler: F | None, *, once: bool) -> F | Callable[[F], F]:
+        event = event_from(event)
+        self._conversation.begin_for(event)
         if handler is not None:
             self._dispatcher.add(event, handler, once=once)
             return handler
-        event = event_from(event)
 
         def register(function: F) -> F:
             self._dispatcher.add(event, function, once=once)

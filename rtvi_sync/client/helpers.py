@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..errors import RTVIError
 from ..messages import RTVIMessage
 from ..protocol.validation import FUNCTION, STRING, instance_of, iterable, mapping_of, snake_case
-from ..session.dispatcher import Dispatcher, takes_payload
+from ..session.dispatcher import Dispatcher
+from ..session.handlers import takes_payload
 
 if TYPE_CHECKING:
     from .client import RTVIClient
@@ -190,6 +191,12 @@ class HelperRegistry:
         """Return the helper of a service. See `RTVIClient.get_helper()`."""
         entry = self._helpers.get(service)
         return entry[0] if entry is not None else None
+
+    def service_of(self, kind: type[RTVIClientHelper]) -> str | None:
+        """Return the service that has a helper of this kind; None: none has."""
+        return next(
+            (service for service, (helper, _) in self._helpers.copy().items() if isinstance(helper, kind)), None
+        )
 
     def unregister(self, service: str) -> None:
         """Unregister the helper of a service. See `RTVIClient.unregister_helper()`."""

@@ -18,6 +18,7 @@ from ..protocol.validation import (
     COUNT,
     FUNCTION,
     SECONDS,
+    WAIT,
     Rule,
     from_mapping,
     instance_of,
@@ -162,6 +163,8 @@ class RTVIClientOptions:
     max_queued_events: int = attrs.field(default=100_000, validator=COUNT)
     max_queued_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=COUNT)
     max_queued_audio_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=COUNT)
+    track_turns: bool = attrs.field(default=False, validator=BOOL)
+    max_turn_audio: Seconds = attrs.field(default=120.0, validator=WAIT)
     reconnect: ReconnectPolicy | None = attrs.field(
         default=None, validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none
     )
@@ -205,7 +208,16 @@ class KeywordOptions(TypedDict, total=False):
     max_queued_events: int
     max_queued_bytes: int
     max_queued_audio_bytes: int
+    track_turns: bool
+    max_turn_audio: Seconds
     reconnect: ReconnectPolicy | None
+
+
+class ConstructorOptions(KeywordOptions, total=False):
+    """The keyword arguments of the constructor, which has two more than `RTVIClient.for_url()`."""
+
+    transport: Transport | None
+    custom_connect_handler: ConnectHandler | None
 
 
 def api_request(

@@ -412,7 +412,8 @@ class SessionManager:
             raise
 
     def _transport_options(self, session: Session) -> TransportOptions:
-        return TransportOptions(media=self.media, network=self._network, **session.own_options())
+        own, text_only = session.own_options(), self._options.text_only
+        return TransportOptions(media=self.media, text_only=text_only, network=self._network, **own)
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

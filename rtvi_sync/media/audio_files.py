@@ -36,9 +36,16 @@ def decode(data: bytes) -> tuple[bytes, int]:
         Mono PCM, and its sample rate in Hz.
 
     Raises:
-        ValueError: it is no audio file, or a damaged one.
+        ValueError: it is no audio file, a damaged one, or one without audio.
         MissingExtraError: only soundfile can read it, and that is not installed.
     """
+    pcm, rate = _decode(data)
+    if not pcm:
+        raise ValueError("it has no audio; if it was written to a pipe, write it to a file")
+    return pcm, rate
+
+
+def _decode(data: bytes) -> tuple[bytes, int]:
     try:
         return pcm_tools.parse_wav(data)
     except pcm_tools.OtherEncodingError as error:

@@ -212,7 +212,7 @@ class FrameQueue(Generic[F]):
 
     def __init__(self, limit: float, size: Callable[[F], float]) -> None:
         # The tolerance lets 50 frames of 20 ms fit into 1 s although their sum in floating point may exceed it.
-        self._limit = limit + 1e-6
+        self._capacity = self._limit = limit + 1e-6
         self._size = size
         # Both sides change the deque in atomic steps, and each of the other fields is written by one side only. There
         # is no lock because a signal handler could wait for it on the getting thread while that thread holds it.
@@ -229,6 +229,10 @@ class FrameQueue(Generic[F]):
     def dropped(self) -> int:
         """Return the number of frames lost because they were not fetched in time."""
         return self._dropped
+
+    def shrink(self, limit: float | None) -> None:
+        """Hold no more than this, from the next frame on; None: the whole capacity again. Any thread."""
+        self._limit = self._capacity if limit is None else min(self._capacity, limit + 1e-6)
 
     @property
     def generation(self) -> int:

@@ -230,7 +230,8 @@ class AudioSender:
     ) -> None:
         self._reader = reader
         self._rate = rate_hz
-        self._run = run
+        #: The sending of the source, from its beginning to its end.
+        self.run: SourceRun = run
         self._enabled = enabled
         self._publish = publish
         self._underruns = 0  # this and the next field belong to the scheduler's thread
@@ -292,7 +293,7 @@ class AudioSender:
             task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        self._run.end()
+        self.run.end()
         self._reader.halt()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
@@ -329,7 +330,7 @@ class AudioSender:
         self._publish(chunk, self._rate, now)
         if not self._completed and self._reader.exhausted:
             self._completed = True
-            self._run.all_sent()
+            self.run.all_sent()
         return due
 
     def _padded(self, data: bytes | None, frames: int) -> bytes:

@@ -62,6 +62,7 @@ class ComponentFactory:
         max_queued_audio_bytes: limit of the audio queued for a sink.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
+        is_replaced: returns whether another source speaks in the microphone's place; the application's source waits.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ComponentFactory:
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
         publish_screen: Callable[[VideoFrame], None],
+        is_replaced: Callable[[], bool] = lambda: False,
     ) -> None:
         self._backend = backend
         self._settings = settings
@@ -82,9 +84,13 @@ class ComponentFactory:
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
+        self._is_replaced = is_replaced
 
     def _mic_enabled(self) -> bool:
         return self._settings.mic
+
+    def _source_enabled(self) -> bool:
+        return self._settings.mic and not self._is_replaced()
 
     def _cam_enabled(self) -> bool:
         return self._settings.cam
@@ -117,6 +123,21 @@ class ComponentFactory:
             )
             _await_opening(device, deadline)
             return device
+        return self.sender(choice, self._source_enabled, self._publish_audio)
+
+    def sender(
+        self, choice: AudioSource, enabled: Callable[[], bool], publish: Callable[[bytes, int, float], None]
+    ) -> AudioSender:
+        """Lease a source and make the component that sends it; may block in the application's `sample_rate_hz`.
+
+        Args:
+            choice: the source.
+            enabled: returns whether it is to be sent now; called for each chunk.
+            publish: called with what was sent: pcm, rate, monotonic time.
+
+        Raises:
+            DeviceError: the source cannot be used.
+        """
         try:
             rate = pcm_tools.check_rate(choice.sample_rate_hz)
         except Exception as error:
@@ -133,10 +154,10 @@ class ComponentFactory:
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, lease)
         else:
-            reader = PrefetchReader(choice, rate, lease, self._mic_enabled, failed)
+            reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
         run = choice.begin_run() if isinstance(choice, PackagedSource) else SourceRun()
-        return AudioSender(reader, rate, run=run, enabled=self._mic_enabled, publish=self._publish_audio)
+        return AudioSender(reader, rate, run=run, enabled=enabled, publish=publish)
 
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         """Open a speaker, or lease a sink and make the component that writes to it; raise the errors of `mic()`."""

@@ -57,6 +57,11 @@ def _is_object(kind: Kind, value: object) -> bool:
     return all(has_method(value, name) for name in _OBJECTS[kind][0])
 
 
+def is_source(value: object) -> bool:
+    """Tell whether an object can be used as a source of audio."""
+    return _is_object("mic", value)
+
+
 def _rule(kind: Kind) -> Rule:
     (*methods, last), example = _OBJECTS[kind]
     files = " a Path, a function" if kind in _FILES else ""

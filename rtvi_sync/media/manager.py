@@ -17,17 +17,17 @@ from ..concurrency.shield import shielded
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
-from .base import MediaDeviceInfo, VideoFrame
+from .base import AudioSource, MediaDeviceInfo, VideoFrame
 from .capture import SendAudio
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .device_slots import MediaCounters
 from .devices.backend import AudioBackend, cameras, pyaudio_backend
 from .event_sink import NullEventSink
 from .kinds import CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind, open_file
-from .session import MediaSession, Senders
+from .session import Insertion, MediaSession, Senders
 from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
-from .tracks import ParticipantTracks, Tracks
+from .tracks import AudioTrack, ParticipantTracks, Tracks
 
 if TYPE_CHECKING:
     from .devices.camera import SendVideo
@@ -241,6 +241,28 @@ class MediaManager:
         session = self._session
         if session is not None:
             session.interrupt()
+
+    def insert(self, source: AudioSource) -> Insertion:
+        """Let a source speak in the microphone's place until `remove()`; called on a thread that may block.
+
+        Raises:
+            DeviceError: the source cannot be used, or there is no session that carries audio of the user.
+        """
+        session = self._session
+        if session is None:
+            raise DeviceError("There is no session that could carry the audio", devices=("mic",))
+        return session.insert(source)
+
+    def remove(self, insertion: Insertion) -> None:
+        """Let what spoke before, the microphone at last, speak again."""
+        session = self._session
+        if session is not None:
+            session.remove(insertion)
+
+    def sent(self) -> AudioTrack | None:
+        """Return the track of all audio that is sent in the session; None without one."""
+        session = self._session
+        return session.sent if session is not None else None
 
     def pause(self) -> None:
         """Send nothing more in this session from the return of this call on; the bot's audio is still played."""

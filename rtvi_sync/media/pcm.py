@@ -93,8 +93,10 @@ def bytes_of(samples: Iterable[int]) -> bytes:
 
 
 def pcm_of_floats(samples: array.array[float]) -> bytes:
-    """Return samples from -1.0 to 1.0 as PCM; what is louder is clipped."""
-    return bytes_of(round(min(32767.0, max(-32768.0, 32768.0 * sample))) for sample in samples)
+    """Return samples from -1.0 to 1.0 as PCM; what is louder is clipped, and what is no number (NaN) is silent."""
+    return bytes_of(
+        0 if math.isnan(sample) else round(min(32767.0, max(-32768.0, 32768.0 * sample))) for sample in samples
+    )
 
 
 def rms(pcm: bytes) -> float:
@@ -107,7 +109,8 @@ def rms(pcm: bytes) -> float:
 def parse_wav(data: bytes) -> tuple[bytes, int]:
     """Read a WAV file of 8, 16, 24 or 32-bit PCM, or 32 or 64-bit floating point, with any number of channels.
 
-    A size beyond the end of the data, as in streamed or truncated files, means "up to the end".
+    A size beyond the end of the data, as in streamed or truncated files, means "up to the end". So does audio of size 0
+    in a file whose own size is wrong as well.
 
     Args:
         data: the whole file.
@@ -146,9 +149,12 @@ def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    (file_size,) = struct.unpack_from("<I", data, 4)
     position = 12
     while position + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, position)
+        if name == b"data" and not size and file_size + 8 != len(data):
+            size = len(data)
         yield name, data[position + 8 : position + 8 + size]
         position += 8 + size + size % 2
 

@@ -14,9 +14,9 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.timer_thread import ScheduledTask, Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
-from .base import VideoFrame
-from .capture import SendAudio
-from .component_factory import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
+from .base import AudioSource, VideoFrame
+from .capture import AudioSender, SendAudio
+from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .device_slots import DeviceSlot, DeviceSlots, MediaCounters
 from .devices.backend import AudioBackend
 from .devices.device import Device
@@ -66,6 +66,12 @@ class Senders:
     send_screen: SendVideo | None = None
 
 
+class Insertion:
+    """A source that speaks in the microphone's place."""
+
+    sender: AudioSender
+
+
 class MediaSession:
     """The devices and the tracks of one session.
 
@@ -90,10 +96,15 @@ class MediaSession:
             settings,
             status_reporter,
             max_queued_audio_bytes=max_queued_audio_bytes,
-            publish_audio=self._publish_local,
+            publish_audio=self._publish_mic,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
+            is_replaced=lambda: bool(self._inserted),
         )
+        self._factory = factory
+        # The sources that speak in the microphone's place; only the last one is sent. Changed under the lock.
+        self._inserted: list[Insertion] = []
+        self._sent: AudioTrack | None = None  # what is sent, from whichever source; made when it is asked for
         self.slots: DeviceSlots = DeviceSlots(
             factory, settings, status_reporter, begin=self._begin, publish=self._publish_track
         )
@@ -173,7 +184,7 @@ class MediaSession:
         if senders is None or component is None:
             return
         if slot.kind == "mic" and senders.send_audio is not None:
-            component.start(senders.schedule, senders.send_audio)
+            component.start(senders.schedule, self._gated(senders.send_audio, None))
         elif slot.kind == "cam" and senders.send_video is not None:
             component.start(senders.send_video)
         elif slot.kind == "screen" and senders.send_screen is not None:
@@ -181,13 +192,81 @@ class MediaSession:
         elif isinstance(component, QueuedSpeaker):
             component.begin()
 
+    # -- a source in the microphone's place: on threads that may block -------------------------------------------------
+
+    def insert(self, source: AudioSource) -> Insertion:
+        """Let a source speak in the microphone's place, even if that is off, and silence after it, until `remove()`.
+
+        A source that speaks so already waits meanwhile.
+
+        Raises:
+            DeviceError: the source cannot be used, the transport carries no audio, or the session has ended.
+        """
+        senders = self._senders
+        if senders is None or senders.send_audio is None:
+            raise DeviceError("This session carries no audio of the user", devices=("mic",))
+        insertion = Insertion()
+
+        def publish(pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
+            if self._speaks(insertion):
+                self._publish_local(pcm, sample_rate_hz, timestamp)
+
+        sender = insertion.sender = self._factory.sender(source, lambda: self._speaks(insertion), publish)
+        with self._lock:
+            is_over = self.slots.closed
+            if not is_over:
+                self._inserted.append(insertion)
+        if is_over:
+            sender.halt()
+            raise DeviceError("The session has ended", devices=("mic",))
+        sender.start(senders.schedule, self._gated(senders.send_audio, insertion))
+        return insertion
+
+    def remove(self, insertion: Insertion) -> None:
+        """Let what spoke before, the microphone at last, speak again."""
+        insertion.sender.halt()
+        insertion.sender.join(Deadline(END_TIMEOUT))
+        with self._lock:
+            if insertion in self._inserted:
+                self._inserted.remove(insertion)
+            last = self._inserted[-1].sender if self._inserted else self.slots.mic.component
+        if last is not None:
+            last.look()
+
+    def _speaks(self, speaker: Insertion | None) -> bool:
+        """Tell whether a source, or the microphone (None), is to be sent now."""
+        inserted = self._inserted[-1:]
+        return inserted == ([] if speaker is None else [speaker])
+
+    def _gated(self, send_audio: SendAudio, speaker: Insertion | None) -> SendAudio:
+        def send(pcm: bytes, sample_rate_hz: int) -> None:
+            if self._speaks(speaker):
+                send_audio(pcm, sample_rate_hz)
+
+        return send
+
+    @property
+    def sent(self) -> AudioTrack:
+        """Return the track of all audio that is sent, from the microphone or in its place."""
+        with self._lock:
+            if self._sent is None:
+                self._sent = AudioTrack(label="sent")
+            return self._sent
+
     # -- audio and video ----------------------------------------------------------------------------------------------
+
+    def _publish_mic(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
+        """Hand out what the microphone recorded; called on its thread."""
+        if self._speaks(None):
+            self._publish_local(pcm, sample_rate_hz, timestamp)
 
     def _publish_local(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
         """Hand recorded or sent audio to the readers of the local track; called on the sending thread."""
         track = self.slots.mic.track
         if track is not None and track.readers:
             track.publish(pcm, sample_rate_hz, timestamp)
+        if self._sent is not None and self._sent.readers:
+            self._sent.publish(pcm, sample_rate_hz, timestamp)
         if timestamp >= self._local_level.idle_until:
             self._local_level.feed(pcm, timestamp)
 
@@ -311,6 +390,11 @@ class MediaSession:
         if self._ticks is not None:
             self._ticks.cancel()
         self._hotplug.close()
+        inserted = [insertion.sender for insertion in [*self._inserted]]
+        for sender in inserted:
+            sender.halt()
+        if self._sent is not None:
+            self._sent.end()
         if self.bot is not None:
             self.bot.end()
             if self._bot_heard:
@@ -318,4 +402,5 @@ class MediaSession:
         if self.bot_video is not None:
             self.bot_video.end()
             self._publish_event(RTVIEvent.TRACK_STOPPED, self.bot_video, _BOT)
-        return self.slots.close_all(deadline, flush)
+        threads = self.slots.close_all(deadline, flush)
+        return threads + [thread for sender in inserted if (thread := sender.join(deadline)) is not None]

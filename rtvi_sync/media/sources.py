@@ -27,6 +27,16 @@ class SourceRun:
         self._over = Latch()
         self._sent = False
 
+    @property
+    def sent(self) -> bool:
+        """Tell whether all of it was sent."""
+        return self._sent
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will be sent."""
+        return self._over.is_set()
+
     def all_sent(self) -> None:
         """Record that the last chunk was sent; called on the scheduler's thread."""
         self._sent = True
@@ -125,6 +135,11 @@ class BytesSource(MemorySource):
             )
         self.total_frames: int | None = len(self._pcm) // 2
 
+    @property
+    def pcm(self) -> bytes:
+        """Return all samples."""
+        return self._pcm
+
     def samples(self, start: int, frames: int) -> bytes:
         """See `MemorySource.samples()`."""
         return self._pcm[2 * start : 2 * (start + frames)]
@@ -142,7 +157,7 @@ class WavSource(BytesSource):
 
     Raises:
         DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
-            audio file ("unknown"); the message says what to do.
+            audio file or has no audio ("unknown"); the message says what to do.
         MissingExtraError: only soundfile can read the file, and that is not installed.
     """
 

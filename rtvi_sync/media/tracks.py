@@ -36,6 +36,20 @@ class TrackFrames(Iterator[F]):
         """
         return self._queue.queued()
 
+    def take(self) -> list[F]:
+        """Return the frames that have arrived and that the iteration has not returned yet; it no longer will.
+
+        Does not block; called on the thread that iterates.
+        """
+        taken = []
+        while (frame := self._queue.poll()[1]) is not None:
+            taken.append(frame)
+        return taken
+
+    def shrink(self, buffer: float | None) -> None:
+        """Keep no more than this from now on; None: as much as at first. Called by the session."""
+        self._queue.shrink(buffer)
+
     def __next__(self) -> F:
         item = self._queue.get()
         if item is None or item[1] is None:

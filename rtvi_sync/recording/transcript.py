@@ -1,91 +1,102 @@
-"""Transcript of a conversation, made from the events of any bot. Pure."""
+"""The lines of a conversation, from its turns. Pure."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
+from typing import Literal
+
 import attrs
 
-from rtvi_sync import Event, RTVIEvent
+from rtvi_sync import RTVIEvent
+from rtvi_sync.protocol.turn_record import TurnRecord
 
-_USER = (RTVIEvent.USER_TRANSCRIPT, RTVIEvent.USER_INPUT)
-_BOT_SENTENCES = (RTVIEvent.BOT_TRANSCRIPT, RTVIEvent.BOT_OUTPUT)
-_BOT_WORDS = (RTVIEvent.BOT_LLM_TEXT, RTVIEvent.BOT_TTS_TEXT)
+from .text import LONGEST_LINE
 
-BOT_TEXTS = (*_BOT_SENTENCES, *_BOT_WORDS)
-EVENTS = (*_USER, *BOT_TEXTS)
+# Longer lines are divided; what stands before them needs some room.
+_LONGEST = LONGEST_LINE - 100
 
-# Maximum number of characters kept of one turn; longer text is cut.
-_LONGEST_TURN = 100_000
+#: The types of events after which the lines may have changed.
+EVENTS = (
+    RTVIEvent.TURN_STARTED,
+    RTVIEvent.TURN_ENDED,
+    RTVIEvent.USER_INPUT,
+    RTVIEvent.USER_TRANSCRIPT,
+    RTVIEvent.USER_LLM_TEXT,
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_TEXT,
+    RTVIEvent.BOT_LLM_STOPPED,
+    RTVIEvent.BOT_OUTPUT,
+    RTVIEvent.BOT_TTS_TEXT,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Line:
     """Words of one speaker.
 
     Attributes:
         who: "you" or "bot".
-        text: the words, in one line or more.
-        final: False if a later line replaces this one.
+        text: the words.
     """
 
-    who: str
+    who: Literal["you", "bot"]
     text: str
-    final: bool = True
+
+
+@attrs.define
+class _Shown:
+    """What was returned of a turn."""
+
+    user: bool = False
+    bot_characters: int = 0
 
 
 class Transcript:
-    """Lines in the order in which they become known.
+    """Lines in the order in which they become final: what the user said, then what the bot answered.
 
-    Many bots send the same words in messages of several types, and each generation of bots uses other types. The first
-    type that brings complete lines is used, the others are ignored. If a turn of the bot has no complete lines, its
-    line is joined from single words when the turn ends.
+    What the user typed is no line, because it is shown where it is typed.
+
+    Attributes:
+        unfinished: the line that may still change; None: there is none.
     """
 
     def __init__(self) -> None:
-        self._chosen: dict[str, RTVIEvent] = {}
-        self._has_sentences = False
-        self._segment: int | None = None
-        self._words: dict[RTVIEvent, str] = {}
+        self.unfinished: Line | None = None
+        self._shown: dict[int, _Shown] = {}  # by the number of the turn
 
-    def add(self, event: Event) -> Line | None:
-        """Add an event of a type in `EVENTS`, and return the line that it makes, if any."""
-        if event.type in _USER:
-            return self._user(event)
-        if event.type in _BOT_SENTENCES:
-            return self._bot(event)
-        # Words of the LLM include their spaces, words of the TTS do not.
-        space = " " if event.type is RTVIEvent.BOT_TTS_TEXT else ""
-        words = self._words.get(event.type, "")
-        if len(words) < _LONGEST_TURN:
-            self._words[event.type] = words + space + event.data.text
-        return None
+    def update(self, turns: Iterable[TurnRecord], *, flush: bool = False) -> list[Line]:
+        """Return the lines that have become final since the last call.
 
-    @property
-    def unfinished(self) -> Line | None:
-        """Return the bot's words so far in this turn, or None if it has sent complete lines or nothing."""
-        texts = [self._words[kind].strip() for kind in _BOT_WORDS if kind in self._words and not self._has_sentences]
-        return Line(who="bot", text=texts[0], final=False) if texts else None
+        Args:
+            turns: the last turns, in order, with those that are not over.
+            flush: what the bot has said so far is a line, although its turn is not over.
+        """
+        before, self._shown, self.unfinished = self._shown, {}, None
+        lines: list[Line] = []
+        for turn in turns:
+            shown = self._shown[turn.number] = before.get(turn.number) or _Shown()
+            if turn.modality == "audio" and turn.user_text and not shown.user and is_heard(turn):
+                shown.user = True
+                lines.append(Line("you", turn.user_text))
+            text = turn.bot_text[shown.bot_characters :].strip()
+            if text and (flush or not turn.is_open):
+                shown.bot_characters = len(turn.bot_text)
+                lines += [Line("bot", part) for part in textwrap.wrap(text, _LONGEST)]
+            elif text:
+                self.unfinished = Line("bot", text)
+            elif turn.modality == "audio" and turn.user_text and not shown.user:
+                self.unfinished = Line("you", turn.user_text)
+        return lines
 
-    def end_turn(self) -> Line | None:
-        """End the bot's turn, and return its line if it was sent as single words only."""
-        line = self.unfinished
-        self._words, self._has_sentences = {}, False
-        return attrs.evolve(line, final=True) if line is not None else None
 
-    def _user(self, event: Event) -> Line | None:
-        typed = getattr(event.data, "input_type", "transcription") != "transcription"
-        if typed or self._chosen.setdefault("you", event.type) is not event.type:
-            return None
-        return Line(who="you", text=event.data.text.strip(), final=event.data.final)
+def has_begun(turn: TurnRecord) -> bool:
+    """Tell whether the bot has begun to answer."""
+    timings = turn.timings
+    return bool(timings.llm_started or timings.bot_started_speaking or turn.bot_text or turn.function_calls)
 
-    def _bot(self, event: Event) -> Line | None:
-        if event.type is RTVIEvent.BOT_OUTPUT:
-            if event.data.output_type == "word":
-                return None
-            # The bot sends a segment again with each word that it speaks.
-            previous, self._segment = self._segment, event.data.segment_id
-            if previous is not None and previous == self._segment:
-                return None
-        if self._chosen.setdefault("bot", event.type) is not event.type:
-            return None
-        self._has_sentences = True
-        return Line(who="bot", text=event.data.text.strip())
+
+def is_heard(turn: TurnRecord) -> bool:
+    """Tell whether the words of a user who speaks are complete."""
+    return not turn.is_open or (turn.timings.transcribed is not None and has_begun(turn))

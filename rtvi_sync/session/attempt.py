@@ -9,6 +9,7 @@ from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
+from ..concurrency.future import Future
 from ..concurrency.io_thread import Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
@@ -237,26 +238,22 @@ def _may_fail(session: Session, how: str) -> Iterator[None]:
 
 def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadline) -> Any:
     """Run `work()` on a thread of its own, which can be left behind; return its result or raise its error."""
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-    done = Latch()
-    abort.signal.on_abort(done.set)
+    outcome: Future[Any] = Future()
+    abort.signal.on_abort(lambda: outcome.reject(was_disconnected()))
     begun = False
 
     def run() -> None:
         nonlocal begun
         begun = True
         try:
-            outcome.append(work())
+            outcome.resolve(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
-            failure.append(error)
-        finally:
-            done.set()
+            outcome.reject(error)
 
     task = PoolTask("connect", run)
     task.start()
     try:
-        if not _wait(done, deadline, lambda: "the server's answer", "start_bot()"):
+        if not _wait(outcome, deadline, lambda: "the server's answer", "start_bot()"):
             phase = "http" if begun else "begin"
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s; the time was spent on {_DOING[phase]}. "
@@ -270,9 +267,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
     if aborted:
         # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    return outcome.result()
 
 
 def was_disconnected() -> DisconnectedError:
@@ -280,11 +275,11 @@ def was_disconnected() -> DisconnectedError:
     return DisconnectedError("disconnect() was called while the bot was being started", initiator="client")
 
 
-def _wait(latch: Latch, deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
-    """Wait for `latch`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
+def _wait(done: Latch | Future[Any], deadline: Deadline, doing: Callable[[], str], call: str) -> bool:
+    """Wait for `done`; return False if `deadline` passed first. Without a limit, log at intervals what the call waits
     for.
     """
-    while not latch.wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):
+    while not done.wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
         if deadline.timeout is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
@@ -19,11 +20,11 @@ from ..concurrency.serial_queue import SerialQueue
 from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
 from ..messages import RTVIMessage
-from ..protocol import envelope
 from ..protocol.dialects import INBOUND
 from ..protocol.states import CloseInfo
-from ..protocol.validation import FUNCTION, takes
 from .event_stream import EventStream
+from .first_messages import ConversationPort
+from .handlers import Cause, Handler, SpecialHandler, function_of, message_of, takes_payload
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -57,42 +58,7 @@ def forked_error() -> ForkedProcessError:
     )
 
 
-Cause: TypeAlias = str | bytes | RTVIMessage
-"""A message of the bot, or its text, which takes less memory while its event is queued: it is parsed again if a handler
-reads the message."""
-
-
-def message_of(cause: Cause) -> RTVIMessage:
-    """Return the message that caused an event."""
-    return cause if isinstance(cause, RTVIMessage) else envelope.decode(cause)
-
-
-@attrs.define(eq=False)
-class _Special:
-    """A handler that is not called with each payload."""
-
-    function: Callable[..., Any]
-    takes_payload: bool
-    once: bool
-    messages: frozenset[str] | None = None  # wire types: the handler is called with the messages of these instead
-
-    def call(self, data: Any, cause: Cause | None) -> None:
-        """Call the handler with what it takes."""
-        if self.takes_payload:
-            self.function(data)
-        elif self.messages is None:
-            self.function()
-        elif cause is not None and (message := message_of(cause)).type in self.messages:
-            self.function(message)
-
-
-# Most handlers are stored as they are. A client with handlers for all events has 70 of them, a third of its memory.
-_Handler: TypeAlias = Callable[..., Any] | _Special
-_NONE: list[_Handler] = []
-
-
-def _function_of(handler: _Handler) -> Callable[..., Any]:
-    return handler.function if isinstance(handler, _Special) else handler
+_NONE: list[Handler] = []
 
 
 class Dispatcher:
@@ -110,10 +76,13 @@ class Dispatcher:
         self._limits = (max_events, max_bytes)
         # There is no lock, because an application thread could hold it while a signal handler on that thread waits for
         # an event: the lists and dicts are changed in single steps, and copied before they are iterated over.
-        self._handlers: dict[RTVIEvent, list[_Handler]] = {}
+        self._handlers: dict[RTVIEvent, list[Handler]] = {}
+        self._observers: dict[RTVIEvent, list[Callable[[Event], object]]] = {}
         self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
         #: The application's functions that a bot may call, by name; under None, the one for all other names.
         self.functions: dict[str | None, Callable[..., Any]] = {}
+        #: Follows what is said in the client's sessions; None: nobody has asked for it.
+        self.conversation: ConversationPort | None = None
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0
         # The last session whose last events were delivered or are being delivered, and how it ended; None: it was an
@@ -132,9 +101,9 @@ class Dispatcher:
     ) -> None:
         """Call `function`, the value of the option `name`, for each `event`, or for the next one only."""
         type_, payload = event_from(event), takes_payload(function, name)
-        self._add(type_, function if payload and not once else _Special(function, payload, once))
+        self._add(type_, function if payload and not once else SpecialHandler(function, payload, once))
 
-    def _add(self, type_: RTVIEvent, handler: _Handler) -> None:
+    def _add(self, type_: RTVIEvent, handler: Handler) -> None:
         alone = [handler]
         if (handlers := self._handlers.setdefault(type_, alone)) is not alone:
             handlers.append(handler)
@@ -143,21 +112,38 @@ class Dispatcher:
         """Stop calling `function`, or any function, for `event`. An unknown function is no error."""
         type_ = event_from(event)
         for handler in self._handlers_of(type_):
-            of_helper = isinstance(handler, _Special) and handler.messages is not None
-            if not of_helper and (function is None or _function_of(handler) == function):
+            of_helper = isinstance(handler, SpecialHandler) and handler.messages is not None
+            if not of_helper and (function is None or function_of(handler) == function):
                 self._discard(handler, type_)
 
     def add_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
         """Call `function` with each of the bot's messages of these wire types, in the order of the events."""
         for type_ in set(map(_event_of, messages)):
-            self._add(type_, _Special(function, takes_payload=False, once=False, messages=messages))
+            self._add(type_, SpecialHandler(function, takes_payload=False, once=False, messages=messages))
 
     def remove_helper(self, function: Callable[[RTVIMessage], object], messages: frozenset[str]) -> None:
         """Undo `add_helper()`."""
         for type_ in set(map(_event_of, messages)):
             for handler in self._handlers_of(type_):
-                if isinstance(handler, _Special) and handler.messages is not None and handler.function == function:
+                if (
+                    isinstance(handler, SpecialHandler)
+                    and handler.messages is not None
+                    and handler.function == function
+                ):
                     self._discard(handler, type_)
+
+    def observe(self, types: Iterable[RTVIEvent], function: Callable[[Event], object]) -> Callable[[], None]:
+        """Call `function` with each event of `types`, after its handlers. Return a function that undoes this."""
+        observed = frozenset(types)
+        for type_ in observed:
+            self._observers.setdefault(type_, []).append(function)
+
+        def stop() -> None:
+            for type_ in observed:
+                with contextlib.suppress(ValueError):  # it was called before
+                    self._observers[type_].remove(function)
+
+        return stop
 
     def open_stream(
         self, types: Iterable[str | RTVIEvent], timeout: float | None, *, outlives_loss: bool = False
@@ -223,7 +209,7 @@ class Dispatcher:
 
     def has_listener(self, type_: RTVIEvent) -> bool:
         """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
-        if self._handlers.get(type_):
+        if self._handlers.get(type_) or self._observers.get(type_):
             return True
         if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
             return True
@@ -235,6 +221,7 @@ class Dispatcher:
         """
         return bool(
             self._handlers.get(type_)
+            or self._observers.get(type_)
             or (self._streams and any(type_ in s.types for s in self._live_streams()))
             or signals.BY_EVENT[type_].has_receivers_for(self._client())
         )
@@ -242,7 +229,7 @@ class Dispatcher:
     def _live_streams(self) -> list[EventStream]:
         return [stream for ref in self._streams.copy().values() if (stream := ref()) is not None]
 
-    def _handlers_of(self, type_: RTVIEvent) -> list[_Handler]:
+    def _handlers_of(self, type_: RTVIEvent) -> list[Handler]:
         return [*self._handlers.get(type_, _NONE)]
 
     # -- sessions -----------------------------------------------------------------------------------------------------
@@ -324,6 +311,13 @@ class Dispatcher:
         The `Event` object is made for streams and receivers only. Most applications have handlers, which get the
         payload.
         """
+        try:
+            return self._deliver(type_, data, received_at, cause, size)
+        finally:  # also if Ctrl-C interrupts a handler that the application runs itself
+            for observer in [*self._observers.get(type_, ())]:
+                observer(_event(type_, data, received_at, cause))
+
+    def _deliver(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None, size: int) -> bool:
         event: Event | None = None
         taken = True
         # Streams come first: they promise that the handlers of *earlier* events have returned, and those of this event
@@ -340,13 +334,13 @@ class Dispatcher:
             return taken
         for handler in [*self._handlers.get(type_, _NONE)]:
             try:
-                if not isinstance(handler, _Special):
+                if not isinstance(handler, SpecialHandler):
                     handler(data)
                 elif not handler.once or self._discard(handler, type_):
                     handler.call(data, cause)
             except BaseException as error:  # noqa: BLE001 - whatever user code raises
                 event = event or _event(type_, data, received_at, cause)
-                taken = self._failed(_function_of(handler), error, event) and taken
+                taken = self._failed(function_of(handler), error, event) and taken
         signal = signals.BY_EVENT[type_]
         if signal.receivers:
             taken = self._send(signal, client, event or _event(type_, data, received_at, cause)) and taken
@@ -384,7 +378,7 @@ class Dispatcher:
         self.queue.run_queued(deadline)
         return int(self._tally.count)
 
-    def _discard(self, handler: _Handler, type_: RTVIEvent) -> bool:
+    def _discard(self, handler: Handler, type_: RTVIEvent) -> bool:
         """Remove `handler`; return False if that was done before."""
         try:
             self._handlers[type_].remove(handler)
@@ -424,16 +418,3 @@ def _event_of(type_: str) -> RTVIEvent:
     """Return the event of a message, by its wire type."""
     spec = INBOUND.get(type_)
     return spec.event if spec is not None and spec.event is not None else RTVIEvent.UNKNOWN_MESSAGE
-
-
-def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
-    """Tell whether a handler, the value of the option `name`, is to be called with the payload.
-
-    Raises:
-        TypeError: it can be called neither with it nor without, or the call would not run its code.
-    """
-    FUNCTION.check_one(name, function)
-    for arguments in ((None,), ()):
-        if takes(function, *arguments):
-            return bool(arguments)
-    raise TypeError(f"{name} must take the payload or nothing; {function!r} needs more arguments")

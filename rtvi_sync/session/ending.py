@@ -207,7 +207,7 @@ class SessionEnd:
         if exit_deadline is None and publisher.was_ready:
             self._decide_on_replacement(self._replaces)  # after the rest: the application's own rule may take its time
         info = attrs.evolve(self.info, reconnecting=self.is_replaced)
-        if info.by_application and publisher.was_ready:
+        if info.error is None and publisher.was_ready:
             info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
         delivered = publisher.finish(info)
         self._on_closed()
@@ -224,16 +224,9 @@ class SessionEnd:
     def _abandon_attempt(self) -> None:
         """Wake the connect thread from whatever blocks it, and give it a moment to end."""
         if not self._parts.publisher.was_ready:
-            # With an error of its own: one that is raised on two threads mixes their tracebacks. On a thread of its
-            # own: it calls functions of the application, and one that hangs must not hold up the end.
+            # With an error of its own: one that is raised on two threads mixes their tracebacks.
             error = self.info.as_error()
-            aborting = PoolTask("close", self._parts.abort.abort, error)
-            try:
-                aborting.start()
-            except RuntimeError:  # the interpreter is shutting down
-                self._parts.abort.abort(error)
-            else:
-                aborting.done.wait(Deadline(limits.SETTLE_TIMEOUT))
+            _run_apart(lambda: self._parts.abort.abort(error), Deadline(limits.SETTLE_TIMEOUT))
         if self.connecting is not None and not self.connecting.is_current:
             self.connecting.done.wait(Deadline(limits.SETTLE_TIMEOUT))
 
@@ -266,20 +259,17 @@ class SessionEnd:
             try:
                 transport.disconnect()
             except DisconnectedError as error:
-                logger.warning("%s", error)
+                if self._parts.publisher.was_ready:  # before, the application had sent nothing
+                    logger.warning("%s", error)
                 unsent.append(fresh_copy(error))
             except BaseException:
                 logger.exception("Closing the %s transport failed", transport.name)
 
-        # On a thread of its own: a transport of the application that hangs must not hold up the end.
-        task = PoolTask("close", disconnect)
-        try:
-            task.start()
-        except RuntimeError:  # the interpreter is shutting down
-            disconnect()
-        else:
-            if not task.done.wait(self._transport_deadline):
-                log_stack_of(task.threads, f"The {transport.name} transport does not disconnect in time")
+        hanging = _run_apart(disconnect, self._transport_deadline)
+        if hanging:
+            late = f"The {transport.name} transport does not disconnect in time"
+            log_stack_of(hanging, late)
+            return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")
         return unsent[0] if unsent else None
 
     def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
@@ -290,10 +280,9 @@ class SessionEnd:
     def _await_functions(self, deadline: Deadline) -> None:
         """Wait a little for functions that the bot called."""
         busy = self._parts.channel.functions.join(Deadline(deadline.at_most(limits.FUNCTIONS_TIMEOUT)))
-        if busy:
-            log_stack_of(
-                busy, "A function that the bot called is still running though its session ended; its result is lost"
-            )
+        log_stack_of(
+            busy, "A function that the bot called is still running though its session ended; its result is lost"
+        )
 
     def _await_delivery(self, delivered: Latch, deadline: Deadline) -> None:
         """Wait until the last event was delivered."""
@@ -302,5 +291,19 @@ class SessionEnd:
             return  # a handler of the last event runs the next session already, so it is not late
         publisher.silence()
         busy = publisher.busy_threads()
-        if busy:
-            log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+
+
+def _run_apart(work: Callable[[], object], deadline: Deadline) -> list[threading.Thread]:
+    """Run `work()` on a thread of its own: if it hangs in the application's code, it must not hold up the end.
+
+    Returns:
+        The thread, if it is still running at `deadline`.
+    """
+    task = PoolTask("close", work)
+    try:
+        task.start()
+    except RuntimeError:  # the interpreter is shutting down
+        work()
+        return []
+    return [] if task.done.wait(deadline) else task.threads

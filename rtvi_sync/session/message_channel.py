@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import defaultdict
@@ -17,6 +18,7 @@ from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.about import about_this_client
 from ..transports.base import Inbound, Transport
+from .first_messages import FirstMessages, Follower
 from .function_calls import CALL_EVENTS, FunctionCalls
 from .publisher import EventPublisher
 
@@ -52,10 +54,16 @@ class MessageChannel:
         self._perform = perform
         self.engine: protocol.Engine = protocol.Engine(about_this_client())
         self.functions: FunctionCalls = FunctionCalls(publisher, workers, self.send)
+        #: Keeps the first messages of the session, in case that its conversation is followed later. None: no more.
+        self.first_messages: FirstMessages | None = None
+        #: Is told of what is sent, if the conversation is followed.
+        self.follower: Follower | None = None
         self._closed = False  # set by any thread, in one step
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
-        self.messages_received: int = 0  # counted by the thread that delivers them: one at a time
+        # These two belong to the thread that delivers messages: one at a time.
+        self.messages_received: int = 0
+        self._last_moment = -math.inf
 
     @property
     def messages_sent(self) -> int:
@@ -68,7 +76,19 @@ class MessageChannel:
         """Send `message`. Does not block."""
         self._check_ready()
         self.engine.outbound(message)
-        self._transport.send_message(message)
+        self._transmit(message)
+
+    def _transmit(self, message: RTVIMessage) -> None:
+        """Send a message that was checked."""
+        follower = self.follower or self.first_messages
+        if follower is not None:
+            follower.sent(message)  # before the bot can answer it
+        try:
+            self._transport.send_message(message)
+        except BaseException:
+            if follower is not None:
+                follower.unsent(message)
+            raise
         self._sent[threading.get_ident()] += 1
 
     def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
@@ -81,8 +101,7 @@ class MessageChannel:
         answer: Future[RTVIMessage] = Future()
         try:
             self.engine.outbound(message, answer)
-            self._transport.send_message(message)
-            self._sent[threading.get_ident()] += 1
+            self._transmit(message)
             if not answer.wait(deadline):
                 raise RequestTimeoutError(
                     f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
@@ -137,7 +156,11 @@ class MessageChannel:
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: applications compare them to find out what came first.
-                        publisher.collect(effect, text or effect.message, time.monotonic(), size)
+                        received_at = max(time.monotonic(), math.nextafter(self._last_moment, math.inf))
+                        self._last_moment = received_at
+                        if (first := self.first_messages) is not None:
+                            first.received(effect, received_at, size)
+                        publisher.collect(effect, text or effect.message, received_at, size)
                         if effect.event in CALL_EVENTS:
                             publisher.flush()
                             self.functions.called(effect, size)

@@ -19,7 +19,9 @@ from ..errors import ProtocolError
 from ..events import RTVIEvent
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
-from .dispatcher import Cause, Dispatcher
+from .dispatcher import Dispatcher
+from .first_messages import ConversationPort
+from .handlers import Cause
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -122,6 +124,12 @@ class EventPublisher:
         dispatcher = self._dispatcher()
         return dispatcher.functions if dispatcher is not None else {}
 
+    @property
+    def conversation(self) -> ConversationPort | None:
+        """Return what follows the client's conversation; None: nobody has asked for it."""
+        dispatcher = self._dispatcher()
+        return dispatcher.conversation if dispatcher is not None else None
+
     def has_listener(self, type_: RTVIEvent) -> bool:
         """Tell whether `type_` has a listener."""
         dispatcher = self._dispatcher()
@@ -207,15 +215,15 @@ class EventPublisher:
             received_at: seconds of the monotonic clock.
             size: bytes that the message holds, for the limit of the queue.
         """
-        event: RTVIEvent = effect.event
-        if not self.has_listener(event):
+        event, dispatcher = effect.event, self._dispatcher()
+        if dispatcher is None or not dispatcher.has_listener(event):
             return
         try:
             data = effect.decode()
         except ProtocolError as error:
             self._warn(f"The bot sent a message that breaks the protocol; it is delivered as unknown_message. {error}")
             event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
-            if not self.has_listener(event):
+            if not dispatcher.has_listener(event):
                 return
         self._collected.append(self.item(event, data, received_at, cause, size))
         self._collected_bytes += size
@@ -265,10 +273,13 @@ class EventPublisher:
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
         failed = not (self.was_ready or info.by_application or info.reconnecting)
+        at = time.monotonic()
+        if self.conversation is not None:
+            self._post(partial(self._end_turns, at), when=lambda: self.was_ready)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self.was_opened)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()
-        self._post(partial(self._deliver_last, info, time.monotonic(), delivered), when=enter)
+        self._post(partial(self._deliver_last, info, at, delivered), when=enter)
         return delivered
 
     def end_waiting_streams(self, info: CloseInfo) -> None:
@@ -334,6 +345,12 @@ class EventPublisher:
         except IndexError:
             return
         self._deliver(self.item(type_, data, received_at))
+
+    def _end_turns(self, at: float) -> None:
+        """End the turns of the session. On the queue's worker."""
+        conversation = self.conversation
+        if conversation is not None:
+            conversation.session_over(self._session, at)
 
     def _end_waiting(self, info: CloseInfo) -> None:
         """End the streams that wait for a further session. On the queue's worker."""

@@ -43,6 +43,7 @@ from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport, TransportOptions
 from .dispatcher import Dispatcher, forked_error
 from .ending import SessionEnd, SessionParts
+from .first_messages import FirstMessages
 from .message_channel import MessageChannel
 from .publisher import ClientState, EventPublisher
 
@@ -273,10 +274,20 @@ class Session:
             failure.__cause__ = error
             self.ending.begin(CloseInfo(initiator="client", error=failure))
             return
+        self._prepare_conversation(effect.data)
+        self.abort.signal._finish()
         if self.move(TransportState.READY):
             self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
             self.bot = effect.data
             self.ending.connect_done.set()
+
+    def _prepare_conversation(self, bot: BotReadyData) -> None:
+        """Let the client's conversation follow the session; without one, keep what it would need."""
+        channel = self.channel
+        channel.first_messages = FirstMessages(self.runtime.io, lambda: self.media.tracks().bot.audio, bot)
+        conversation = self.publisher.conversation  # read after: one that begins now finds what is kept
+        if conversation is not None:
+            conversation.follow(self)
 
     def _interrupt(self) -> None:
         try:

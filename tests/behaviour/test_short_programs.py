@@ -28,6 +28,23 @@ with connect("http://localhost:7860", text_only=True) as client:
     print(next(answers).data.text)
 """
 
+ASK = """
+from rtvi_sync import connect
+
+with connect("http://localhost:7860", text_only=True) as client:
+    print(client.ask("How warm is it in Oslo?").bot_text)
+"""
+
+ASK_BY_VOICE = """
+from pathlib import Path
+from rtvi_sync import connect
+
+with connect("http://localhost:7860", mic=False, speaker=False) as client:
+    turn = client.ask(Path("question.wav"))
+print(turn.user_text, "->", turn.bot_text)
+turn.audio.save("answer.wav")
+"""
+
 LIVE_TALK = """
 from pathlib import Path
 from rtvi_sync import connect
@@ -45,7 +62,9 @@ with connect("http://localhost:7860", callbacks=show, reconnect=ReconnectPolicy.
 """
 
 
-@pytest.mark.parametrize(("program", "most"), [(FUNCTION_CALL, 6), (LIVE_TALK, 4), (KIOSK, 5)])
+@pytest.mark.parametrize(
+    ("program", "most"), [(ASK, 4), (ASK_BY_VOICE, 6), (FUNCTION_CALL, 6), (LIVE_TALK, 4), (KIOSK, 5)]
+)
 def test_lines(program: str, most: int) -> None:
     """A line has one statement and fits the project's limit."""
     lines = [line for line in program.splitlines() if line]
@@ -68,6 +87,24 @@ def answer_by_function(session: BotSession) -> None:
     session.wait_for_message("send-text", GUARD)
     weather = session.call_function("get_weather", {"city": "Oslo"}, GUARD)
     session.send(transcription(f"It is {weather['celsius']} degrees in {weather['city']}."))
+
+
+def test_ask(tmp_path: Path) -> None:
+    """The program prints the whole answer."""
+    with EmbeddedBot(replies="It is 21 degrees.") as bot, running(ASK, bot.base_url, tmp_path) as process:
+        assert rest_of(process) == ("It is 21 degrees.\n", "")
+    assert process.returncode == 0
+
+
+def test_ask_by_voice(tmp_path: Path) -> None:
+    """The program prints both sides, and the file has the bot's voice."""
+    write_wav(tmp_path / "question.wav", [tone(0.5)])
+    bot = EmbeddedBot(transcripts=["How warm is it?"], replies="Very warm.", echo=False)
+    with bot, running(ASK_BY_VOICE, bot.base_url, tmp_path) as process:
+        assert rest_of(process) == ("How warm is it? -> Very warm.\n", "")
+    assert process.returncode == 0
+    with wave.open(str(tmp_path / "answer.wav")) as file:
+        assert file.getnframes() > 0.1 * file.getframerate()
 
 
 def test_function_call(tmp_path: Path) -> None:

@@ -16,17 +16,16 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     WebSocketTransport,
 )
-from rtvi_sync.client.options import KeywordOptions
+from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
 from rtvi_sync.media import SilenceSource
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
 
 
 def test_keywords_are_the_options() -> None:
-    """What type checkers know of `connect()` and `for_url()` are the names and types of the options."""
-    given_with_a_url = {"transport", "custom_connect_handler"}
-    options = {field.name: field.type for field in attrs.fields(RTVIClientOptions)}
-    keywords = {name: reference.__forward_arg__ for name, reference in KeywordOptions.__annotations__.items()}
-    assert keywords == {name: type_ for name, type_ in options.items() if name not in given_with_a_url}
+    """Type checkers know the names and types of the options, for the constructor and for `for_url()`."""
+    keywords = {name: reference.__forward_arg__ for name, reference in ConstructorOptions.__annotations__.items()}
+    assert keywords == {field.name: field.type for field in attrs.fields(RTVIClientOptions)}
+    assert keywords.keys() - KeywordOptions.__annotations__ == {"transport", "custom_connect_handler"}
 
 
 def limit_of(client: RTVIClient) -> float | None:

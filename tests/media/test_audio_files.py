@@ -120,6 +120,33 @@ def test_files_that_are_damaged(tmp_path):
         WavSource(tmp_path / "a.flac")
 
 
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000])
+def test_a_file_from_a_pipe(size):
+    """ffmpeg and sox write these sizes where they cannot return to the header; the audio goes up to the end."""
+    assert decode(wav_header(RATE, 0)[:-4] + struct.pack("<I", size) + TONE) == (TONE, RATE)
+    pytest.importorskip("soundfile", reason="the extra `files` installs it")
+    compressed = compressed_wav(7, bytes([0xFF, 0x80, 0x00]))
+    streamed = compressed.replace(struct.pack("<4sI", b"data", 3), struct.pack("<4sI", b"data", size))
+    assert decode(streamed) == decode(compressed)
+
+
+@pytest.mark.parametrize("format", ["WAV", "AIFF"])
+def test_a_file_without_audio(format, tmp_path):
+    """It is refused, because a bot would wait for the question."""
+    (tmp_path / "a.wav").write_bytes(wav_header(RATE, 0) if format == "WAV" else written(b"", format=format))
+    with pytest.raises(DeviceError, match=r"^Cannot use the audio file .*a\.wav: it has no audio; [^\n]*pipe"):
+        WavSource(tmp_path / "a.wav")
+
+
+def test_samples_that_are_no_numbers():
+    """libsndfile passes them on; they are silent."""
+    soundfile = pytest.importorskip("soundfile", reason="the extra `files` installs it")
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE, 1, format="AIFF", subtype="FLOAT") as sound:
+        sound.buffer_write(struct.pack("=4f", math.nan, 0.25, math.inf, -math.inf), "float32")
+    assert decode(file.getvalue())[0] == struct.pack("<4h", 0, 8192, 32767, -32768)
+
+
 def test_a_long_file_is_refused(monkeypatch):
     """A small file may hold more audio than a source keeps in memory."""
     data = written(bytes(10 * 2 * RATE), format="FLAC", subtype="PCM_16")

@@ -82,6 +82,20 @@ def test_a_size_beyond_the_end_means_up_to_the_end(size):
     assert pcm.parse_wav(plain[:40] + struct.pack("<I", size) + plain[44:] + b"\7")[0] == samples(1, 2, 3)
 
 
+@pytest.mark.parametrize("riff_size", [0, 36, 0xFFFFFFFF])
+def test_no_size_means_up_to_the_end(riff_size):
+    """Some tools leave the size out that they do not know while they write to a pipe."""
+    plain = wav(1, 2, 16000, samples(1, 2, 3))
+    streamed = plain[:4] + struct.pack("<I", riff_size) + plain[8:40] + bytes(4) + plain[44:]
+    assert pcm.parse_wav(streamed)[0] == samples(1, 2, 3)
+
+
+def test_no_samples():
+    """In a file that is complete what follows an empty chunk of audio is not audio."""
+    chunks = wav(1, 2, 16000, b"")[12:] + b"LIST" + struct.pack("<I", 4) + b"abcd"
+    assert pcm.parse_wav(b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks)[0] == b""
+
+
 @pytest.mark.parametrize(("code", "width"), [("f", 4), ("d", 8)])
 def test_floating_point(code, width):
     """Samples from -1 to 1 get the range of 16 bits, and louder ones are clipped."""
@@ -95,9 +109,9 @@ def test_floating_point(code, width):
 
 
 def test_floating_point_that_is_no_number():
-    """A damaged sample is no exception."""
-    body = struct.pack("<2f", math.nan, 0.25)
-    assert pcm.parse_wav(riff((b"fmt ", form(kind=3, bits=32)), (b"data", body)))[0][2:] == samples(8192)
+    """A damaged sample is silent, not a click."""
+    body = struct.pack("<3f", math.nan, 0.25, -math.nan)
+    assert pcm.parse_wav(riff((b"fmt ", form(kind=3, bits=32)), (b"data", body)))[0] == samples(0, 8192, 0)
 
 
 def test_the_extensible_format():

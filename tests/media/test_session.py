@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, SilenceSource, ToneSource
+from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
 
@@ -153,3 +153,90 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
     session.chunks.clear()
     timer.advance(1.0)
     assert bool(session.chunks) is session.manager.settings.mic
+
+
+class TestInsertion:
+    """A source that speaks in the microphone's place."""
+
+    def test_while_the_microphone_is_off(self, talk, timer):
+        """It is sent, then silence, until it is removed; then nothing."""
+        session = talk(mic=ToneSource(), enable_mic=False).begin()
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        timer.advance(0.1)
+        assert session.sent.startswith(b"ab" * 320 + bytes(640))
+        assert insertion.sender.run.sent
+        session.manager.remove(insertion)
+        session.chunks.clear()
+        timer.advance(0.1)
+        assert session.chunks == []
+
+    def test_the_microphones_source_waits(self, talk, timer):
+        """No sample of it is lost."""
+        session = talk(mic=ToneSource()).begin()
+        timer.advance(0.1)
+        before = session.sent
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        session.chunks.clear()
+        timer.advance(3.0)
+        assert session.sent.rstrip(b"\0") == b"ab" * 320
+        session.manager.remove(insertion)
+        session.chunks.clear()
+        timer.advance(0.1)
+        assert before + session.sent == ToneSource().read(len(before + session.sent) // 2)
+
+    @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
+    def test_two(self, talk, timer, order):
+        """The last one speaks; the first one goes on where it was when that is removed."""
+        session = talk(mic=None, enable_mic=False).begin()
+        insertions = [session.manager.insert(ToneSource())]
+        timer.advance(0.1)
+        first = session.sent
+        session.chunks.clear()
+        insertions.append(session.manager.insert(BytesSource(b"ab" * 320, 16000)))
+        timer.advance(2.0)
+        assert session.sent.rstrip(b"\0") == b"ab" * 320
+        session.manager.remove(insertions[order[0]])
+        session.chunks.clear()
+        timer.advance(0.1)
+        if order[0] == 1:
+            assert first + session.sent == ToneSource().read(len(first + session.sent) // 2)
+        else:
+            assert not session.sent.strip(b"\0")
+        session.manager.remove(insertions[order[1]])
+        session.chunks.clear()
+        timer.advance(2.0)
+        assert session.chunks == []
+
+    def test_the_session_ends(self, talk, timer):
+        """Its source is released, and no thread is left; late calls do no harm."""
+        source = CallbackSource(lambda frames: bytes(2 * frames))
+        session = talk(mic=None, enable_mic=False).begin()
+        insertion = session.manager.insert(source)
+        assert session.manager.stop(GUARD) == []
+        session.manager.remove(insertion)
+        with pytest.raises(DeviceError):
+            session.manager.insert(source)
+        session.begin()
+        session.manager.remove(session.manager.insert(source))
+
+    def test_a_source_that_is_in_use(self, talk):
+        """It is refused, and the microphone goes on."""
+        source = ToneSource()
+        session = talk(mic=source).begin()
+        with pytest.raises(DeviceError):
+            session.manager.insert(source)
+
+    def test_no_audio(self, talk):
+        with pytest.raises(DeviceError, match="no session"):
+            talk().manager.insert(ToneSource())
+
+    def test_all_that_is_sent(self, talk, timer):
+        """One track has it, from whichever source."""
+        session = talk(mic=ToneSource()).begin()
+        frames = session.manager.sent().frames()
+        timer.advance(0.1)
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        timer.advance(0.1)
+        session.manager.remove(insertion)
+        timer.advance(0.1)
+        assert b"".join(frame.pcm for frame in frames.take()) == session.sent

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-import wave
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
+import httpx
 import pytest
 
-from rtvi_sync import Event, EventStream, RTVIClient, RTVIEvent
-from rtvi_sync.cli.scripted_speech import UtteranceSource, load_script
-from rtvi_sync.media import BytesSink
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli.scripted_speech import load_script
+from rtvi_sync.client.ways import TransportName
+from rtvi_sync.media import NullSink, SilenceSource
 from samples.local_bot import answers
 from tests.support.required import missing
 from tests.support.slowness import GUARD
@@ -25,13 +24,6 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = ("What is the weather like in Paris?", "Tell me a joke.", "Goodbye for now!")
 HEARD = ["what is the weather like in paris", "tell me a joke", "goodbye for now"]
 ANSWERS = ["In Paris it is sunny, with 21 degrees.", answers.JOKE, answers.GOODBYE]
-EVENTS = (
-    RTVIEvent.USER_TRANSCRIPT,
-    RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
-    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
-    RTVIEvent.BOT_TTS_TEXT,
-    RTVIEvent.BOT_STOPPED_SPEAKING,
-)
 SPOKEN = [
     "in paris it is sunny with twenty one degrees",
     "why did the robot go on holiday it was tired and low on power",
@@ -64,64 +56,78 @@ class LocalBot:
 
 
 @pytest.fixture(scope="module")
-def local_bot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBot]:
-    """Run the bot on a free port."""
+def environment() -> str:
+    """Return the Python of the bot's environment."""
     python = os.environ.get("RTVI_LOCAL_BOT")
     if not python:
         missing("The local bot is not installed (RTVI_LOCAL_BOT is not set): run `python3 run.py test --real`")
-    with serve_local_bot(Path(python), tmp_path_factory.mktemp("local_bot") / "bot.log") as url:
-        yield LocalBot(url, python)
+    return python
 
 
-def data_of(turn: list[Event], type_: RTVIEvent) -> list[Any]:
-    """Return the data of a turn's events of one type."""
-    return [event.data for event in turn if event.type is type_]
+@pytest.fixture(scope="module")
+def local_bot(environment: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBot]:
+    """Run the bot on a free port."""
+    with serve_local_bot(Path(environment), tmp_path_factory.mktemp("local_bot") / "bot.log") as url:
+        yield LocalBot(url, environment)
 
 
-def take_answer(events: EventStream, words: str) -> list[Event]:
-    """Return the events up to the end of a spoken answer, which contains `words`."""
-    taken: list[Event] = []
-    deadline = time.monotonic() + GUARD
-    while time.monotonic() < deadline:
-        taken.append(next(events))
-        spoken = " ".join(said.text.strip() for said in data_of(taken, RTVIEvent.BOT_TTS_TEXT))
-        if words in spoken and taken[-1].type is RTVIEvent.BOT_STOPPED_SPEAKING:
-            return taken
-    pytest.fail(f"the bot has not said {words!r}, but sent {taken}")
+# A file that Python runs first; what it names cannot be imported.
+WITHOUT_WEBRTC = """
+import sys
+sys.modules.update(dict.fromkeys(("aioice", "aiortc", "av", "cv2", "pylibsrtp")))
+"""
 
 
 def test_three_spoken_questions_are_answered_in_speech(local_bot: LocalBot, tmp_path: Path) -> None:
     """Recognized words, a function call with arguments and result, and answers whose audio has the right words."""
     local_bot.run("-m", "samples.local_bot.questions", tmp_path / "questions.wav", *QUESTIONS)
     speech = load_script(tmp_path / "questions.wav")
-    source, sink = UtteranceSource(speech.sample_rate_hz), BytesSink()
-    client = RTVIClient.for_url(local_bot.url, mic=source, speaker=sink, connect_timeout=GUARD)
-    turns: list[list[Event]] = []
-    cuts: list[int] = []
-    with client.events(*EVENTS, timeout=GUARD) as events, client:
-        take_answer(events, answers.GREETING)
-        for utterance, answer in zip(speech.utterances, ANSWERS, strict=True):
-            cuts.append(len(sink.pcm))
-            source.enqueue(utterance)
-            turns.append(take_answer(events, answer))
+    client = RTVIClient.for_url(local_bot.url, mic=SilenceSource(), speaker=NullSink(), connect_timeout=GUARD)
+    with client:
+        greeting = client.listen(GUARD)
+        turns = [client.ask(pcm, GUARD, sample_rate_hz=speech.sample_rate_hz) for pcm in speech.utterances]
 
-    assert [[said.text for said in data_of(turn, RTVIEvent.USER_TRANSCRIPT) if said.final] for turn in turns] == [
-        [heard] for heard in HEARD
+    assert answers.GREETING in greeting.bot_text
+    assert [turn.user_text for turn in turns] == HEARD
+    assert [answer in turn.bot_text for turn, answer in zip(turns, ANSWERS, strict=True)] == [True] * 3
+    calls = [
+        [(call.function_name, call.arguments, call.cancelled, call.result) for call in turn.function_calls]
+        for turn in turns
     ]
-    assert [
-        (call.function_name, call.arguments) for call in data_of(turns[0], RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS)
-    ] == [("get_weather", {"city": "Paris"})]
-    assert [(call.cancelled, call.result) for call in data_of(turns[0], RTVIEvent.LLM_FUNCTION_CALL_STOPPED)] == [
-        (False, answers.get_weather("Paris"))
-    ]
-    assert [data_of(turn, RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS) for turn in turns[1:]] == [[], []]
+    assert calls == [[("get_weather", {"city": "Paris"}, False, answers.get_weather("Paris"))], [], []]
 
-    files = []
-    for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], None], strict=True)):
-        files.append(tmp_path / f"answer-{number}.wav")
-        with wave.open(str(files[-1]), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(sink.sample_rate_hz or 0)
-            file.writeframes(sink.pcm[begin:end])
+    files = [tmp_path / f"answer-{turn.number}.wav" for turn in turns]
+    for turn, file in zip(turns, files, strict=True):
+        turn.audio.save(file)
     assert local_bot.run("-c", LISTEN, " | ".join(SPOKEN), *files).splitlines() == SPOKEN
+
+
+def greetings(url: str) -> list[str]:
+    """Return what the bot says first to a protobuf client, and to a JSON client."""
+    names: tuple[TransportName, ...] = "websocket", "eval"
+    clients = [RTVIClient.for_url(url, transport=name, text_only=True, connect_timeout=GUARD) for name in names]
+    said = []
+    for client in clients:
+        with client.events("bot-llm-text", timeout=GUARD) as events, client:
+            said.append(next(events).data.text)
+    return said
+
+
+def start_for_webrtc(url: str) -> httpx.Response:
+    """Request a session over WebRTC."""
+    return httpx.post(f"{url}/start", json={"transport": "webrtc"}, timeout=GUARD, trust_env=False)
+
+
+def test_the_ways_in(local_bot: LocalBot) -> None:
+    """Each entry of `transport_params` lets its clients in; a session over WebRTC waits for their offer."""
+    assert greetings(local_bot.url) == [answers.GREETING] * 2
+    assert "sessionId" in start_for_webrtc(local_bot.url).json()
+
+
+def test_without_the_packages_of_webrtc(environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bot starts, and lets all other clients in."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_WEBRTC)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with serve_local_bot(Path(environment), tmp_path / "bot.log") as url:
+        assert start_for_webrtc(url).status_code == 400
+        assert greetings(url) == [answers.GREETING] * 2

@@ -4,49 +4,22 @@ from __future__ import annotations
 
 from array import array
 
+import attrs
+
+from rtvi_sync import Turn
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, audible_timestamps, measure
+from rtvi_sync.protocol.turn_record import TurnTimings
+from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, audible_timestamps, of_turn
 
 
-def every_20_ms(begin: float, end: float) -> list[float]:
-    """Return the timestamps of continuous audio."""
-    return [begin + 0.02 * index for index in range(round((end - begin) / 0.02))]
-
-
-def rounded(latency: Latency) -> tuple[float | None, ...]:
-    """Return the latencies to transcript, text and audio, rounded to milliseconds."""
-    return tuple(
-        None if value is None else round(value, 3) for value in (latency.transcript, latency.text, latency.audio)
-    )
-
-
-def test_each_turn_is_measured_from_the_end_of_its_audio() -> None:
-    """A reaction counts for one utterance only; of transcripts the last final one counts, of the rest the first."""
-    user = [*every_20_ms(10.1, 11.02), *every_20_ms(20.1, 22.02)]  # the last audio of each is sent at 11.0 and 22.0
-    bot = [*every_20_ms(11.9, 13.0), *every_20_ms(22.7, 23.0)]
-    latencies = measure([10.0, 20.0], user, bot, [10.5, 11.3, 11.4, 22.2], [11.6, 11.7, 22.4, 22.5])
-    assert [rounded(latency) for latency in latencies] == [(0.4, 0.6, 0.9), (0.2, 0.4, 0.7)]
-
-
-def test_a_reaction_that_did_not_come_is_none() -> None:
-    """A bot that sends no transcripts, text or audio, and an utterance that was not sent, have no latencies."""
-    assert measure([10.0, 20.0], every_20_ms(10.1, 11.0), [], [], []) == [Latency(), Latency()]
-    assert measure([], [], [], [], []) == []
-
-
-def test_continuing_audio_is_no_reaction() -> None:
-    """The next frame of an echo, or of a bot that speaks all the time, is no reaction."""
-    user = every_20_ms(10.0, 11.02)
-    echo = every_20_ms(10.1, 11.12)
-    assert rounded(measure([10.0], user, echo, [], [])[0]) == (None, None, None)
-    assert rounded(measure([10.0], user, [*echo, *every_20_ms(12.0, 13.0)], [], [])[0]) == (None, None, 1.0)
-
-
-def test_audio_after_an_interruption_is_a_reaction() -> None:
-    """An interruption ends the bot's utterance, however short the pause is."""
-    bot = [*every_20_ms(9.0, 10.0), *every_20_ms(10.1, 11.0)]
-    assert rounded(measure([10.02], [10.02], bot, [], [])[0]) == (None, None, None)
-    assert rounded(measure([10.02], [10.02], bot, [], [], [10.01])[0]) == (None, None, 0.08)
+def test_the_latencies_of_a_turn() -> None:
+    """They are counted from the end of the user's turn, typed or spoken; what did not come is None."""
+    timings = TurnTimings(user_stopped=10.0, transcribed=10.25, first_token=10.5, first_audio=11.0)
+    turn = Turn(number=1, session=1, initiator="user", modality="audio", timings=timings)
+    assert of_turn(turn) == Latency(transcript=0.25, text=0.5, audio=1.0)
+    typed = TurnTimings(user_stopped=10.0, first_token=10.5)
+    assert of_turn(attrs.evolve(turn, modality="text", timings=typed)) == Latency(text=0.5)
+    assert of_turn(attrs.evolve(turn, timings=TurnTimings())) == Latency()
 
 
 def test_quiet_frames_are_not_audible() -> None:

@@ -1,113 +1,96 @@
-"""Transcripts from the messages of each generation of bots."""
+"""The lines of a conversation, from its turns."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-from rtvi_sync import BotLLMTextData, BotOutputData, Event, RTVIEvent, UserInputData, UserTranscriptionData
-from rtvi_sync.recording.transcript import Line, Transcript
-
-_clock = itertools.count(1)
-
-
-def event(type_: RTVIEvent, data: Any) -> Event:
-    """Return an event 1 s after the one before."""
-    return Event(type=type_, data=data, received_at=float(next(_clock)))
+from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
+from rtvi_sync.recording.text import clean
+from rtvi_sync.recording.transcript import Line, Transcript, has_begun
 
 
-def heard(text: str, final: bool = True) -> list[Event]:
-    """Return the events by which a 2.x bot reports what it heard."""
-    return [
-        event(RTVIEvent.USER_INPUT, UserInputData(text=text, input_type="transcription", final=final)),
-        event(RTVIEvent.USER_TRANSCRIPT, UserTranscriptionData(text=text, final=final)),
-    ]
-
-
-def tokens(type_: RTVIEvent, *texts: str) -> list[Event]:
-    """Return an event for each of these texts."""
-    return [event(type_, BotLLMTextData(text=text)) for text in texts]
-
-
-def output(text: str, segment: int | None, kind: str = "sentence") -> Event:
-    """Return an event of a `bot-output` message."""
-    return event(RTVIEvent.BOT_OUTPUT, BotOutputData(text=text, output_type=kind, segment_id=segment))
-
-
-def lines(transcript: Transcript, *events: Event) -> list[Line]:
-    """Return the lines that these events add."""
-    return [line for item in events if (line := transcript.add(item)) is not None]
-
-
-def test_a_turn_of_a_current_bot_appears_once() -> None:
-    """Words, sentences and progress reports make one line per sentence; interim transcripts are not final."""
-    transcript = Transcript()
-    shown = lines(
-        transcript,
-        *heard("Hel", final=False),
-        *heard("Hello."),
-        *tokens(RTVIEvent.BOT_LLM_TEXT, "Good", " day."),
-        *tokens(RTVIEvent.BOT_TRANSCRIPT, " Good day."),
-        output("Good day.", 7),
-        *tokens(RTVIEvent.BOT_TTS_TEXT, "Good"),
-        output("Good day.", 7),
+def spoken(
+    number: int = 1, *, user: str = "", bot: str = "", over: bool = False, heard: bool = False, begun: bool = False
+) -> TurnRecord:
+    """Return a turn in which the user speaks."""
+    timings = TurnTimings(transcribed=1.0 if heard else None, llm_started=2.0 if begun else None)
+    status: Any = "complete" if over else "in_progress"
+    return TurnRecord(
+        number=number,
+        session=1,
+        initiator="user",
+        modality="audio",
+        status=status,
+        user_text=user,
+        bot_text=bot,
+        timings=timings,
     )
-    assert shown == [
-        Line(who="you", text="Hel", final=False),
-        Line(who="you", text="Hello."),
-        Line(who="bot", text="Good day."),
+
+
+def unasked(number: int, text: str, *, over: bool = True) -> TurnRecord:
+    """Return a turn that the bot began."""
+    status: Any = "complete" if over else "in_progress"
+    return TurnRecord(number=number, session=1, initiator="bot", status=status, bot_text=text)
+
+
+def test_each_side_has_a_line_when_its_words_are_complete() -> None:
+    """Until then they are the unfinished line; the user's are complete when the bot answers what was transcribed."""
+    transcript = Transcript()
+    steps = [
+        (spoken(user="Hel"), [], Line("you", "Hel")),
+        (spoken(user="Hello.", heard=True), [], Line("you", "Hello.")),
+        (spoken(user="Hello.", heard=True, begun=True), [Line("you", "Hello.")], None),
+        (spoken(user="Hello.", bot=" Good", heard=True, begun=True), [], Line("bot", "Good")),
+        (spoken(user="Hello.", bot=" Good day.", over=True), [Line("bot", "Good day.")], None),
+        (spoken(user="Hello.", bot=" Good day.", over=True), [], None),
     ]
-    assert transcript.end_turn() is None
+    for turn, lines, unfinished in steps:
+        assert (transcript.update([turn]), transcript.unfinished) == (lines, unfinished)
 
 
-def test_a_bot_with_output_only_has_a_line_for_each_segment() -> None:
-    """Messages of one segment make one line, words of the older dialect none, each segment without an id one."""
-    shown = lines(Transcript(), output("One.", 1), output("One.", 1), output("One.", 1, kind="word"), output("Two.", 2))
-    assert [line.text for line in shown] == ["One.", "Two."]
-    assert [line.text for line in lines(Transcript(), output("A.", None), output("A.", None))] == ["A.", "A."]
-
-
-def test_single_words_become_a_line_at_the_end_of_the_turn() -> None:
-    """LLM words include their spaces, TTS words do not; LLM words are preferred; no line appears twice."""
+def test_what_is_flushed_is_not_repeated() -> None:
+    """A filler is a line, and what the bot says after its function is another."""
     transcript = Transcript()
-    assert lines(transcript, *tokens(RTVIEvent.BOT_TTS_TEXT, "Just", "spoken.")) == []
-    assert transcript.end_turn() == Line(who="bot", text="Just spoken.")
-    assert transcript.end_turn() is None
-    lines(transcript, *tokens(RTVIEvent.BOT_LLM_TEXT, "By", " the", " model"), *tokens(RTVIEvent.BOT_TTS_TEXT, "By"))
-    assert transcript.unfinished == Line(who="bot", text="By the model", final=False)
-    assert transcript.end_turn() == Line(who="bot", text="By the model")
+    assert transcript.update([unasked(1, "One moment.", over=False)], flush=True) == [Line("bot", "One moment.")]
     assert transcript.unfinished is None
+    assert transcript.update([unasked(1, "One moment. It rains.")]) == [Line("bot", "It rains.")]
 
 
-def test_a_turn_is_kept_up_to_a_limit() -> None:
-    """A bot that never ends its turn costs bounded memory."""
+def test_a_transcript_that_comes_late_is_a_line() -> None:
+    """Speech-to-speech models answer first."""
     transcript = Transcript()
-    lines(transcript, *tokens(RTVIEvent.BOT_LLM_TEXT, *["x" * 10_000] * 30))
-    said = transcript.end_turn()
-    assert said is not None
-    assert len(said.text) == 100_000
+    assert transcript.update([spoken(bot="Good day.", begun=True)], flush=True) == [Line("bot", "Good day.")]
+    late = spoken(user="Hello.", bot="Good day.", heard=True, begun=True)
+    assert transcript.update([late]) == [Line("you", "Hello.")]
 
 
-def test_a_turn_in_words_follows_one_in_sentences() -> None:
-    """A bot may send complete lines in one turn and single words in the next."""
+def test_turns_are_told_apart() -> None:
+    """The lines have the order of the turns, and those that are no longer given are forgotten."""
     transcript = Transcript()
-    lines(transcript, *tokens(RTVIEvent.BOT_LLM_TEXT, "A."), *tokens(RTVIEvent.BOT_TRANSCRIPT, "A."))
-    assert transcript.end_turn() is None
-    lines(transcript, *tokens(RTVIEvent.BOT_TTS_TEXT, "Goodbye."))
-    assert transcript.end_turn() == Line(who="bot", text="Goodbye.")
+    greeting, question = unasked(1, "Hi."), spoken(2, user="Bye.", bot="Bye!", over=True)
+    assert transcript.update([greeting, question]) == [Line("bot", "Hi."), Line("you", "Bye."), Line("bot", "Bye!")]
+    assert transcript.update([question]) == []
+    assert transcript.update([greeting]) == [Line("bot", "Hi.")]
 
 
-def test_an_older_bot_without_user_input() -> None:
-    """The user's line is made from user-transcription if that is all the bot sends."""
-    transcript = Transcript()
-    assert lines(transcript, heard("Hello.")[1]) == [Line(who="you", text="Hello.")]
+def test_a_long_text_is_divided() -> None:
+    """No word of it is lost where longer lines are cut."""
+    words = " ".join(["word"] * 1000)
+    lines = Transcript().update([unasked(1, words)])
+    assert " ".join(line.text for line in lines) == words
+    assert all(clean(line.text) == line.text for line in lines)
 
 
 def test_typed_text_is_no_line() -> None:
-    """Chat and backchannel input adds no line."""
+    """It is shown where it is typed."""
+    typed = TurnRecord(number=1, session=1, initiator="user", modality="text", user_text="Hello.")
     transcript = Transcript()
-    typed = [
-        event(RTVIEvent.USER_INPUT, UserInputData(text="x", input_type=kind, final=True))
-        for kind in ("chat", "backchannel")
-    ]
-    assert lines(transcript, *typed) == []
+    assert transcript.update([typed]) == []
+    assert transcript.unfinished is None
+
+
+def test_when_an_answer_has_begun() -> None:
+    """A run of the model, speech, text or a call."""
+    assert not has_begun(spoken(user="Hello."))
+    assert has_begun(spoken(begun=True))
+    assert has_begun(spoken(bot="Hi"))

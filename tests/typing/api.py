@@ -28,12 +28,16 @@ from rtvi_sync import (
     EvalTransport,
     Event,
     EventStream,
+    Expect,
+    ExpectationError,
     ForkedProcessError,
     HandlerError,
     InvalidTransportParamsError,
     MemoryTransport,
     MissingExtraError,
+    PendingTurn,
     ReconnectPolicy,
+    ReportedFunctionCall,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIClient,
@@ -46,12 +50,16 @@ from rtvi_sync import (
     RTVIMessage,
     SessionError,
     StartBotError,
+    TimelineEntry,
     TranscriptData,
     Transport,
     TransportOptions,
     TransportStartError,
     TransportState,
     TransportStats,
+    Turn,
+    TurnAudio,
+    TurnTimings,
     UsageError,
     WebSocketTransport,
     WouldDeadlockError,
@@ -150,6 +158,8 @@ def construction() -> RTVIClient:
         max_queued_events=1000,
         max_queued_bytes=1_000_000,
         max_queued_audio_bytes=1_000_000,
+        track_turns=True,
+        max_turn_audio=60,
     )
 
 
@@ -290,6 +300,48 @@ def events(client: RTVIClient) -> None:
         return
     count: int = client.process_events(timeout=None) + client.process_events()
     show(found.data, count)
+
+
+def conversations(client: RTVIClient) -> None:
+    """Ask, and judge the answers."""
+    second: PendingTurn = client.barge_in(
+        "Stop!", after="bot-started-speaking", delay=0.5, where=lambda e: e.data is None
+    )
+    first: Turn = client.ask("Tell me a story", 30, audio_response=True, settle=1)
+    spoken: Turn = client.ask(Path("question.wav")).expect(contains="sunny", calls={"get_weather": {"city": "Oslo"}})
+    client.ask(b"ab", None, sample_rate_hz=16_000).expect(matches="^It", absent_calls=["get_time"], voice_to_voice=1)
+    greeting = client.listen(timeout=None)
+    if not second.done() and not second.cancel():
+        show(second.result(5).bot_text)
+    for turn in (first, spoken, greeting, *client.turns()):
+        show(turn.number, turn.session, turn.initiator, turn.modality, turn.message_id, turn.status, turn.assumed)
+        show(turn.user_text, turn.bot_text, turn.spoken_text, turn.spoken_exact, turn.errors, turn.metrics, turn.bot)
+        audio: TurnAudio = turn.audio
+        if audio and not turn.user_audio.truncated:
+            audio.save("turn.wav")
+            show(audio.pcm, audio.sample_rate_hz, audio.seconds, audio.wav, audio.to_numpy())
+        call: ReportedFunctionCall
+        for call in turn.function_calls:
+            show(call.function_name, call.tool_call_id, call.arguments, call.result, call.cancelled, call.stopped)
+        entry: TimelineEntry
+        for entry in turn.timeline:
+            show(entry.at, entry.who, entry.kind, entry.text)
+        timings: TurnTimings = turn.timings
+        show(timings.user_started, timings.acknowledged, timings.llm_started, timings.ended)
+        show(turn.voice_to_voice, turn.time_to_first_audio, turn.time_to_first_token, turn.turn_detection)
+        show(turn.transcription, turn.duration, turn.is_open, turn.interrupted)
+    expect: Expect
+    try:
+        with client.expect(within=5) as expect:
+            expect.event("bot-llm-started", within=1, check_from="start")
+            said: str = expect.text("sunny", matches="It.*")
+            expect.call("get_weather", city="Oslo")
+            expect.turn(first_audio=1)
+            expect.absent("error", for_=1)
+            expect.no_more(for_=1)
+            show(said)
+    except ExpectationError as error:
+        show(error.kind, error.expected, error.got, error.turn, error.timeline)
 
 
 def media(client: RTVIClient) -> None:
@@ -454,5 +506,5 @@ def main() -> None:
     with EmbeddedBot() as bot:
         RTVIClient(transport=MyTransport(), callbacks=callbacks, mic=Source())
         RTVIClient(transport=WebSocketTransport(bot.ws_url), callbacks=Callbacks())
-    for part in (connecting, messages, events, media, devices):
+    for part in (connecting, messages, events, conversations, media, devices):
         part(construction())

@@ -7,10 +7,10 @@ import math
 from locust import between, task
 from locust.env import Environment
 
-from rtvi_sync import RTVIClientOptions, WebSocketTransport
+from rtvi_sync import RTVIClientOptions, Turn, WebSocketTransport
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
-from rtvi_sync.testing import Answer, MeasuredClient, Measurement, Percentiles, Report, Row, run_many
+from rtvi_sync.testing import MeasuredClient, Measurement, Percentiles, Report, Row, run_many
 
 URL = "ws://localhost:7860/ws-client"
 
@@ -19,11 +19,10 @@ def ask(client: MeasuredClient) -> None:
     """Run a scenario."""
     with client.measure("all of it"):
         client.send_text("What time is it?", audio_response=False)
-        answer: Answer = client.wait_for_answer(timeout=None)
-    text: float | None = answer.text
-    complete: float = answer.complete
-    client.send_text(text)  # type: ignore[arg-type]
-    client.send_client_message("took", complete)
+        turn: Turn = client.wait_for_answer(timeout=None)
+    seconds: float | None = turn.time_to_first_token
+    client.send_text(seconds)  # type: ignore[arg-type]
+    client.send_client_message("took", seconds)
 
 
 def make() -> MeasuredClient:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport, connect
+from rtvi_sync import EvalTransport, ReconnectPolicy, RTVIClient, WebSocketTransport, connect
 from rtvi_sync.testing import MeasuredClient
 
 URL = "http://localhost:7860"
@@ -23,12 +23,22 @@ def by_url() -> None:
     MeasuredClient.for_url(URL, transport=WebSocketTransport(), enable_mic=False)
 
 
+def by_hand() -> None:
+    """So does what is given to a client."""
+    MeasuredClient({"enableMic": False})
+    MeasuredClient(transport=EvalTransport(URL, skip_tts=True, token_in="header", ping_interval=None), text_only=True)
+    MeasuredClient(reconnect=ReconnectPolicy.forever(max_delay=5, max_elapsed=None, retry_on=lambda error: True))
+
+
 def misspelt() -> None:
     """So a name that is none of them is a mistake."""
     connect(URL, text_onyl=True)  # type: ignore[call-arg]
     RTVIClient.for_url(URL, microphone=None)  # type: ignore[call-arg]
     MeasuredClient.for_url(URL, enable_mick=False)  # type: ignore[call-arg]
     RTVIClient(text_onyl=True)  # type: ignore[call-overload]
+    MeasuredClient(text_onyl=True)  # type: ignore[call-overload]
+    EvalTransport(URL, ping_intervall=5)  # type: ignore[call-arg]
+    ReconnectPolicy.forever(max_dealy=5)  # type: ignore[call-arg]
 
 
 def mistyped() -> None:
@@ -37,4 +47,7 @@ def mistyped() -> None:
     connect(URL, timeout="10")  # type: ignore[arg-type]
     connect(URL, transport="webscoket")  # type: ignore[arg-type]
     RTVIClient.for_url(URL, events="later")  # type: ignore[arg-type]
+    MeasuredClient(request_timeout="10")  # type: ignore[call-overload]
+    EvalTransport(URL, token_in="cookie")  # type: ignore[arg-type]
+    ReconnectPolicy.forever(max_delay="5")  # type: ignore[arg-type]
     RTVIClient.for_url(URL, custom_connect_handler=lambda *_: {})  # type: ignore[call-arg]

@@ -27,8 +27,8 @@ def test_what_is_stored_is_what_the_tool_writes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda path: path.name)
 def test_a_stub_is_short(path: Path) -> None:
-    """It has at most as many lines as a module."""
-    assert len(path.read_text("utf-8").splitlines()) <= 450
+    """It grows with the payloads, not with the events."""
+    assert len(path.read_text("utf-8").splitlines()) <= 500
 
 
 def test_each_name_has_one_overload() -> None:

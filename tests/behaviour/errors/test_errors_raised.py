@@ -20,6 +20,7 @@ from rtvi_sync import (
     RTVIError,
     RTVIMessage,
     TransportState,
+    Turn,
     WebSocketTransport,
     errors,
 )
@@ -238,11 +239,17 @@ def a_package_that_is_not_installed() -> RTVIError:
         return raised_by(ScreenSource)
 
 
+def an_answer_that_was_not_expected() -> RTVIError:
+    turn = Turn(number=1, session=1, initiator="user", status="complete", bot_text="snow")
+    return raised_by(lambda: turn.expect(contains="rain"))
+
+
 #: Each class with what provokes it, and a word of what its message tells to do.
 WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.RTVIError, no_base_url, "set client.params.base_url"),
     (errors.RTVIError, closed_for_good, "make a new one"),
     (errors.RTVIError, a_helper_without_a_client, "call client.register_helper"),
+    (errors.ExpectationError, an_answer_that_was_not_expected, "expected the bot to say 'rain'"),
     (errors.ConnectionTimeoutError, a_bot_that_is_never_ready, "raise connect_timeout"),
     (errors.StartBotError, a_server_that_refuses, "See the server's log"),
     (errors.StartBotError, a_server_that_is_not_there, "Check the URL"),
@@ -295,6 +302,7 @@ BUILT_IN = {
     errors.RequestTimeoutError: TimeoutError,
     errors.DisconnectedError: ConnectionError,
     errors.MissingExtraError: ImportError,
+    errors.ExpectationError: AssertionError,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,6 +20,7 @@ from rtvi_sync import (
     EvalTransport,
     LLMHelper,
     MemoryTransport,
+    PendingTurn,
     ReconnectPolicy,
     RTVIActionRequestData,
     RTVIClient,
@@ -28,6 +30,8 @@ from rtvi_sync import (
     RTVIClientParams,
     RTVIEventCallbacks,
     RTVIMessage,
+    Turn,
+    TurnAudio,
     WebSocketTransport,
     connect,
     is_transient,
@@ -60,6 +64,9 @@ JSON = "any JSON; what is not JSON is refused by the encoder"
 NOT_LIMIT = (*NOT_SECONDS, timedelta(0), timedelta(seconds=-1))
 NOT_ACTION = (5, None, "llm:run", ["llm", "run"], {5: "run"})
 NOT_REQUEST = (5, None, b"http://bot.example", Path("start"), {"endpoint": Path("start")})
+NOT_QUESTION = (5, None, ["Hello"], object())
+NOT_TEXTS = (5, b"text", [5])
+NOT_COUNT_OR_NONE = tuple(value for value in NOT_COUNT if value is not None)
 NOT_TRACK = (5, b"0", NullSink, object())
 
 
@@ -104,6 +111,12 @@ def _method(name: str, targets: Targets) -> Callable[..., object]:
     return method
 
 
+def _result(_: Targets) -> Callable[..., object]:
+    pending = PendingTurn.__new__(PendingTurn)  # `barge_in()` needs a session
+    pending._turn = Turn(number=1, session=1, initiator="bot")
+    return pending.result
+
+
 def _set_params(targets: Targets) -> Callable[..., None]:
     def set_to(params: Any) -> None:
         targets.client().params = params
@@ -142,6 +155,8 @@ FIELDS: dict[str, Call] = {
         max_queued_events=NOT_COUNT,
         max_queued_bytes=NOT_COUNT,
         max_queued_audio_bytes=NOT_COUNT,
+        track_turns=(*NOT_BOOL, None),
+        max_turn_audio=(*NOT_WAIT, None),
         reconnect=(True, False, 3, {"max_attempts": 3}, ReconnectPolicy),
     ),
     "RTVIClientParams": construct(
@@ -360,6 +375,72 @@ TABLE: dict[str, Call] = {
         interrupt=NOT_BOOL,
         timeout=NOT_WAIT,
     ),
+    "RTVIClient.ask": call(
+        lambda targets: targets.client().ask,
+        {"question": "Hello"},
+        question=NOT_QUESTION,
+        timeout=NOT_WAIT,
+        audio_response=NOT_BOOL,
+        settle=NOT_WAIT,
+        sample_rate_hz=NOT_COUNT_OR_NONE,
+    ),
+    "RTVIClient.barge_in": call(
+        lambda targets: targets.client().barge_in,
+        {"question": "Hello"},
+        question=NOT_QUESTION,
+        after=NOT_EVENT,
+        delay=NOT_WAIT,
+        where=NOT_FUNCTION,
+        audio_response=NOT_BOOL,
+        sample_rate_hz=NOT_COUNT_OR_NONE,
+    ),
+    "RTVIClient.listen": call(lambda targets: targets.client().listen, timeout=NOT_WAIT),
+    "RTVIClient.expect": call(lambda targets: targets.client().expect, within=NOT_WAIT),
+    "Expect.event": call(
+        lambda targets: targets.client().expect().event,
+        {"event": "botReady"},
+        event=NOT_EVENT,
+        where=NOT_FUNCTION,
+        within=NOT_WAIT,
+        check_from=(5, None, "now"),
+    ),
+    "Expect.text": call(
+        lambda targets: targets.client().expect().text, contains=NOT_TEXTS, matches=NOT_TEXTS, within=NOT_WAIT
+    ),
+    "Expect.call": call(
+        lambda targets: targets.client().expect().call,
+        {"name": "f"},
+        name=NOT_NAME,
+        within=NOT_WAIT,
+        arguments=JSON,
+    ),
+    "Expect.turn": call(
+        lambda targets: targets.client().expect().turn,
+        within=NOT_WAIT,
+        demands="those of Turn.expect(), which checks them",
+    ),
+    "Expect.absent": call(
+        lambda targets: targets.client().expect().absent,
+        {"event": "botReady", "for_": 0},
+        event=NOT_EVENT,
+        for_=NOT_WAIT,
+        where=NOT_FUNCTION,
+    ),
+    "Expect.no_more": call(lambda targets: targets.client().expect().no_more, {"for_": 0}, for_=NOT_WAIT),
+    "PendingTurn.result": call(_result, timeout=NOT_WAIT),
+    "Turn.expect": call(
+        lambda _: Turn(number=1, session=1, initiator="bot").expect,
+        contains=NOT_TEXTS,
+        excludes=NOT_TEXTS,
+        matches=NOT_TEXTS,
+        calls=(5, "f", [5], {5: {}}, {"f": 5}),
+        absent_calls=(5, "f", None, [5]),
+        voice_to_voice=NOT_WAIT,
+        first_audio=NOT_WAIT,
+        interrupted=(*NOT_BOOL, None),
+        errors=(*NOT_BOOL, None),
+    ),
+    "TurnAudio.save": call(lambda _: TurnAudio().save, {"path": os.devnull}, path=(*NOT_PATH, None)),
     "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),
     "RTVIClient.wait_for": call(
         lambda targets: targets.client().wait_for,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import strategies as st
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.latch import sleepless
 from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
 from rtvi_sync.media.devices import microphone
 from rtvi_sync.media.devices.microphone import DeviceMic
 from tests.support.fake_audio import FakeAudio, World, frame, within
 from tests.support.slowness import GUARD, takes
+from tests.support.threads import in_sleepless_thread
 
 SILENCE = bytes(640)
 GONE = DeviceError("It is gone", devices=("mic",), type="not-found")
@@ -736,7 +736,7 @@ def test_halt_waits_for_what_is_being_sent(rig):
     halting.start()
     assert within(GUARD, lambda: mic.mic._halted)
     assert halting.is_alive()
-    with sleepless(), pytest.raises(WouldDeadlockError):
+    with in_sleepless_thread(), pytest.raises(WouldDeadlockError):
         mic.mic.halt()
     go.set()
     halting.join(GUARD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtvi_sync.recording.level import FLOOR, audible
+from rtvi_sync.media.loudness import FLOOR, audible
 
 
 def test_noise_is_not_audible() -> None:

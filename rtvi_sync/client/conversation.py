@@ -1,0 +1,302 @@
+"""What is said in the sessions of one client, as turns.
+
+The tracker of turns gets everything on the client's event queue: the bot's events, what the client sends, and the time.
+So all of it has one order, which is that of the wire: an item for a message is queued before the message is sent, and
+the time that passes is queued behind the events that have come.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import attrs
+
+from ..errors import ProtocolError
+from ..events import Event, RTVIEvent
+from ..media.turn_audio import TurnAudio
+from ..messages import BotReadyData, RTVIMessage
+from ..protocol.dialects import parse_version
+from ..protocol.engine import Deliver
+from ..protocol.text import one_line
+from ..protocol.turn_record import TurnRecord
+from ..protocol.turns import TurnTracker
+from ..session.dispatcher import Dispatcher
+from ..session.first_messages import Entry
+from ..session.session import Session
+from .session_audio import SessionAudio
+from .turn import Turn
+
+# How many turns a client keeps.
+MAX_TURNS = 100
+# Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
+_READ_FIRST = 0.01
+
+# The audio of a turn is read at this interval at least, in seconds, if the bot sends events.
+_READ_INTERVAL = 1.0
+
+
+class SessionFollower:
+    """Passes to the conversation what one session sends, and the time.
+
+    Args:
+        conversation: gets it.
+        session: is followed.
+        bot: what its bot said about itself.
+    """
+
+    def __init__(self, conversation: Conversation, session: Session, bot: BotReadyData) -> None:
+        self._conversation = conversation
+        self.bot: str = _about(bot)
+        self.session_number: int = session.number
+        self._publisher = session.publisher
+        self._io = session.runtime.io
+        self.audio: SessionAudio = SessionAudio(session.media, conversation.max_turn_audio)
+        self.read_at: float = 0.0  # when the audio was read last
+        self.early: list[Callable[[], None]] = []  # what has come before the conversation has begun with the session
+        self._timer_due: float | None = None
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Queue a call behind the events that have come."""
+        self._publisher.call(call, 0)
+
+    def sent(self, message: RTVIMessage) -> None:
+        """Note a message that is about to be sent. Any thread."""
+        self._conversation.sent_at = now = time.monotonic()
+        self.post(partial(self._conversation.take_sent, self, now, message))
+
+    def unsent(self, message: RTVIMessage) -> None:
+        """Note that a message could not be sent. Any thread."""
+        self.post(partial(self._conversation.take_unsent, self, time.monotonic(), message))
+
+    def call_at(self, due: float) -> None:
+        """Let time pass at `due`, unless a timer that is set does it before. On the thread that takes the events."""
+        if self._timer_due is not None and self._timer_due <= due:
+            return
+        self._timer_due = due
+        io, on_timer = self._io, weakref.WeakMethod(self._on_timer)  # a session may end long before
+
+        def on_due() -> None:
+            if (call := on_timer()) is not None:
+                call()
+
+        io.call(lambda: io.call_later(max(0.0, due - time.monotonic()), on_due))
+
+    def _on_timer(self) -> None:
+        """Let the I/O thread read first what has come while the process was stopped. On that thread."""
+        self._io.call_later(_READ_FIRST, lambda: self.post(self._pass_time))
+
+    def _pass_time(self) -> None:
+        self._timer_due = None
+        self._conversation.pass_time(self)
+
+
+class Conversation:
+    """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
+
+    Args:
+        dispatcher: of the client. Held weakly.
+        max_turn_audio: seconds of the bot's audio that a turn keeps.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, *, max_turn_audio: float) -> None:
+        self._dispatcher = weakref.ref(dispatcher)
+        self.max_turn_audio = max_turn_audio
+        # Guards the tracker, which is changed on the event queue and read by any thread. Re-entrant, because a
+        # finalizer may run on the thread that holds it.
+        self._lock = threading.RLock()
+        self._tracker = TurnTracker()
+        # What follows belongs to the thread that takes the events.
+        self._follower: SessionFollower | None = None  # of the session whose events come now
+        self._coming: SessionFollower | None = None  # of the session that begins next; set by `follow()`
+        self._taken_until = 0.0  # events before were taken from what the session had kept
+        #: The last turns that are over, and that no call has returned yet.
+        self.unclaimed: deque[Turn] = deque(maxlen=MAX_TURNS)
+        #: When the client has sent something last.
+        self.sent_at: float = 0.0
+        #: Ids of the messages by which calls ask that return the turns themselves.
+        self.asked: set[str] = set()
+        #: What says something, and returns the turns of the user's speech itself.
+        self.speaking: set[object] = set()
+        self._over: dict[int, Turn] = {}  # by number
+        dispatcher.observe(self._tracker.events, self._take)
+        dispatcher.conversation = self
+
+    # -- sessions: any thread -----------------------------------------------------------------------------------------
+
+    def follow(self, session: Session) -> None:
+        """Follow a session that is about to be ready, or is. See `ConversationPort`."""
+        channel = session.channel
+        with self._lock:
+            first, channel.first_messages = channel.first_messages, None
+            if first is None or channel.follower is not None:
+                return
+            channel.follower = follower = SessionFollower(self, session, first.bot)
+        self._coming = follower
+        entries, frames = first.hand_over(follower)
+        follower.audio.begin(frames)
+        follower.post(partial(self._begin, follower, first.bot, entries))
+
+    def _begin(self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry]) -> None:
+        """Begin with a session: with what it has kept, and then with what has come since."""
+        if self._follower is not None:
+            self._end_session(self._follower, time.monotonic())
+        self._follower, self._coming = follower, None
+        self.unclaimed.clear()  # of an earlier session
+        records: list[TurnRecord] = []
+        with self._lock:
+            self._tracker.begin_session(
+                audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)
+            )
+            for entry in entries:
+                at, what = entry
+                if isinstance(what, RTVIMessage):
+                    self.sent_at = max(self.sent_at, at)
+                    records += self._tracker.sent(at, what)
+                else:
+                    self._taken_until = at
+                    records += self._take_kept(at, what)
+        self._publish(follower, records)
+        early, follower.early = follower.early, []
+        for call in early:
+            call()
+
+    def _take_kept(self, at: float, effect: Deliver) -> list[TurnRecord]:
+        try:
+            data = effect.decode()
+        except ProtocolError:
+            return []  # the event `unknown_message` reports it
+        return self._tracker.take(Event(type=effect.event, data=data, received_at=at, message=None))
+
+    # -- what happens: on the event queue -----------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        follower = self._follower
+        if follower is None:
+            if self._coming is not None:
+                self._coming.early.append(partial(self._take, event))
+        elif event.received_at > self._taken_until:
+            self._read_audio(follower)
+            with self._lock:
+                records = self._tracker.take(event)
+            self._publish(follower, records)
+
+    def session_over(self, number: int, at: float) -> None:
+        """See `ConversationPort`."""
+        follower = self._follower
+        if follower is not None and follower.session_number == number:
+            self._end_session(follower, at)
+
+    def _end_session(self, follower: SessionFollower, at: float) -> None:
+        with self._lock:
+            records = self._tracker.end_session(at)
+        self._publish(follower, records)
+        follower.audio.close()
+        self._follower = None
+
+    def take_sent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
+        """Take a message that is about to be sent."""
+        if follower is self._coming:
+            follower.early.append(partial(self.take_sent, follower, at, message))
+        elif follower is self._follower:
+            self._read_audio(follower)
+            with self._lock:
+                records = self._tracker.sent(at, message)
+            self._publish(follower, records)
+
+    def take_unsent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
+        """Take a message that could not be sent."""
+        if follower is self._coming:
+            follower.early.append(partial(self.take_unsent, follower, at, message))
+        elif follower is self._follower and message.id is not None:
+            with self._lock:
+                records = self._tracker.unsent(at, message.id)
+            self._publish(follower, records)
+
+    def pass_time(self, follower: SessionFollower) -> None:
+        """Let time pass."""
+        if follower is self._follower:
+            with self._lock:
+                records = self._tracker.pass_time(time.monotonic())
+            self._publish(follower, records)
+
+    def set_patience(self, seconds: float) -> float:
+        """Let answers that owe nothing count as incomplete until the bot has been quiet for this long. Any thread.
+
+        Returns:
+            The seconds before.
+        """
+        with self._lock:
+            before, self._tracker.patience = self._tracker.patience, seconds
+        follower = self._follower
+        if follower is not None and seconds < before:
+            follower.post(partial(self._settle, follower))
+        return before
+
+    def _settle(self, follower: SessionFollower) -> None:
+        if follower is self._follower:
+            with self._lock:
+                records = self._tracker.settle(time.monotonic())
+            self._publish(follower, records)
+
+    def _read_audio(self, follower: SessionFollower) -> None:
+        """Read the audio before a turn begins, and now and then during one."""
+        now, modalities = time.monotonic(), self._tracker.modalities
+        if not modalities or now >= follower.read_at + _READ_INTERVAL:
+            follower.read_at = now
+            follower.audio.read(modalities)
+
+    def _publish(self, follower: SessionFollower, records: list[TurnRecord]) -> None:
+        """Publish the turns that have begun or are over, and set the timer for what is due."""
+        dispatcher = self._dispatcher()
+        if dispatcher is None:
+            return
+        for record in records:
+            if record.status == "in_progress":
+                dispatcher.deliver(RTVIEvent.TURN_STARTED, _turn_of(record), time.monotonic())
+                continue
+            turn = self._ended(follower, record)
+            dispatcher.deliver(RTVIEvent.TURN_ENDED, turn, time.monotonic())
+        if records:
+            follower.audio.read(self._tracker.modalities)  # keeps more, or less, from now on
+        if (due := self._tracker.due) is not None:
+            follower.call_at(due)
+
+    def _ended(self, follower: SessionFollower, record: TurnRecord) -> Turn:
+        follower.audio.read([record.modality])
+        audio = follower.audio.take(record)
+        turn = _turn_of(attrs.evolve(record, timings=audio.timings), audio.bot, audio.user, follower.bot)
+        over = self._over
+        over[turn.number] = turn
+        for number in [number for number in over if number <= turn.number - MAX_TURNS]:
+            del over[number]
+        if turn.message_id in self.asked:
+            self.asked.discard(turn.message_id)
+        elif not (self.speaking and turn.modality == "audio"):
+            self.unclaimed.append(turn)
+        return turn
+
+    # -- what is known: any thread ------------------------------------------------------------------------------------
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return the last turns, with those that are not over."""
+        with self._lock:
+            over = self._over
+            return tuple(over.get(record.number) or _turn_of(record) for record in self._tracker.turns)
+
+
+_NONE = TurnAudio()
+
+
+def _turn_of(record: TurnRecord, audio: TurnAudio = _NONE, user_audio: TurnAudio = _NONE, bot: str = "") -> Turn:
+    fields = {field.name: getattr(record, field.name) for field in attrs.fields(TurnRecord)}
+    return Turn(**fields, audio=audio, user_audio=user_audio, bot=bot)
+
+
+def _about(bot: BotReadyData) -> str:
+    library = " ".join(filter(None, (bot.about.library, bot.about.library_version)))
+    return one_line(", ".join(filter(None, (f"RTVI {bot.version}" if bot.version else "", library))))

@@ -1,0 +1,263 @@
+"""Expectations of what a bot does next, each within its time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NoReturn
+
+from ..concurrency.deadline import Deadline
+from ..errors import ExpectationError, RequestTimeoutError, RTVIError
+from ..events import Event, RTVIEvent, event_from
+from ..protocol.states import CloseInfo
+from ..protocol.text import one_line
+from ..protocol.turn_record import ReportedFunctionCall
+from ..protocol.validation import FUNCTION, NAME, WAIT, Rule
+from ..session.dispatcher import Dispatcher
+from ..session.event_stream import EventStream
+from ..session.params import Seconds
+from .conversation import Conversation
+from .turn import Turn
+from .turn_checks import PATTERN, TEXTS, Texts, as_json, call_mismatch, contains, has_arguments, texts_of, timeline_of
+
+_E = RTVIEvent
+_CALLS = frozenset(
+    {_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_STARTED, _E.LLM_FUNCTION_CALL_IN_PROGRESS, _E.LLM_FUNCTION_CALL_START}
+)
+# Those that name a call by its id: one call is announced by several messages.
+_CALLS_BY_ID = frozenset({_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_IN_PROGRESS})
+# What shows that a bot does something.
+_ACTIVITY = _CALLS | {_E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_TTS_STARTED, _E.BOT_STARTED_SPEAKING}
+_TEXTS = (_E.BOT_LLM_TEXT, _E.BOT_TTS_TEXT, _E.BOT_OUTPUT)
+
+CheckFrom = Literal["previous", "start"]
+_CHECK_FROM = Rule('"previous" or "start"', lambda given: isinstance(given, str), ("previous", "start").__contains__)
+
+
+class Expect:
+    """What the bot is expected to do, in order. Made by `client.expect()`; a context manager.
+
+    It notes events from the beginning of the block on. Each call looks from where the one before was met; other events
+    may lie between. Its limit counts from the latest of the beginning of the block, the last message that the client
+    sent, and what was met last. In manual mode the calls deliver events. One thread uses it.
+
+    Args:
+        dispatcher, conversation: of the client.
+        within: seconds; the limit of calls that are given none.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, conversation: Conversation, within: Seconds) -> None:
+        self._dispatcher = dispatcher
+        self._conversation = conversation
+        self._within = within
+        self._stream: EventStream[Any] | None = None
+        self._events: list[Event] = []
+        self._met_calls: set[str] = set()  # ids
+        self._next = 0  # from which the next call looks
+        self._since = 0.0
+
+    def __enter__(self) -> Expect:
+        self._stream = self._dispatcher.open_stream((), None)
+        self._events, self._next, self._since = [], 0, time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    # -- what is expected ---------------------------------------------------------------------------------------------
+
+    def event(
+        self,
+        event: str | RTVIEvent,
+        where: Callable[[Event], object] | None = None,
+        within: Seconds | None = None,
+        check_from: CheckFrom = "previous",
+    ) -> Event:
+        """Expect an event for which `where(event)` is true, and return it.
+
+        Args:
+            event: its type.
+            where: None: any event of the type.
+            within: seconds; None: the limit of the block.
+            check_from: "previous": from what was met last. "start": from the beginning of the block.
+
+        Raises:
+            ExpectationError: it did not come.
+        """
+        type_ = event_from(event)
+        FUNCTION.or_none.check(where=where)
+        _CHECK_FROM.check(check_from=check_from)
+        if check_from == "start":
+            self._next = 0
+        return self._find(
+            lambda found: found.type is type_ and (where is None or bool(where(found))), within, f"{type_.value}"
+        )
+
+    def text(
+        self,
+        contains: Texts | None = None,
+        *,
+        matches: str | re.Pattern[str] | None = None,
+        within: Seconds | None = None,
+    ) -> str:
+        """Expect the bot to write or say a text, and return what it has said since what was met last.
+
+        Raises:
+            ExpectationError: it did not.
+        """
+        TEXTS.or_none.check(contains=contains)
+        PATTERN.or_none.check(matches=matches)
+        said: dict[RTVIEvent, str] = dict.fromkeys(_TEXTS, "")
+        segments: set[object] = set()  # each is reported several times
+
+        def is_met(event: Event) -> bool:
+            segment = getattr(event.data, "segment_id", None)
+            if event.type not in said or segment in segments:
+                return False
+            segments.update({segment} - {None})
+            said[event.type] += event.data.text if event.type is _E.BOT_LLM_TEXT else f" {event.data.text}"
+            return any(_has(text, contains, matches) for text in said.values())
+
+        what = " and ".join([repr(part) for part in texts_of(contains)] + ([f"/{matches}/"] if matches else []))
+        self._find(
+            is_met, within, f"the bot to say {what}", lambda: (f"it said {one_line(_best(said))!r}", "text_mismatch")
+        )
+        return _best(said)
+
+    def call(self, name: str, /, *, within: Seconds | None = None, **arguments: Any) -> Event:
+        """Expect a call of a function with these arguments, among others, and return its event.
+
+        Raises:
+            ExpectationError: it did not come.
+        """
+        NAME.check(name=name)
+        calls: list[ReportedFunctionCall] = []
+
+        def is_met(event: Event) -> bool:
+            if event.type not in _CALLS_BY_ID or event.data.tool_call_id in self._met_calls:
+                return False
+            call = ReportedFunctionCall(function_name=event.data.function_name, arguments=event.data.arguments)
+            calls.append(call)
+            found = call.function_name == name and (not arguments or has_arguments(call, arguments))
+            if found:
+                self._met_calls.add(event.data.tool_call_id)
+            return found
+
+        what = f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else "")
+
+        def got() -> tuple[str, str]:
+            return call_mismatch(calls, name, arguments) or ("it was called", "timeout")
+
+        return self._find(is_met, within, what, got)
+
+    def turn(self, *, within: Seconds | None = None, **demands: Any) -> Turn:
+        """Expect a turn to end, and check it as `Turn.expect()` does with the same arguments.
+
+        Raises:
+            ExpectationError: no turn has ended, or the next one that has does not meet the demands.
+        """
+        event = self._find(lambda found: found.type is _E.TURN_ENDED, within, "a turn to end")
+        turn: Turn = event.data
+        return turn.expect(**demands)
+
+    def absent(self, event: str | RTVIEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
+        """Expect that an event does not come for some seconds, or until the session ends.
+
+        Raises:
+            ExpectationError: it came.
+        """
+        type_ = event_from(event)
+        FUNCTION.or_none.check(where=where)
+        self._absent(lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {type_.value}")
+
+    def no_more(self, *, for_: Seconds) -> None:
+        """Expect that the bot neither writes, speaks nor calls functions for some seconds.
+
+        Raises:
+            ExpectationError: it did.
+        """
+        self._absent(lambda event: event.type in _ACTIVITY, for_, "the bot to do nothing more")
+
+    # -- internal -----------------------------------------------------------------------------------------------------
+
+    def _find(
+        self,
+        is_met: Callable[[Event], bool],
+        within: Seconds | None,
+        what: str,
+        got: Callable[[], tuple[str, str]] = lambda: ("it did not come", "timeout"),
+    ) -> Event:
+        WAIT.or_none.check(within=within)
+        seconds = self._within if within is None else within
+        position = self._next
+        while True:
+            event = self._at(position, lambda: self._began + seconds)
+            if event is None:
+                ended = self._opened.ended
+                if ended is not None:
+                    self._fail(f"{what} before the session ended", f"{got()[0]}: {_end(ended)}", "bot_ended")
+                self._fail(f"{what} within {seconds:g} s", *got())
+            position += 1
+            if is_met(event):
+                if event.received_at > self._began + seconds:  # it was waiting here
+                    late = event.received_at - self._began
+                    self._fail(f"{what} within {seconds:g} s", f"it came after {late:.3f} s", "timeout")
+                self._next, self._since = position, max(self._since, event.received_at)
+                return event
+
+    def _absent(self, is_met: Callable[[Event], bool], seconds: Seconds, what: str) -> None:
+        WAIT.check(for_=seconds)
+        until = time.monotonic() + seconds
+        position = self._next
+        while (event := self._at(position, lambda: until)) is not None:
+            position += 1
+            if is_met(event):
+                self._fail(f"{what} for {seconds:g} s", f"{event.type.value} came", "unexpected_event")
+        self._next, self._since = position, max(self._since, time.monotonic())
+
+    @property
+    def _opened(self) -> EventStream[Any]:
+        if self._stream is None:
+            raise RTVIError("Use expect() in a with statement: with client.expect() as expect: ...")
+        return self._stream
+
+    @property
+    def _began(self) -> float:
+        return max(self._since, self._conversation.sent_at)
+
+    def _at(self, position: int, until: Callable[[], float]) -> Event | None:
+        """Return the event at a position; None: it has not come in time, or the session has ended."""
+        stream = self._opened
+        while position >= len(self._events):
+            remaining = until() - time.monotonic()
+            try:
+                event = stream.next_before(Deadline(max(0.0, remaining)))
+            except RequestTimeoutError:
+                if until() <= time.monotonic():  # else something was sent meanwhile
+                    return None
+                continue
+            if event is None:
+                return None
+            self._events.append(event)
+        return self._events[position]
+
+    def _fail(self, expected: str, got: str, kind: str) -> NoReturn:
+        turns = self._conversation.turns()
+        turn = turns[-1] if turns else None
+        timeline = timeline_of(turn, f", {turn.bot}" if turn.bot else "") if turn is not None else ""
+        raise ExpectationError(expected, got, kind, turn=turn, timeline=timeline)
+
+
+def _has(text: str, parts: Texts | None, pattern: str | re.Pattern[str] | None) -> bool:
+    return all(contains(text, part) for part in texts_of(parts)) and (pattern is None or bool(re.search(pattern, text)))
+
+
+def _best(said: Mapping[RTVIEvent, str]) -> str:
+    """Return what the model wrote; without one, what was said."""
+    return (said[_E.BOT_LLM_TEXT] or max(said.values(), key=len)).strip()
+
+
+def _end(info: CloseInfo) -> str:
+    return one_line(info.describe())

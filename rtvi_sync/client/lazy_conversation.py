@@ -1,0 +1,60 @@
+"""The conversation of a client, which is followed only from when somebody asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from ..errors import BotNotReadyError
+from ..events import RTVIEvent
+from ..session.dispatcher import Dispatcher
+from .line import Line
+from .session_manager import SessionManager
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+_TURNS = frozenset({RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED})
+
+
+class LazyConversation:
+    """Begins to follow the turns of a client when it is asked for them. Any thread.
+
+    Args:
+        dispatcher, manager: of the client.
+        max_turn_audio: seconds of the bot's audio that a turn keeps.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, manager: SessionManager, max_turn_audio: float) -> None:
+        self._dispatcher = dispatcher
+        self._manager = manager
+        self._max_turn_audio = max_turn_audio
+        # Guards `_conversation`. The first thread that asks holds it while it begins to follow the session; re-entrant,
+        # because a signal handler may ask meanwhile.
+        self._lock = threading.RLock()
+        self._conversation: Conversation | None = None
+        #: The threads that ask.
+        self.line: Line = Line()
+
+    def get(self) -> Conversation:
+        """Return the conversation; the first call begins to follow it.
+
+        Raises:
+            ForkedProcessError: the session is the parent's.
+        """
+        self._dispatcher.check_process()
+        from .conversation import Conversation  # most clients need none
+
+        with self._lock:
+            conversation = self._conversation
+            if conversation is None:
+                conversation = self._conversation = Conversation(self._dispatcher, max_turn_audio=self._max_turn_audio)
+                with contextlib.suppress(BotNotReadyError):  # then the next session will be followed
+                    conversation.follow(self._manager.session())
+        return conversation
+
+    def begin_for(self, *events: RTVIEvent) -> None:
+        """Begin to follow it if one of `events` tells of turns."""
+        if not _TURNS.isdisjoint(events):
+            self.get()

@@ -1,0 +1,138 @@
+"""A question that is asked later, when the bot does something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.serial_queue import SerialQueue
+from ..errors import RequestTimeoutError, RTVIError, WouldDeadlockError, fresh_copy
+from ..events import Event, RTVIEvent
+from ..protocol.validation import WAIT
+from ..session.dispatcher import Dispatcher
+from ..session.params import Seconds
+from ..session.session import Session
+from .question import Question
+from .turn import Turn
+
+
+class PendingTurn:
+    """A question that is asked when an event of the bot comes, and the turn that it leads to. Made by `barge_in()`.
+
+    Its methods may be called on any thread, `result()` on one at a time.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        dispatcher: Dispatcher,
+        session: Session,
+        *,
+        after: RTVIEvent,
+        delay: Seconds,
+        where: Callable[[Event], object] | None,
+    ) -> None:
+        self._question = question
+        self._runtime = session.runtime
+        self._after = after
+        self._delay = delay
+        self._where = where
+        self._turn: Turn | None = None
+        self._error: BaseException | None = None
+        self._cancelled = False
+        self._due = False  # the event has come
+        self._asked = False
+        self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._came)
+
+    def result(self, timeout: Seconds | None = 30.0) -> Turn:
+        """Wait until the bot has answered.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Raises:
+            RequestTimeoutError: not within `timeout` seconds; it may be called again.
+            RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        if self._turn is not None:
+            return self._turn
+        if self._error is not None:
+            raise fresh_copy(self._error)
+        if self._cancelled:
+            raise RTVIError("This question was cancelled")
+        try:
+            self._turn = self._question.answer(Deadline(timeout))
+        except (RequestTimeoutError, WouldDeadlockError) as error:
+            if self._asked or isinstance(error, WouldDeadlockError):
+                raise
+            raise RequestTimeoutError(
+                f"The question was not asked within {timeout} s, because no {self._after.value} event came. Pass a "
+                "larger timeout, or another event as after=."
+            ) from None
+        except Exception as error:
+            self._error = error
+            self._end()
+            raise
+        self._end()
+        return self._turn
+
+    def done(self) -> bool:
+        """Tell whether `result()` would return or raise at once."""
+        if self._turn is not None or self._error is not None or self._cancelled or self._question.has_ended:
+            return True
+        turn = self._question.turn_so_far()
+        return turn is not None and not turn.is_open
+
+    def cancel(self) -> bool:
+        """Ask nothing; return False if the question was asked already."""
+        if self._asked:
+            return False
+        self._cancelled = True
+        self._end()
+        return True
+
+    def _end(self) -> None:
+        self._stop()
+        self._question.close()
+
+    # -- on the event queue -------------------------------------------------------------------------------------------
+
+    def _came(self, event: Event) -> None:
+        """Ask if it is the event that was waited for; clean up after the answer, which may never be asked for."""
+        is_end = event.type is RTVIEvent.DISCONNECTED
+        if is_end or (event.type is RTVIEvent.TURN_ENDED and self._asked and self._question.may_rest(event.data)):
+            self._stop()
+            self._later(self._question.rest)
+        elif event.type is self._after and not self._due and self._is_meant(event):
+            self._due = True
+            io = self._runtime.io
+            io.call(lambda: io.call_later(self._delay, lambda: self._later(self._ask)))
+
+    def _is_meant(self, event: Event) -> bool:
+        try:
+            return self._where is None or bool(self._where(event))
+        except Exception as error:  # noqa: BLE001 - result() raises it
+            self._stop()
+            self._question.fail(error)
+            return False
+
+    def _later(self, call: Callable[[], None]) -> None:
+        """Call something on a worker, because a source may block when it is opened and closed."""
+        SerialQueue().post(call, self._runtime.workers)
+
+    def _ask(self) -> None:
+        if self._cancelled:
+            return
+        self._asked = True
+        try:
+            self._question.ask(Deadline(None))
+        except BaseException as error:  # noqa: BLE001 - result() raises it
+            self._question.fail(error)
+            self._question.rest()
+        self._rest_if_cancelled()
+
+    def _rest_if_cancelled(self) -> None:
+        """Say nothing of what was cancelled while it was about to be asked."""
+        if self._cancelled:
+            self._question.rest()

@@ -1,0 +1,427 @@
+"""A question to the bot, typed or spoken, and the turn that it leads to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Final
+
+from ..concurrency.deadline import Deadline
+from ..errors import (
+    BotError,
+    DeviceError,
+    DisconnectedError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    UnsupportedFeatureError,
+)
+from ..events import Event, RTVIEvent
+from ..media.audio_files import decode
+from ..media.base import AudioSource
+from ..media.capture import CHUNKS_PER_SECOND
+from ..media.kinds import is_source
+from ..media.loudness import audible
+from ..media.pcm import rms
+from ..media.resample import resample
+from ..media.session import Insertion
+from ..media.sources import BytesSource, MemorySource, SourceRun, WavSource
+from ..messages import RTVIMessage
+from ..protocol.dialects import parse_version
+from ..protocol.states import CloseInfo
+from ..session.dispatcher import Dispatcher
+from ..session.session import Session
+from .conversation import Conversation
+from .message_builders import run_options
+from .turn import Turn
+
+_ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
+# Voices end softly, and bots report their end by the last loud part.
+_SOFT_END = 0.5
+# Seconds without further speech of the user after which an answer counts, where nobody knows when the voice ended.
+_QUIET = 1.5
+# Bots before 1.0 analyse one window of each frame and do not resample for that: at other rates they lag more and more.
+# (Seen: Pipecat 0.0.73.)
+_OLD_BOTS_RATE_HZ = 16_000
+
+
+def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
+    """Return the messages that ask by a text: the first one that the bot knows is to be sent."""
+    message = {"role": "user", "content": text}
+    arguments = [{"name": "messages", "value": [message]}, {"name": "run_immediately", "value": True}]
+    ways = [
+        RTVIMessage("send-text", {"content": text, "options": run_options(True, audio_response)}),
+        RTVIMessage("append-to-context", {**message, "run_immediately": True}),
+        RTVIMessage("action", {"service": llm_service, "action": "append_to_messages", "arguments": arguments}),
+    ]
+    return ways if audio_response else ways[:1]  # the others cannot ask for text only
+
+
+def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
+    """Return the source for a spoken question.
+
+    Args:
+        question: a `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
+        sample_rate_hz: of PCM; None: it is none.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: bytes that are no audio file, or a source without an end.
+        DeviceError: the file cannot be used.
+    """
+    if isinstance(question, os.PathLike):
+        return WavSource(Path(question))
+    if isinstance(question, (bytes, bytearray, memoryview)):
+        if sample_rate_hz is not None:
+            return BytesSource(question, sample_rate_hz)
+        try:
+            return BytesSource(*decode(bytes(question)))
+        except ValueError as error:
+            raise ValueError(
+                f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
+            ) from error
+    if is_source(question):
+        if isinstance(question, MemorySource) and question.total_frames is None:
+            raise ValueError(f"question must be audio that ends, and a {type(question).__name__} of this kind does not")
+        source: AudioSource = question
+        return source
+    raise TypeError(
+        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
+        f"AudioSource; not {type(question).__name__}"
+    )
+
+
+class Question(ABC):
+    """One question, from before it is asked. One thread at a time uses it.
+
+    Args:
+        conversation: of the client.
+        dispatcher: of the client.
+        session: whose bot is asked.
+    """
+
+    def __init__(self, conversation: Conversation, dispatcher: Dispatcher, session: Session) -> None:
+        self._conversation = conversation
+        self._session = session
+        # Opened before the question is asked, so that its answer is not missed.
+        self._stream = dispatcher.open_stream(_ANSWERS, None)
+        self._failure: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Let `answer()` raise: the question could not be asked. Any thread."""
+        self._failure = error
+        self._stream.end(CloseInfo())
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing more can come."""
+        return self._stream.ended is not None
+
+    @abstractmethod
+    def may_rest(self, turn: Turn) -> bool:
+        """Tell whether `rest()` may be called, now that a turn is over."""
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Do what `close()` does, except for what `answer()` still needs. Any thread."""
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._stream.close()
+
+    @abstractmethod
+    def ask(self, deadline: Deadline) -> None:
+        """Send the question, or begin to say it."""
+
+    def answer(self, deadline: Deadline) -> Turn:
+        """Wait until the bot has answered.
+
+        Raises:
+            RequestTimeoutError: not before `deadline`.
+            DisconnectedError: the session ended first.
+            BotError: the bot reported an error, and answered nothing.
+            RequestRejectedError: it refused the question.
+        """
+        while True:
+            event = self._next(deadline)
+            if event is None:
+                if self._failure is not None:
+                    raise self._failure
+                error = (self._stream.ended or CloseInfo()).as_error("the bot had answered")
+                error.turn = self.turn_so_far()
+                raise error
+            if event.type is RTVIEvent.MESSAGE_ERROR:
+                self._check_refusal(event, deadline)
+            elif self._is_answer(event.data):
+                turn: Turn = event.data
+                if (failure := failure_of(turn)) is not None:
+                    raise failure
+                if turn.status != "failed":
+                    return turn
+                if self._session.live:
+                    raise _bot_error(turn, "The bot has not said that its answer is over")
+                # else the stream ends with the session
+
+    def _next(self, deadline: Deadline) -> Event | None:
+        try:
+            return self._stream.next_before(deadline)
+        except RequestTimeoutError:
+            raise self._timed_out(deadline) from None
+
+    @abstractmethod
+    def _is_answer(self, turn: Turn) -> bool:
+        """Tell whether a turn that is over answers the question."""
+
+    @abstractmethod
+    def turn_so_far(self) -> Turn | None:
+        """Return what there is of the turn."""
+
+    def _check_refusal(self, event: Event, deadline: Deadline) -> None:  # noqa: B027 - only a text can be refused
+        """Raise if the bot has refused the question."""
+
+    def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
+        turn = self.turn_so_far()
+        so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {turn.bot_text[:200]!r}"
+        error = RequestTimeoutError(
+            f"The bot has not answered the whole question within {deadline.timeout} s ({so_far}). Pass a larger "
+            "timeout, or look at the error's .turn."
+        )
+        error.turn = turn
+        return error
+
+
+def failure_of(turn: Turn) -> BotError | None:
+    """Return the error by which the bot has answered nothing; None: there is none, as when the session ended."""
+    # Its audio may be silence, or a mixer's.
+    is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
+    if turn.status != "failed" or not turn.errors or not is_empty:
+        return None
+    return _bot_error(turn, f"The bot reported an error and answered nothing: {turn.errors[0].message}")
+
+
+def _bot_error(turn: Turn, what: str) -> BotError:
+    error = BotError(f"{what}. See the bot's log", fatal=any(each.fatal for each in turn.errors))
+    error.turn = turn
+    return error
+
+
+class TypedQuestion(Question):
+    """A question by a text.
+
+    Args:
+        ways: the messages that ask; the first one that the bot knows is sent.
+    """
+
+    def __init__(
+        self, conversation: Conversation, dispatcher: Dispatcher, session: Session, ways: list[RTVIMessage]
+    ) -> None:
+        super().__init__(conversation, dispatcher, session)
+        self._ways = ways
+        self._message_id: str | None = None
+
+    def ask(self, deadline: Deadline) -> None:
+        """Send the question.
+
+        Raises:
+            UnsupportedFeatureError: the bot knows none of the messages.
+            RequestRejectedError: it refused the action of a bot of RTVI 0.3.
+        """
+        channel = self._session.channel
+        while True:
+            message = self._ways.pop(0)
+            assert message.id is not None, "a new message has one"
+            self._conversation.asked.add(message.id)
+            self._message_id = message.id
+            try:
+                if message.type == "action":
+                    self._act(message, deadline)
+                else:
+                    channel.send(message)
+            except UnsupportedFeatureError:
+                if not self._ways:
+                    raise
+                self._conversation.asked.discard(message.id)
+            else:
+                return
+
+    def _act(self, message: RTVIMessage, deadline: Deadline) -> None:
+        """Ask by an action, as bots of RTVI 0.3 are asked."""
+        channel = self._session.channel
+        try:
+            channel.request(message, deadline)
+        except RequestRejectedError:
+            if channel.follower is not None:
+                channel.follower.unsent(message)
+            raise
+        except RequestTimeoutError:
+            raise self._timed_out(deadline) from None
+        except DisconnectedError as error:
+            error.turn = self.turn_so_far()
+            raise
+
+    def may_rest(self, turn: Turn) -> bool:
+        """See `Question`."""
+        return self._is_answer(turn)
+
+    def rest(self) -> None:
+        """See `Question`. The answer stays in the stream."""
+        self._stream.close()
+
+    def close(self) -> None:
+        """Listen no longer. If the answer comes later, it is one that no call has returned."""
+        if self._message_id is not None:
+            self._conversation.asked.discard(self._message_id)
+        super().close()
+
+    def _is_answer(self, turn: Turn) -> bool:
+        return self._message_id is not None and turn.message_id == self._message_id
+
+    def turn_so_far(self) -> Turn | None:
+        """See `Question`."""
+        turns = reversed(self._conversation.turns())
+        return next((turn for turn in turns if self._is_answer(turn)), None)
+
+    def _check_refusal(self, event: Event, deadline: Deadline) -> None:
+        refusal, follower = event.message, self._session.channel.follower
+        if refusal is None or refusal.id != self._message_id:
+            return
+        if follower is not None:
+            follower.unsent(RTVIMessage("send-text", id=self._message_id))
+        if event.data.message.startswith("Unsupported type") and self._ways:
+            with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
+                self.ask(deadline)
+                return
+        raise RequestRejectedError(
+            f"The bot refused the question: {event.data.message}. See the bot's log", response=refusal
+        )
+
+
+class SpokenQuestion(Question):
+    """A question that a source says in the microphone's place.
+
+    Args:
+        source: with an end.
+    """
+
+    def __init__(
+        self, conversation: Conversation, dispatcher: Dispatcher, session: Session, source: AudioSource
+    ) -> None:
+        super().__init__(conversation, dispatcher, session)
+        version = parse_version(session.channel.engine.version)
+        if version is not None and version < (1, 0) and isinstance(source, BytesSource):
+            pcm = resample(source.pcm, source.sample_rate_hz, _OLD_BOTS_RATE_HZ)
+            source = BytesSource(pcm, _OLD_BOTS_RATE_HZ)
+        self._source = source
+        self._insertion: Insertion | None = None
+        self._run: SourceRun | None = None
+        self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
+        self._last: Turn | None = None  # the last turn of the user that is over
+        self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
+
+    def ask(self, deadline: Deadline) -> None:  # noqa: ARG002 - that of `answer()` holds
+        """Begin to speak.
+
+        Raises:
+            DeviceError: the source cannot be used, or the transport carries no audio.
+        """
+        self._first = self._next_number()
+        self._conversation.speaking.add(self)
+        if isinstance(self._source, BytesSource):
+            self._voice_end = time.monotonic() + _voiced_seconds(self._source)
+        self._insertion = insertion = self._session.media.insert(self._source)
+        self._run = insertion.sender.run
+
+    def _next_number(self) -> int:
+        """Return the number of the turn that the user's speech of now belongs to."""
+        turns = self._conversation.turns()
+        last = turns[-1] if turns else None
+        if last is None:
+            return 1
+        # Speech that resumes before the bot has begun to answer is the same turn.
+        resumes = last.modality == "audio" and last.is_open and last.timings.llm_started is None and not last.bot_text
+        return last.number if resumes else last.number + 1
+
+    def _may_be(self, turn: Turn) -> bool:
+        """Tell whether a turn may be that of the question."""
+        return turn.modality == "audio" and self._first is not None and turn.number >= self._first
+
+    def may_rest(self, turn: Turn) -> bool:
+        """See `Question`."""
+        return self._may_be(turn) and self._all_sent
+
+    def rest(self) -> None:
+        """See `Question`. Let the microphone speak again."""
+        insertion, self._insertion = self._insertion, None
+        if insertion is not None:
+            self._session.media.remove(insertion)
+        self._conversation.speaking.discard(self)
+
+    def close(self) -> None:
+        """Let the microphone speak again, and listen no longer."""
+        self.rest()
+        super().close()
+
+    def _next(self, deadline: Deadline) -> Event | None:
+        while True:
+            try:
+                return self._stream.next_before(Deadline(deadline.at_most(_QUIET)))
+            except RequestTimeoutError:
+                if deadline.expired:
+                    raise self._timed_out(deadline) from None
+            run = self._run
+            if run is not None and run.is_over and not run.sent and self._session.live:
+                raise DeviceError(
+                    "The source of the question failed before all of it was sent; the event device_error has the "
+                    "reason",
+                    devices=("mic",),
+                )
+            last = self._last
+            if last is None or last.status == "interrupted":
+                continue
+            # The answer may have been to the first part of what is said, before a pause.
+            if self._all_sent and not self._is_user_speaking():
+                self._voice_end = None
+                return Event(type=RTVIEvent.TURN_ENDED, data=last, received_at=time.monotonic(), message=None)
+
+    @property
+    def _all_sent(self) -> bool:
+        return self._run is not None and self._run.sent
+
+    def _is_user_speaking(self) -> bool:
+        turns = self._conversation.turns()
+        return bool(turns) and turns[-1].modality == "audio" and turns[-1].status == "in_progress"
+
+    def _is_answer(self, turn: Turn) -> bool:
+        if not self._may_be(turn):
+            return False
+        self._last = turn
+        if self._voice_end is None:
+            return self._all_sent
+        heard_end = turn.timings.user_stopped_reported or turn.timings.acknowledged or turn.timings.ended
+        return heard_end is not None and heard_end >= self._voice_end - _SOFT_END
+
+    def turn_so_far(self) -> Turn | None:
+        """See `Question`."""
+        return next(filter(self._may_be, reversed(self._conversation.turns())), None)
+
+    def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
+        if self.turn_so_far() is not None:
+            return super()._timed_out(deadline)
+        error = RequestTimeoutError(
+            f"The bot has not heard what was said within {deadline.timeout} s: it reported neither speech nor words of "
+            "the user. See that it has a transport with audio input, and voice activity detection or speech "
+            "recognition."
+        )
+        error.kind = "not_heard"
+        return error
+
+
+def _voiced_seconds(source: BytesSource) -> float:
+    """Return when the voice in a source ends."""
+    size = 2 * (source.sample_rate_hz // CHUNKS_PER_SECOND)
+    pcm = source.pcm
+    marks = audible([rms(pcm[start : start + size]) for start in range(0, len(pcm), size)])
+    last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
+    return (last + 1) / CHUNKS_PER_SECOND

@@ -1,0 +1,188 @@
+"""The audio of a session, divided into its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import attrs
+
+from ..media.base import AudioFrame
+from ..media.loudness import FLOOR, audible
+from ..media.manager import MediaManager
+from ..media.pcm import rms
+from ..media.tracks import AudioTrack, TrackFrames
+from ..media.turn_audio import TurnAudio, turn_audio_of
+from ..protocol.turn_record import TurnRecord, TurnTimings
+from ..session.first_messages import READER_SECONDS
+
+# Seconds of the user's audio that a turn keeps.
+_MAX_USER_SECONDS = 60.0
+# Seconds before the bot's report that may belong to a turn: voices are heard before they are reported.
+_USER_LEAD = 3.0
+_BOT_LEAD = 1.0
+# Seconds by which an event may come late to the thread that takes it.
+_MAX_LATE = 5.0
+# Seconds of silence that divide what the user says.
+_PAUSE = 0.3
+
+
+class Side:
+    """The frames of one side that no turn has taken yet. On the thread that takes the events.
+
+    Args:
+        seconds: how many are kept; what comes after them is counted as missing. 0: none, but what is heard first.
+        lead: how many are kept while nobody speaks.
+    """
+
+    def __init__(self, seconds: float, lead: float) -> None:
+        self._limit = seconds + lead
+        self._lead = lead
+        self._is_kept = seconds > 0
+        self._track: AudioTrack | None = None
+        self._reader: TrackFrames[AudioFrame] | None = None
+        self._frames: list[AudioFrame] = []
+        self._seconds = 0.0
+        self._missing = False
+
+    def begin(self, track: AudioTrack | None, reader: TrackFrames[AudioFrame] | None) -> None:
+        """Go on with the reader of a track; without one, open it."""
+        if reader is None:
+            self.read(track, idle=True)
+        else:
+            self._track, self._reader = track, reader
+
+    def add(self, frames: Sequence[AudioFrame]) -> None:
+        """Append frames, as far as there is room."""
+        for frame in frames:
+            # If nothing is kept, what is heard first is to be found behind any silence, which some bots send.
+            while not self._is_kept and self._seconds >= self._limit and not self._frames[0].pcm.strip(b"\0"):
+                self._seconds -= self._frames.pop(0).duration
+            if self._seconds >= self._limit:
+                self._missing = True
+            else:
+                self._frames.append(frame)
+                self._seconds += frame.duration
+
+    def read(self, track: AudioTrack | None, *, idle: bool) -> None:
+        """Append what has come by a track.
+
+        Args:
+            track: of this side now; None: there is none.
+            idle: no turn is open that the frames so far could belong to.
+        """
+        if track is not self._track:
+            self.close()
+            self._track = track
+            self._reader = track.frames(buffer=max(self._limit, READER_SECONDS)) if track is not None else None
+        frames = self._reader.take() if self._reader is not None else []
+        if self._reader is not None:
+            # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
+            self._reader.shrink(max(self._lead, _MAX_LATE) if idle else None)
+        if idle:
+            self._frames += frames
+            self._forget_all_but(self._lead)
+        else:
+            self.add(frames)
+
+    def take(self, start: float, end: float) -> tuple[list[AudioFrame], bool]:
+        """Return the frames from `start` to `end`, and whether some are missing; forget them and those before."""
+        taken = [frame for frame in self._frames if start <= frame.timestamp <= end]
+        self._frames = [frame for frame in self._frames if frame.timestamp > end]
+        self._seconds = sum(frame.duration for frame in self._frames)
+        missing, self._missing = self._missing, False
+        return taken, missing
+
+    def _forget_all_but(self, seconds: float) -> None:
+        kept = 0.0
+        index = len(self._frames)
+        while index and kept < seconds:
+            index -= 1
+            kept += self._frames[index].duration
+        del self._frames[:index]
+        self._seconds = sum(frame.duration for frame in self._frames)
+        self._missing = False
+
+    def close(self) -> None:
+        """Read the track no longer."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = self._track = None
+
+
+@attrs.frozen
+class AudioOfTurn:
+    """The audio of a turn that is over, and the turn's timings with those of the audio."""
+
+    timings: TurnTimings
+    bot: TurnAudio
+    user: TurnAudio
+
+
+class SessionAudio:
+    """The audio of a session that no turn has taken yet. On the thread that takes the events.
+
+    Args:
+        media: of the client.
+        max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
+    """
+
+    def __init__(self, media: MediaManager, max_seconds: float) -> None:
+        self._media = media
+        self._max_seconds = max_seconds
+        self._bot = Side(max_seconds, _BOT_LEAD)
+        self._user = Side(_MAX_USER_SECONDS, _USER_LEAD)
+
+    def begin(self, reader: TrackFrames[AudioFrame] | None) -> None:
+        """Begin to read the tracks, that of the bot by the reader that a session has opened. Any thread, before the
+        other methods are called.
+        """
+        self._bot.begin(self._media.tracks().bot.audio, reader)
+        self._user.begin(self._media.sent(), None)
+
+    def read(self, modalities: Collection[Literal["text", "audio"] | None]) -> None:
+        """Read the tracks.
+
+        Args:
+            modalities: of the turns that are not over.
+        """
+        self._bot.read(self._media.tracks().bot.audio, idle=not modalities)
+        self._user.read(self._media.sent(), idle="audio" not in modalities)
+
+    def take(self, record: TurnRecord) -> AudioOfTurn:
+        """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends."""
+        timings = record.timings
+        end = timings.ended or 0.0
+        start = 0.0
+        if record.initiator == "user":
+            start = timings.acknowledged or timings.llm_started or timings.user_started or 0.0
+        frames, truncated = self._bot.take(start, end)
+        heard = next((frame.timestamp for frame in frames if rms(frame.pcm) >= FLOOR), None)
+        timings = attrs.evolve(timings, first_audio=heard)
+        bot = turn_audio_of(frames, self._max_seconds, truncated=truncated)
+        if record.modality != "audio":
+            return AudioOfTurn(timings, bot, TurnAudio())
+        user = self._of_user(timings)
+        if user:
+            timings = attrs.evolve(timings, user_stopped=user[-1].timestamp + user[-1].duration)
+        return AudioOfTurn(timings, bot, turn_audio_of(user if self._max_seconds else []))
+
+    def _of_user(self, timings: TurnTimings) -> list[AudioFrame]:
+        """Return what the user said: from the pause before the reported beginning of the voice, to its end."""
+        ends = timings.user_stopped_reported, timings.acknowledged, timings.llm_started, timings.first_audio
+        end = next((moment for moment in (*ends, timings.ended) if moment is not None), 0.0)
+        frames, _ = self._user.take(0.0, end)
+        voiced = [index for index, is_voice in enumerate(audible([rms(frame.pcm) for frame in frames])) if is_voice]
+        begin = timings.user_started
+        if not voiced or begin is None:
+            return []
+        first = next((index for index in voiced if frames[index].timestamp >= begin), voiced[-1])
+        for index in reversed(voiced):
+            if index < first and frames[first].timestamp - frames[index].timestamp <= _PAUSE:
+                first = index
+        return frames[first : voiced[-1] + 1]
+
+    def close(self) -> None:
+        """Read the tracks no longer."""
+        self._bot.close()
+        self._user.close()

@@ -1,0 +1,204 @@
+"""The checks of `Turn.expect()`, and the timeline that a failed one shows. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..errors import ExpectationError
+from ..protocol.text import one_line
+from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnRecord
+from ..protocol.validation import BOOL, WAIT, Rule
+
+ExpectedCalls: TypeAlias = Mapping[str, Mapping[str, Any] | None] | Sequence[str | tuple[str, Mapping[str, Any]]]
+"""Calls of functions: arguments by name, or a list of names and of pairs of a name and arguments."""
+
+Texts: TypeAlias = str | Sequence[str]
+
+
+def _are(value: Any, is_one: Callable[[Any], bool]) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and all(map(is_one, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_call(value: Any) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return _is_text(value) or (is_pair and _is_text(value[0]) and isinstance(value[1], Mapping))
+
+
+TEXTS = Rule(
+    "a text (a str), or a list of texts", lambda given: _is_text(given) or _are(given, _is_text), lambda _: True
+)
+
+
+def _is_pattern(given: str | re.Pattern[str]) -> bool:
+    try:
+        re.compile(given)
+    except re.error:
+        return False
+    return True
+
+
+PATTERN = Rule("a regular expression", lambda given: isinstance(given, (str, re.Pattern)), _is_pattern)
+_NAMES = Rule("a list of names", lambda given: _are(given, _is_text), lambda _: True)
+_CALLS = Rule(
+    "a mapping of names to arguments, or a list of names and of (name, arguments)",
+    lambda given: (
+        all(_is_text(name) and isinstance(each, (Mapping, type(None))) for name, each in given.items())
+        if isinstance(given, Mapping)
+        else _are(given, _is_call)
+    ),
+    lambda _: True,
+)
+
+# Lines of a timeline in an error.
+_MAX_LINES = 40
+_NO_NAME = (
+    "the bot reports calls without names: set function_call_report_level to ARGUMENTS in the parameters of its RTVI "
+    "observer"
+)
+
+
+def contains(text: str, part: str) -> bool:
+    """Tell whether a text has a part, whatever the spacing."""
+    return "".join(part.split()) in "".join(text.split())
+
+
+def texts_of(value: Texts | None) -> list[str]:
+    """Return one text, or several, as a list."""
+    return [] if value is None else [value] if isinstance(value, str) else [*value]
+
+
+def calls_of(value: ExpectedCalls | None) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return expected calls as pairs of a name and the arguments that are demanded."""
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return [(name, arguments or {}) for name, arguments in value.items()]
+    return [(each, {}) if isinstance(each, str) else (each[0], each[1]) for each in value]
+
+
+def has_arguments(call: ReportedFunctionCall, arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a call has these arguments; it may have others."""
+    given = call.arguments or {}
+    return all(name in given and given[name] == value for name, value in arguments.items())
+
+
+def call_mismatch(
+    calls: Sequence[ReportedFunctionCall], name: str, arguments: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Return how calls differ from one that is expected, in words, and the kind; None: it is among them."""
+    named = [call for call in calls if call.function_name == name]
+    named = [call for call in named if call.arguments is not None] or named  # those without were only announced
+    if any(has_arguments(call, arguments) for call in named):
+        return None
+    if named:
+        given = " and ".join(as_json(call.arguments or {}) for call in named)
+        return f"it was called with {given}", "function_args_mismatch"
+    if any(call.function_name is None for call in calls):
+        return _NO_NAME, "missing_function_call"
+    others = ", ".join(str(call.function_name) for call in calls)
+    return f"it called {others}" if others else "it called no function", "missing_function_call"
+
+
+def as_json(value: Any) -> str:
+    """Return a value as it may be shown."""
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))
+
+
+@attrs.frozen(kw_only=True)
+class TurnChecks:
+    """What is demanded of a turn. See `Turn.expect()`."""
+
+    contains: Texts | None = attrs.field(default=None, validator=TEXTS.or_none)
+    excludes: Texts | None = attrs.field(default=None, validator=TEXTS.or_none)
+    matches: str | re.Pattern[str] | None = attrs.field(default=None, validator=PATTERN.or_none)
+    calls: ExpectedCalls | None = attrs.field(default=None, validator=_CALLS.or_none)
+    absent_calls: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+    voice_to_voice: float | None = attrs.field(default=None, validator=WAIT.or_none)
+    first_audio: float | None = attrs.field(default=None, validator=WAIT.or_none)
+    interrupted: bool = attrs.field(default=False, validator=BOOL)
+    errors: bool = attrs.field(default=False, validator=BOOL)
+
+    def check(self, turn: TurnRecord, measured: Mapping[str, float | None], about: str) -> None:
+        """Check a turn.
+
+        Args:
+            turn: is checked.
+            measured: its latencies by the names of the options.
+            about: what it is called in an error.
+
+        Raises:
+            ExpectationError: one of the demands is not met.
+        """
+
+        def fail(expected: str, got: str, kind: str) -> ExpectationError:
+            return ExpectationError(expected, got, kind, turn=turn, timeline=timeline_of(turn, about))
+
+        for check in (self._status, self._errors, self._texts, self._calls):
+            check(turn, fail)
+        for name in ("voice_to_voice", "first_audio"):
+            limit, seconds = getattr(self, name), measured[name]
+            if limit is not None and (seconds is None or seconds > limit):
+                got = "it was not measured: no audio was sent or received" if seconds is None else f"{seconds:.3f} s"
+                raise fail(f"{name.replace('_', ' ')} within {limit:g} s", got, "latency")
+
+    def _status(self, turn: TurnRecord, fail: _Fail) -> None:
+        if turn.interrupted != self.interrupted:
+            expected = "an answer that is interrupted" if self.interrupted else "a whole answer"
+            raise fail(expected, f"it is {turn.status.replace('_', ' ')}", "interrupted")
+
+    def _errors(self, turn: TurnRecord, fail: _Fail) -> None:
+        if turn.errors and not self.errors:
+            raise fail("no error", f"the bot reported {one_line(turn.errors[0].message)!r}", "error")
+        if turn.status == "failed" and not self.errors:
+            raise fail("a whole answer", "the session ended first", "bot_ended")
+
+    def _texts(self, turn: TurnRecord, fail: _Fail) -> None:
+        said = repr(one_line(turn.bot_text))
+        for part in texts_of(self.contains):
+            if not contains(turn.bot_text, part):
+                raise fail(f"the bot to say {part!r}", f"it said {said}", "text_mismatch")
+        if self.matches is not None and not re.search(self.matches, turn.bot_text):
+            pattern = self.matches if isinstance(self.matches, str) else self.matches.pattern
+            raise fail(f"the bot to say what matches {pattern!r}", f"it said {said}", "text_mismatch")
+        for part in texts_of(self.excludes):
+            if contains(turn.bot_text, part):
+                raise fail(f"the bot not to say {part!r}", f"it said {said}", "text_present")
+
+    def _calls(self, turn: TurnRecord, fail: _Fail) -> None:
+        for name, arguments in calls_of(self.calls):
+            mismatch = call_mismatch(turn.function_calls, name, arguments)
+            if mismatch is not None:
+                raise fail(f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else ""), *mismatch)
+        for name in self.absent_calls:
+            if any(call.function_name == name for call in turn.function_calls):
+                raise fail(f"no call of {name}", "it was called", "unexpected_event")
+
+
+_Fail: TypeAlias = Callable[[str, str, str], ExpectationError]
+
+
+def timeline_of(turn: TurnRecord, about: str = "") -> str:
+    """Return what happened in a turn, one line for each entry, of at most 40 lines."""
+    entries = turn.timeline
+    start = entries[0].at if entries else 0.0
+    lines = [f"    {entry.at - start:7.3f}  {entry.who or '..':<4}  {_words(entry)}" for entry in entries]
+    if len(lines) > _MAX_LINES:
+        half = _MAX_LINES // 2
+        lines = [*lines[:half], f"    ... {len(lines) - 2 * half} more ...", *lines[-half:]]
+    return "\n".join([f"  turn {turn.number}{about}", *lines])
+
+
+def _words(entry: TimelineEntry) -> str:
+    text = one_line(entry.text)
+    if entry.kind in ("typed", "said"):
+        return f'"{text}" ({entry.kind})'
+    return f"{entry.kind} {text}" if text else entry.kind

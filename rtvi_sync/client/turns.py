@@ -1,0 +1,238 @@
+"""The part of the client's interface for conversations: questions, and the turns that they lead to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..concurrency.deadline import Deadline
+from ..errors import RequestTimeoutError, WouldDeadlockError
+from ..events import Event, RTVIEvent, event_from
+from ..media.base import AudioSource
+from ..media.kinds import is_source
+from ..protocol.states import CloseInfo
+from ..protocol.validation import BOOL, COUNT, FUNCTION, WAIT, Rule
+from ..session.params import Seconds
+from ..session.session import Session
+from .base import ClientBase
+from .helpers import HelperRegistry
+from .llm_helper import LLMHelper
+
+if TYPE_CHECKING:  # most clients need none of them
+    from .expect import Expect
+    from .pending_turn import PendingTurn
+    from .question import Question
+    from .turn import Turn
+
+Askable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | AudioSource
+"""What `ask()` takes."""
+
+_QUESTION = Rule(
+    "a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an AudioSource",
+    lambda given: isinstance(given, (str, os.PathLike, bytes, bytearray, memoryview)) or is_source(given),
+    bool,
+)
+
+
+class ClientTurns(ClientBase):
+    """Questions and answers. Every method may be called on any thread, also in functions that the bot calls; in manual
+    mode those run where handlers do, and must not wait.
+    """
+
+    _helpers: HelperRegistry
+
+    def ask(
+        self,
+        question: Askable,
+        timeout: Seconds | None = 30.0,
+        *,
+        audio_response: bool = True,
+        settle: Seconds = 0.0,
+        sample_rate_hz: int | None = None,
+    ) -> Turn:
+        """Ask the bot something, and wait until it has answered: written, spoken, and called functions.
+
+        An answer that is interrupted is returned; its `status` says so. Calls of several threads take turns. When it
+        returns, the handlers of every earlier event have returned. In manual mode it delivers events meanwhile.
+
+        Args:
+            question: a text (any `str`), which the user types. Or audio, which is said in the microphone's place in
+                real time, also while that is off, and followed by silence until the bot has answered: an audio file as
+                a `Path` or as its bytes, PCM (bytes with `sample_rate_hz`), or an `AudioSource` that ends. For bots
+                before RTVI 1.0 it is converted to 16 kHz.
+            timeout: seconds, for the whole call; None: no limit.
+            audio_response: the answer is spoken; False: it comes as text only. For a typed question.
+            settle: how many seconds the bot must be quiet before its answer counts as complete. For bots that do not
+                report the functions that they call: what they say before a function looks like the whole answer.
+            sample_rate_hz: of PCM.
+
+        Raises:
+            BotNotReadyError: there is no session with a ready bot.
+            RequestTimeoutError: not answered within `timeout` seconds; `.turn` is what there was of it, and `.kind` is
+                "not_heard" if the bot has heard nothing of the audio. The session goes on, and a later question is not
+                confused by the answer to this one.
+            DisconnectedError: the session ended first; `.turn` is what there was.
+            BotError: the bot reported an error, and answered nothing; `.turn` has all errors.
+            RequestRejectedError: the bot refused the question.
+            UnsupportedFeatureError: the bot's version knows no way to ask so.
+            DeviceError: the audio cannot be used, or the transport carries none.
+            WouldDeadlockError: called inside a handler of this client.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        _QUESTION.check(question=question)
+        COUNT.or_none.check(sample_rate_hz=sample_rate_hz)
+        BOOL.check(audio_response=audio_response)
+        WAIT.or_none.check(timeout=timeout)
+        WAIT.check(settle=settle)
+        self._check_may_wait("ask()")
+        deadline = Deadline(timeout)
+        session = self._manager.session()
+        session.check_ready()
+        conversation = self._conversation.get()
+        # A function runs while the ask() to whose answer it belongs waits for that.
+        in_function = session.channel.functions.is_current
+        with contextlib.nullcontext() if in_function else self._conversation.line.place(deadline):
+            session = self._manager.session()  # it may have been replaced meanwhile
+            session.check_ready()
+            pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
+            patience = conversation.set_patience(settle)
+            try:
+                pending.ask(deadline)
+                return pending.answer(deadline)
+            finally:
+                conversation.set_patience(patience)
+                pending.close()
+
+    def barge_in(
+        self,
+        question: Askable,
+        *,
+        after: str | RTVIEvent = RTVIEvent.BOT_STARTED_SPEAKING,
+        delay: Seconds = 0.0,
+        where: Callable[[Event], object] | None = None,
+        audio_response: bool = True,
+        sample_rate_hz: int | None = None,
+    ) -> PendingTurn:
+        """Ask something while the bot speaks: `delay` seconds after the next `after` event.
+
+        It is armed when the call returns::
+
+            second = client.barge_in("Stop!", delay=0.5)
+            first = client.ask("Tell me a long story")
+            assert first.interrupted
+            print(first.spoken_text, second.result().bot_text)
+
+        Args:
+            question, audio_response, sample_rate_hz: as of `ask()`.
+            after: the event.
+            delay: seconds.
+            where: called with each `after` event; the first one for which it is true counts.
+
+        Raises:
+            BotNotReadyError: there is no session with a ready bot.
+            TypeError, ValueError, DeviceError: an argument cannot be used.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        _QUESTION.check(question=question)
+        COUNT.or_none.check(sample_rate_hz=sample_rate_hz)
+        BOOL.check(audio_response=audio_response)
+        WAIT.check(delay=delay)
+        FUNCTION.or_none.check(where=where)
+        from .pending_turn import PendingTurn
+
+        event = event_from(after, "after")
+        session = self._manager.session()
+        session.check_ready()
+        self._conversation.get()
+        pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
+        return PendingTurn(pending, self._dispatcher, session, after=event, delay=delay, where=where)
+
+    def listen(self, timeout: Seconds | None = 30.0) -> Turn:
+        """Return the next turn that is over and that no call has returned yet, once there is one.
+
+        A greeting of the bot, for example, or what a user said into the microphone and the bot answered. The first call
+        in a session also returns what came in the first 5 s of it.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Raises:
+            BotNotReadyError: there is no session with a ready bot.
+            RequestTimeoutError: none within `timeout` seconds.
+            DisconnectedError: the session ended first.
+            WouldDeadlockError, ForkedProcessError: as of `ask()`.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        self._check_may_wait("listen()")
+        deadline = Deadline(timeout)
+        conversation = self._conversation.get()
+        with self._dispatcher.open_stream([RTVIEvent.TURN_ENDED], None) as stream:
+            while True:
+                try:
+                    return conversation.unclaimed.popleft()
+                except IndexError:
+                    session = self._manager.session()
+                    if stream.after is not None:
+                        session.check_ready()
+                try:
+                    event = stream.next_before(deadline)
+                except RequestTimeoutError:
+                    raise RequestTimeoutError(
+                        f"No turn was over within {timeout} s. Pass a larger timeout, or see turns() for one that is "
+                        "under way."
+                    ) from None
+                if event is None:
+                    raise (stream.ended or CloseInfo()).as_error("a turn was over")
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return the last 100 turns of the client's sessions, with those that are not over.
+
+        Turns are followed from the first call of this method, `ask()` or `listen()` on, or from the first handler of
+        `turn_started` or `turn_ended`; with the option `track_turns`, from the beginning.
+        """
+        return self._conversation.get().turns()
+
+    def expect(self, within: Seconds = 10.0) -> Expect:
+        """Return a context manager in whose block the bot is expected to do things, in order::
+
+            with client.expect(within=5) as expect:
+                client.send_text("What's the weather in Oslo?")
+                expect.call("get_weather", city="Oslo")
+                expect.text("rain")
+                expect.turn(first_audio=2)
+                expect.no_more(for_=1)
+
+        Args:
+            within: seconds for each expectation, from the latest of the beginning of the block, the last message that
+                the client sent, and what was met last.
+        """
+        from .expect import Expect
+
+        WAIT.check(within=within)
+        return Expect(self._dispatcher, self._conversation.get(), within)
+
+    def _check_may_wait(self, call: str) -> None:
+        if self._dispatcher.queue.is_current:
+            raise WouldDeadlockError(
+                f"{call} was called inside a handler of its client, and waits for events that are delivered after the "
+                "handler has returned. Call it on another thread."
+            )
+
+    def _question(
+        self, question: Askable, session: Session, *, audio_response: bool, sample_rate_hz: int | None
+    ) -> Question:
+        from .question import SpokenQuestion, TypedQuestion, source_of, text_messages
+
+        conversation = self._conversation.get()
+        if sample_rate_hz is not None and not isinstance(question, (bytes, bytearray, memoryview)):
+            raise TypeError(f"sample_rate_hz goes with PCM (bytes), not with {type(question).__name__}")
+        if not isinstance(question, str):
+            if not audio_response:
+                raise ValueError("audio_response must be True for a spoken question: bots speak their answer to it")
+            source = source_of(question, sample_rate_hz)
+            return SpokenQuestion(conversation, self._dispatcher, session, source)
+        service = self._helpers.service_of(LLMHelper) or "llm"
+        ways = text_messages(question, audio_response=audio_response, llm_service=service)
+        return TypedQuestion(conversation, self._dispatcher, session, ways)

@@ -1,0 +1,83 @@
+"""The audio of one side of a turn."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..protocol.validation import PATH
+from .base import AudioFrame
+from .pcm import wav_header
+from .resample import resample
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+
+@attrs.frozen(kw_only=True)
+class TurnAudio:
+    """What one side said in a turn. False in a condition if there is none.
+
+    Attributes:
+        pcm: signed 16-bit little endian samples, mono.
+        sample_rate_hz: samples per second; that of the first frame, to which frames of other rates were converted. 0 if
+            there is no audio.
+        truncated: more was said than `max_turn_audio` allows, and the end is missing.
+    """
+
+    pcm: bytes = attrs.field(default=b"", repr=lambda pcm: f"<{len(pcm)} bytes>")
+    sample_rate_hz: int = 0
+    truncated: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.pcm)
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration."""
+        return len(self.pcm) / 2 / self.sample_rate_hz if self.sample_rate_hz else 0.0
+
+    @property
+    def wav(self) -> bytes:
+        """Return the audio as the bytes of a WAV file."""
+        return wav_header(self.sample_rate_hz or 16_000, len(self.pcm)) + self.pcm
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a WAV file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        PATH.check(path=path)
+        Path(path).write_bytes(self.wav)
+
+    def to_numpy(self) -> NDArray[numpy.int16]:
+        """Return the samples as a read-only array of shape (samples, 1).
+
+        Raises:
+            MissingExtraError: numpy is not installed; the extra `audio` installs it.
+        """
+        return AudioFrame(pcm=self.pcm, sample_rate_hz=self.sample_rate_hz, timestamp=0.0).to_numpy()
+
+
+def turn_audio_of(frames: Sequence[AudioFrame], max_seconds: float = math.inf, *, truncated: bool = False) -> TurnAudio:
+    """Join the frames of one side of a turn, up to `max_seconds`."""
+    if not frames:
+        return TurnAudio(truncated=truncated)
+    rate = frames[0].sample_rate_hz
+    if all(frame.sample_rate_hz == rate for frame in frames):
+        pcm = b"".join(frame.pcm for frame in frames)
+    else:
+        pcm = b"".join(
+            frame.pcm if frame.sample_rate_hz == rate else resample(frame.pcm, frame.sample_rate_hz, rate)
+            for frame in frames
+        )
+    kept = pcm if len(pcm) <= 2 * max_seconds * rate else pcm[: 2 * int(max_seconds * rate)]
+    truncated = truncated or len(kept) < len(pcm)
+    return TurnAudio(pcm=kept, sample_rate_hz=rate if kept else 0, truncated=truncated)

@@ -1,0 +1,140 @@
+"""The first messages and the first audio of a session, for a conversation that is followed only later.
+
+A bot greets at once, and an application that calls `listen()` after `connect()` is to get the greeting. A session whose
+conversation nobody follows forgets them soon.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ..concurrency.io_thread import IOThread
+from ..media.base import AudioFrame
+from ..media.tracks import AudioTrack, TrackFrames
+from ..messages import BotReadyData, RTVIMessage
+from ..protocol import engine as protocol
+
+if TYPE_CHECKING:
+    from .session import Session
+
+# Seconds that they are kept, from the first one on, and the limits of what is kept.
+_KEPT_SECONDS = 5.0
+_MAX_BYTES = 64 * 1024
+_MAX_MESSAGES = 1000
+# Seconds by which a reader of the bot's audio may lag: between two messages of a long answer.
+READER_SECONDS = 30.0
+# The types of messages that may say something in a conversation.
+SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
+
+
+class Follower(Protocol):
+    """Is told of what a session sends, on the thread that sends it. Neither method blocks or raises."""
+
+    def sent(self, message: RTVIMessage) -> None:
+        """Note a message that is about to be sent."""
+
+    def unsent(self, message: RTVIMessage) -> None:
+        """Note that a message could not be sent."""
+
+
+class ConversationPort(Protocol):
+    """Follows what is said in the sessions of a client."""
+
+    def follow(self, session: Session) -> None:
+        """Follow a session that is about to be ready, or is."""
+
+    def session_over(self, number: int, at: float) -> None:
+        """End the turns of a session, by its number. On the event queue, before its last event."""
+
+
+Entry: TypeAlias = tuple[float, protocol.Deliver | RTVIMessage]
+"""The time, in monotonic seconds, with what the engine made of a message of the bot, or with one that was sent."""
+
+
+class FirstMessages:
+    """The first messages of a session in both directions, and the bot's audio beside them.
+
+    Args:
+        io: its timer makes the messages be forgotten.
+        track: returns the track of the bot's audio.
+        bot: what the bot said about itself.
+    """
+
+    def __init__(self, io: IOThread, track: Callable[[], AudioTrack | None], bot: BotReadyData) -> None:
+        self.bot = bot
+        self._io = io
+        self._track = track
+        # Guards `_entries` and `_follower`: each message is kept, or is passed to the follower. Held by any thread for
+        # a few assignments. Re-entrant, because a finalizer may send.
+        self._lock = threading.RLock()
+        self._entries: list[Entry] | None = []  # None: nothing is kept any more
+        self._follower: Follower | None = None
+        self._bytes = 0
+        # Opened with the bot's first message, because most sessions of a load test have none. What is sent before wakes
+        # no thread: a session that has lost its descriptors is to find that by its own means.
+        self._audio: TrackFrames[AudioFrame] | None = None
+        self._begun = False
+
+    def received(self, effect: protocol.Deliver, at: float, size: int) -> None:
+        """Keep a message of the bot that holds `size` bytes. On the thread that delivers messages."""
+        if not self._begun:
+            self._begin()
+        with self._lock:
+            entries = self._entries
+            if entries is not None:
+                self._bytes += size
+                entries.append((at, effect))
+        if self._bytes > _MAX_BYTES or (entries is not None and len(entries) > _MAX_MESSAGES):
+            self.forget()
+
+    def sent(self, message: RTVIMessage) -> None:
+        """See `Follower.sent()`."""
+        with self._lock:
+            entries, follower = self._entries, self._follower
+            if entries is not None and message.type in SAYING:
+                self._bytes += len(repr(message.data))
+                entries.append((time.monotonic(), message))
+        if self._bytes > _MAX_BYTES:
+            self.forget()
+        if follower is not None:
+            follower.sent(message)
+
+    def unsent(self, message: RTVIMessage) -> None:
+        """See `Follower.unsent()`."""
+        with self._lock:
+            follower = self._follower
+            if self._entries is not None:
+                self._entries = [entry for entry in self._entries if entry[1] is not message]
+        if follower is not None:
+            follower.unsent(message)
+
+    def _begin(self) -> None:
+        self._begun = True
+        track = self._track()
+        self._audio = track.frames(buffer=READER_SECONDS) if track is not None else None
+        if self._audio is not None:
+            self._audio.shrink(_KEPT_SECONDS)
+        self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
+
+    def forget(self) -> None:
+        """Forget what was kept, and keep no more."""
+        with self._lock:
+            self._entries = None
+        audio, self._audio = self._audio, None
+        if audio is not None:
+            audio.close()
+
+    def hand_over(self, follower: Follower) -> tuple[list[Entry], TrackFrames[AudioFrame] | None]:
+        """Keep no more, and pass on to `follower` what is sent from now on.
+
+        Returns:
+            What was kept, oldest first, and the reader of the bot's audio; None: it was not opened.
+        """
+        self._begun = True
+        with self._lock:
+            entries, self._entries, self._follower = self._entries, None, follower
+        audio, self._audio = self._audio, None
+        return entries or [], audio

@@ -1,0 +1,98 @@
+"""How many calls into the package an event and a `connect()` take."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+import rtvi_sync
+from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync.concurrency import worker_pool
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.runtime import acquire_runtime
+from rtvi_sync.media import NullSink
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+
+#: Calls of all threads, from the bytes in the socket until every thread waits again: 45 at first, 44 after 5 s.
+AN_EVENT: Final = 45
+#: Calls of all threads until `connect()` on the main thread returns, in a client that was connected before: 656 to 663.
+A_CONNECT: Final = 665
+
+SAID: Final = {"text": "Hello", "final": True, "timestamp": "2026-01-01T12:00:00.000+00:00", "user_id": "user"}
+
+_PACKAGE: Final = str(Path(rtvi_sync.__file__).parent)
+_BOT: Final = str(Path(_PACKAGE, "testing"))
+
+
+@contextmanager
+def counting() -> Iterator[list[str]]:
+    """Yield what the threads that start from now on call."""
+    calls: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_BOT):
+            calls.append(f"{code.co_filename.removeprefix(_PACKAGE)}:{frame.f_lineno} {code.co_name}")
+
+    stop_idle_threads()  # a thread that runs is not watched
+    threading.setprofile(watch)
+    try:
+        yield calls
+    finally:
+        threading.setprofile(None)
+        stop_idle_threads()
+
+
+def client_of(url: str) -> RTVIClient:
+    """Return a client without devices."""
+    return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=NullSink())
+
+
+def test_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that comes alone takes at most 45 calls, those with which two threads swap their roles included."""
+    monkeypatch.setattr(worker_pool, "_MIN_IDLE_TIME", 0.0)  # they swap however short they were idle
+    handled = threading.Semaphore(0)
+    counts = []
+    with counting() as calls, EmbeddedBot() as bot, client_of(bot.ws_url) as client:
+        client.on("user-transcription", lambda _: handled.release())
+        session, runtime = bot.wait_for_session(), acquire_runtime()
+        for _ in range(21):
+            session.send({"label": "rtvi-ai", "type": "user-transcription", "data": SAID})
+            assert handled.acquire(timeout=GUARD)
+            until(lambda: runtime.workers._idle and runtime.io._waiting)
+            counts.append(len(calls))
+            calls.clear()
+        runtime.release()
+
+    # Not all are the same: the first event finds no worker to swap roles with.
+    assert AN_EVENT / 2 < statistics.median(counts) <= AN_EVENT, counts
+
+
+def test_a_connect(url: str) -> None:
+    """`connect()` on the main thread takes few calls, once all is imported and the threads are there."""
+    counts = []
+    with counting() as calls:
+        client = client_of(url)
+        for _ in range(7):
+            calls.clear()
+            sys.setprofile(threading.getprofile())
+            try:
+                client.connect()
+            finally:
+                sys.setprofile(None)
+            counts.append(len(calls))
+            client.disconnect()
+        client.close()
+
+    # A busy machine adds calls.
+    assert A_CONNECT / 2 < min(counts) <= A_CONNECT, counts

@@ -1,0 +1,97 @@
+"""The events of a conversation in the order of the queue."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import RTVIMessage, Turn
+from tests.support.clients import bot_says, settle
+from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, written
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+
+
+def test_it_begins_while_events_are_queued() -> None:
+    """What a slow handler holds up is neither lost nor told twice."""
+    entered, go = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        entered.set()
+        go.wait(GUARD)
+
+    with TalkingBot().client() as client:
+        client.once("server_message", slow)
+        bot_says(client, "server-message", 1)
+        assert entered.wait(GUARD)
+        says(client, [*written("Hello you"), *begun("Hello you")])
+        client.turns()
+        says(client, finished("Hello you"))
+        client.send_text("one")
+        go.set()
+        assert client.listen(GUARD).bot_text == "Hello you"
+        turn = client.listen(GUARD)
+        assert (turn.user_text, turn.bot_text) == ("one", "You said one")
+        assert [turn.number for turn in client.turns()] == [1, 2]
+
+
+def test_the_next_session_begins_while_events_are_queued() -> None:
+    """They belong to the session that they came in."""
+    ended: list[Turn] = []
+    with TalkingBot(greeting="Hello!").client(events="manual") as client:
+        client.on("turn_ended", ended.append)
+        says(client, [*written("Half of"), *begun("Half of")])
+        client.disconnect()
+        client.connect()
+        says(client, said("Whole."))
+        until(lambda: client.process_events(0.1) == 0)
+    assert [(turn.session, turn.bot_text, turn.status) for turn in ended] == [
+        (1, "Hello!", "complete"),
+        (1, "Half of", "failed"),
+        (2, "Hello!", "complete"),
+        (2, "Whole.", "complete"),
+    ]
+
+
+def test_a_message_that_could_not_be_sent() -> None:
+    """Its turn has failed, and the next one is not confused."""
+
+    def refuse(text: str) -> str:
+        if text == "no":
+            raise RuntimeError("no route")
+        return text
+
+    with TalkingBot(refuse).client() as client:
+        client.turns()
+        with pytest.raises(RuntimeError):
+            client.send_text("no")
+        assert client.ask("yes", GUARD).bot_text == "yes"
+        assert [turn.status for turn in client.turns()] == ["failed", "complete"]
+
+
+def test_a_bot_that_goes_silent() -> None:
+    """Time passes on its own: an error without an answer ends the turn."""
+    with TalkingBot(lambda text: None).client() as client:
+        client.turns()
+        client.send_text("x")
+        says(client, [RTVIMessage("error", {"error": "no key", "fatal": False})])
+        assert client.listen(GUARD).status == "failed"
+
+
+def test_a_hundred_turns_are_kept() -> None:
+    with TalkingBot().client() as client:
+        for _ in range(110):
+            client.ask("x", GUARD)
+        assert [turn.number for turn in client.turns()] == [*range(11, 111)]
+        assert len(client._conversation.get()._over) == 100
+
+
+def test_the_end_of_a_session_ends_its_turns() -> None:
+    with TalkingBot(lambda text: None).client() as client:
+        client.turns()
+        client.send_text("x")
+        settle(client)
+        hangs_up(client)
+        until(lambda: client.turns()[0].status == "failed")
+        assert client._conversation.get()._follower is None

@@ -1,0 +1,140 @@
+"""Expectations in time, each met and failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rtvi_sync import Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from tests.support.clients import bot_says, settle
+from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
+from tests.support.slowness import GUARD
+
+
+def call_of(name: str, **arguments: Any) -> list[RTVIMessage]:
+    data = {"function_name": name, "tool_call_id": "1", "arguments": arguments}
+    return [
+        RTVIMessage("llm-function-call-started", {"function_name": name}),
+        RTVIMessage("llm-function-call-in-progress", data),
+    ]
+
+
+@pytest.mark.parametrize("events", ["thread", "manual"])
+def test_in_order(events: Any) -> None:
+    """Each looks from where the one before was met; others may lie between."""
+    with TalkingBot().client(events=events) as client, client.expect(within=GUARD) as expect:
+        says(client, call_of("get_weather", city="Oslo", unit="C"))
+        client.send_text("one two")
+        assert expect.call("get_weather", city="Oslo").data.arguments["unit"] == "C"
+        assert expect.text("said one") == "You said one two"
+        assert expect.event("bot-stopped-speaking").type == "botStoppedSpeaking"
+        assert expect.event("bot-llm-started", check_from="start").type == "botLlmStarted"
+        assert expect.turn(contains="two").bot_text == "You said one two"
+        expect.no_more(for_=0.0)
+        expect.absent("metrics", for_=0.0)
+
+
+def test_one_call_counts_once() -> None:
+    """It is announced by several messages."""
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        says(client, [*call_of("get_weather"), RTVIMessage("llm-function-call", call_of("get_weather")[1].data)])
+        settle(client)
+        expect.call("get_weather")
+        with pytest.raises(ExpectationError, match="missing_function_call"):
+            expect.call("get_weather", within=0.0)
+
+
+def test_after_an_absence() -> None:
+    """The limit of the next expectation counts from the end of the absence."""
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        before = expect._began
+        expect.absent("metrics", for_=0.01)
+        assert expect._began >= before + 0.01
+
+
+def test_where() -> None:
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        for number in range(3):
+            bot_says(client, "server-message", number)
+        assert expect.event("server-message", where=lambda event: event.data == 1).data == 1
+        assert expect.event("server-message").data == 2
+
+
+@pytest.mark.parametrize(
+    ("demand", "kind", "words"),
+    [
+        (lambda e: e.event("server-message", within=0.0), "timeout", "serverMessage within 0 s\nbut it did not come"),
+        (lambda e: e.text("snow", within=0.0), "text_mismatch", "say 'snow' within 0 s\nbut it said 'You said one'"),
+        (lambda e: e.text(matches="^one", within=0.0), "text_mismatch", "/^one/"),
+        (lambda e: e.call("f", within=0.0), "missing_function_call", "it called get_weather"),
+        (
+            lambda e: e.call("get_weather", city="Bergen", within=0.0),
+            "function_args_mismatch",
+            'but it was called with {"city": "Oslo"}',
+        ),
+        (lambda e: e.call("f", a=1, within=0.0), "missing_function_call", "it called get_weather"),
+        (lambda e: e.turn(contains="snow"), "text_mismatch", "'snow'"),
+        (lambda e: e.absent("bot-started-speaking", for_=0.0), "unexpected_event", "botStartedSpeaking came"),
+        (lambda e: e.no_more(for_=0.0), "unexpected_event", "the bot to do nothing more"),
+    ],
+)
+def test_not_met(demand: Callable[[Expect], object], kind: str, words: str) -> None:
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        client.send_text("one")
+        says(client, call_of("get_weather", city="Oslo"))
+        settle(client)
+        with pytest.raises(ExpectationError) as raised:
+            demand(expect)
+        assert raised.value.kind == kind
+        assert words in str(raised.value)
+        assert raised.value.turn is not None
+        assert "turn " in raised.value.timeline
+
+
+def test_no_call_at_all() -> None:
+    with TalkingBot().client() as client, client.expect(0.0) as expect:
+        with pytest.raises(ExpectationError, match="it called no function") as raised:
+            expect.call("f", a=1)
+        assert (raised.value.kind, raised.value.turn, raised.value.timeline) == ("missing_function_call", None, "")
+
+
+def test_too_late() -> None:
+    """What came after its limit does not count, although it is there when it is asked for."""
+    with TalkingBot().client() as client, client.expect() as expect:
+        with pytest.raises(ExpectationError, match="did not come"):
+            expect.event("server-message", within=0.01)
+        bot_says(client, "server-message", 1)
+        settle(client)
+        with pytest.raises(ExpectationError, match="it came after"):
+            expect.event("server-message", within=0.0)
+        assert expect.event("server-message", within=GUARD).data == 1
+
+
+def test_the_limit_counts_from_the_last_message_sent() -> None:
+    with TalkingBot(lambda text: None).client() as client, client.expect() as expect:
+        with pytest.raises(ExpectationError):
+            expect.event("metrics", within=0.01)
+        client.send_text("x")
+        says(client, written("There"))
+        assert expect.text("There", within=GUARD) == "There"
+
+
+def test_the_session_ends() -> None:
+    """What is awaited did not come; what must not come did not either."""
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        hangs_up(client)
+        with pytest.raises(ExpectationError, match="before the session ended") as raised:
+            expect.event("metrics")
+        assert raised.value.kind == "bot_ended"
+        expect.absent("metrics", for_=GUARD)
+        expect.no_more(for_=GUARD)
+
+
+def test_outside_of_its_block(client: RTVIClient) -> None:
+    with pytest.raises(RTVIError, match="with statement"):
+        client.expect().event("metrics")
+    with client.expect():
+        pass
+    assert not client._dispatcher._streams

@@ -1,0 +1,44 @@
+"""The conversation that begins when it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtvi_sync import ForkedProcessError, RTVIClient
+from tests.support.forking import in_child
+from tests.support.scripted_talk import TalkingBot
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+
+
+def test_it_begins_once() -> None:
+    """Threads that ask at the same time get the same one."""
+    with TalkingBot().client() as client:
+        lazy = client._conversation
+        threads = [InThread(lazy.get) for _ in range(8)]
+        assert len({id(thread.get()) for thread in threads}) == 1
+
+
+def test_only_events_of_turns_begin_it() -> None:
+    client: Any = RTVIClient()
+    client.on("bot_ready", print)
+    client.events("metrics").close()
+    assert client._conversation._conversation is None
+    client.once("turn_started", print)
+    assert client._conversation._conversation is not None
+
+
+def test_in_a_forked_child() -> None:
+    """All that follows turns raises: the session is the parent's."""
+    with TalkingBot().client() as client:
+        client.ask("x", GUARD)
+
+        def child() -> None:
+            asking = (lambda: client.ask("y"), lambda: client.barge_in("z"))
+            for call in (client.turns, client.listen, client.expect, *asking):
+                with pytest.raises(ForkedProcessError):
+                    call()
+
+        in_child(child)

@@ -1,0 +1,43 @@
+"""A line of threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import RequestTimeoutError
+from rtvi_sync.client.line import Line
+from rtvi_sync.concurrency.deadline import Deadline
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
+
+
+def test_first_come_first_served() -> None:
+    """One that gives up, and one that raises, leave the line."""
+    line, order = Line(), list[int]()
+    leave = threading.Event()
+
+    def pass_through(number: int) -> None:
+        with line.place(Deadline(GUARD)):
+            order.append(number)
+
+    def hold() -> None:
+        with line.place(Deadline(GUARD)):
+            leave.wait(GUARD)
+            raise KeyError
+
+    threads = [InThread(hold)]
+    until(lambda: len(line._waiting) == 1)
+    for number in range(3):
+        threads.append(InThread(lambda number=number: pass_through(number)))  # type: ignore[misc]
+        until(lambda number=number: len(line._waiting) == number + 2)  # type: ignore[misc]
+    with pytest.raises(RequestTimeoutError, match="Another thread"), line.place(Deadline(0.0)):
+        pass
+    leave.set()
+    assert isinstance(threads[0].error(), KeyError)
+    for thread in threads[1:]:
+        thread.get()
+    assert order == [0, 1, 2]
+    assert line._waiting == []

@@ -1,0 +1,186 @@
+"""Questions that are asked when the bot does something."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rtvi_sync import BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIError, RTVIEvent
+from tests.support.clients import bot_says, session_of, settle
+from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
+
+
+def waits(text: str) -> str | None:
+    """Let the test tell the story."""
+    return None if text == "story" else f"You said {text}"
+
+
+def test_by_text() -> None:
+    """The story is interrupted, and what was heard of it is its beginning."""
+    bot = TalkingBot(waits)
+    with bot.client() as client:
+        second = client.barge_in("stop")
+        assert not second.done()
+        thread = InThread(lambda: client.ask("story", GUARD))
+        bot.await_question()
+        says(client, [*written("Once upon a time"), *begun("Once upon a time")])
+        first = thread.get()
+        assert (first.interrupted, first.spoken_text) == (True, "Once")
+        turn = second.result(GUARD)
+        assert (turn.user_text, turn.bot_text) == ("stop", "You said stop")
+        assert second.done()
+        assert second.result(0.0) is turn
+        assert not second.cancel()
+
+
+def test_manual_mode() -> None:
+    with TalkingBot().client(events="manual") as client:
+        pending = client.barge_in("stop", after="server-message")
+        bot_says(client, "server-message", 1)
+        assert pending.result(GUARD).bot_text == "You said stop"
+
+
+def test_where_and_delay() -> None:
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message", where=lambda event: event.data == 2, delay=0.01)
+        for number in (1, 2, 2):
+            bot_says(client, "server-message", number)
+        assert pending.result(GUARD).bot_text == "You said stop"
+        assert len(bot.questions) == 1
+
+
+def test_where_raises() -> None:
+    """The error is result()'s, each time."""
+    with TalkingBot().client() as client:
+        pending = client.barge_in("stop", after="server-message", where=lambda event: event.data["no"])
+        bot_says(client, "server-message", {})
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                pending.result(GUARD)
+        assert pending.done()
+
+
+def test_in_a_handler() -> None:
+    """It does not wait, so that handlers may call it."""
+    with TalkingBot().client() as client:
+        made = []
+        client.once("server_message", lambda: made.append(client.barge_in("stop", after="metrics")))
+        bot_says(client, "server-message", 1)
+        settle(client)
+        assert made[0].result(GUARD).bot_text == "You said stop"
+
+
+def test_cancel() -> None:
+    """What was cancelled is not asked, and result() says so."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message")
+        assert pending.cancel()
+        assert pending.done()
+        bot_says(client, "server-message", 1)
+        settle(client)
+        with pytest.raises(RTVIError, match="cancelled"):
+            pending.result()
+        assert bot.questions == []
+
+
+def test_cancel_during_the_delay() -> None:
+    """The event has come, and nothing was asked yet."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message", delay=GUARD)
+        bot_says(client, "server-message", 1)
+        settle(client)
+        assert pending.cancel()
+        assert bot.questions == []
+
+
+def test_not_in_time() -> None:
+    """result() may be called again; its error tells whether the question was asked."""
+    bot = TalkingBot(waits)
+    with bot.client() as client:
+        pending = client.barge_in("story", after="server-message")
+        with pytest.raises(RequestTimeoutError, match="no serverMessage event came"):
+            pending.result(0.0)
+        bot_says(client, "server-message", 1)
+        bot.await_question()
+        with pytest.raises(RequestTimeoutError, match="nothing of it came"):
+            pending.result(0.0)
+        says(client, said("The end."))
+        assert pending.result(GUARD).bot_text == "The end."
+
+
+def test_the_session_ends() -> None:
+    """A question that was not asked is not asked in the next session either."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message")
+        hangs_up(client)
+        for _ in range(2):
+            with pytest.raises(DisconnectedError):
+                pending.result(GUARD)
+        client.disconnect()
+        client.connect()
+        bot_says(client, "server-message", 1)
+        settle(client)
+        assert bot.questions == []
+        assert not client._dispatcher._observers.get(RTVIEvent.SERVER_MESSAGE)
+
+
+def test_no_session() -> None:
+    with TalkingBot().client() as client:
+        client.disconnect()
+        with pytest.raises(BotNotReadyError):
+            client.barge_in("stop")
+
+
+def test_the_result_is_not_asked_for() -> None:
+    """Its stream takes no further turns, and listen() does not return its turn."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message")
+        bot_says(client, "server-message", 1)
+        until(lambda: not client._dispatcher._streams)
+        client.ask("x", GUARD)
+        with pytest.raises(RequestTimeoutError):
+            client.listen(0.0)
+        assert pending.done()
+        assert pending.result(0.0).bot_text == "You said stop"
+
+
+class SlowSource:
+    """A source whose opening blocks."""
+
+    def __init__(self, opened: threading.Event, go: threading.Event) -> None:
+        self._opened, self._go = opened, go
+
+    @property
+    def sample_rate_hz(self) -> int:
+        self._opened.set()
+        self._go.wait(GUARD)
+        return 16_000
+
+    def read(self, frames: int) -> bytes:
+        return b""
+
+    def close(self) -> None: ...
+
+
+def test_a_source_that_blocks_delays_no_event() -> None:
+    """It is opened on a worker."""
+    opened, go = threading.Event(), threading.Event()
+    with TalkingBot(audio=True).client() as client:
+        pending = client.barge_in(SlowSource(opened, go), after="server-message")
+        bot_says(client, "server-message", 1)
+        assert opened.wait(GUARD)
+        settle(client)
+        go.set()
+        until(lambda: session_of(client).media._session._inserted)
+        hangs_up(client)
+        with pytest.raises(DisconnectedError):
+            pending.result(GUARD)

@@ -1,0 +1,178 @@
+"""Spoken questions: what is said in the microphone's place, and which answer belongs to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    DeviceError,
+    DisconnectedError,
+    MemoryTransport,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIMessage,
+    TurnAudio,
+    WebSocketTransport,
+)
+from rtvi_sync.client.question import source_of, text_messages
+from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource, WavSource
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import bot_says, session_of, transport_of
+from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread, media_threads, running
+from tests.support.waiting import until
+
+SPEECH = BytesSource(tone(0.2), 24_000)
+
+
+def echo_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
+    given = {"mic": None, "enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD, **options}
+    return RTVIClient(transport=WebSocketTransport(bot.ws_url), **given)
+
+
+def test_sources(tmp_path: Path) -> None:
+    """Texts are no files; files, their bytes, PCM and sources become sources."""
+    path = tmp_path / "x.wav"
+    TurnAudio(pcm=b"abcd", sample_rate_hz=8000).save(path)
+    source = source_of(path, None)
+    assert isinstance(source, WavSource)
+    for given, rate in ((path.read_bytes(), None), (b"abcd", 8000), (bytearray(b"abcd"), 8000)):
+        source = source_of(given, rate)
+        assert isinstance(source, BytesSource)
+        assert (source.pcm, source.sample_rate_hz) == (b"abcd", 8000)
+    assert source_of(SPEECH, None) is SPEECH
+    with pytest.raises(TypeError, match="not int"):
+        source_of(5, None)
+    with pytest.raises(ValueError, match="audio"):
+        source_of(b"abcd", None)
+
+
+def test_ways_to_ask() -> None:
+    messages = text_messages("Hi", audio_response=True, llm_service="gpt")
+    assert [message.type for message in messages] == ["send-text", "append-to-context", "action"]
+    assert messages[2].data["service"] == "gpt"
+    assert len(text_messages("Hi", audio_response=False, llm_service="gpt")) == 1
+
+
+@pytest.mark.parametrize("events", ["thread", "manual"])
+def test_a_spoken_question(events: Any) -> None:
+    """It is said though the microphone is off; both sides' audio is the turn's."""
+    with EmbeddedBot(transcripts=["Hello?"], replies=["Hi."]) as bot, echo_client(bot, events=events) as client:
+        for _ in range(2):
+            turn = client.ask(ToneSource(duration=0.3), GUARD)
+            assert (turn.user_text, turn.bot_text, turn.modality) == ("Hello?", "Hi.", "audio")
+            assert turn.user_audio.seconds == pytest.approx(0.3, abs=0.021)
+            assert turn.audio
+            assert turn.voice_to_voice is not None
+            assert turn.voice_to_voice > 0
+        assert not session_of(client).media._session._inserted
+
+
+def test_the_microphone_goes_on() -> None:
+    """When the bot has answered, its source speaks again."""
+    bot = TalkingBot(audio=True)
+    with bot.client(mic=CallbackSource(lambda frames: b"\1\0" * frames), enable_mic=True) as client:
+        sent = transport_of(client).sent_audio
+        until(lambda: sent)
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            says(client, [*heard("Hello?"), *said("Hi.")])
+            assert asking.get().bot_text == "Hi."
+        sent.clear()
+        until(lambda: any(b"\1\0" in frame.pcm for frame in [*sent]))
+
+
+def test_a_spoken_question_after_one_that_was_given_up() -> None:
+    """The bot takes both for one, and its answer is that to the second."""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, 1.0)) as first:
+            until(lambda: sent)
+            bot_says(client, "user-started-speaking", None)
+            assert isinstance(first.error(), RequestTimeoutError)
+        with running(lambda: client.ask(SPEECH, GUARD)) as second:
+            sent.clear()
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            says(client, [*heard("Hello?")[1:], *said("Hi.")])
+            assert second.get().bot_text == "Hi."
+
+
+def test_a_source_that_fails() -> None:
+    """The call does not wait on for an answer that cannot come."""
+
+    def read(_: int) -> bytes:
+        raise OSError("unplugged")
+
+    with (
+        TalkingBot(audio=True).client() as client,
+        pytest.raises(DeviceError, match="failed before all of it was sent"),
+    ):
+        client.ask(CallbackSource(read), GUARD)
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "error", "words"),
+    [
+        (ToneSource(440), {}, ValueError, "audio that ends"),
+        (SPEECH, {"audio_response": False}, ValueError, "audio_response"),
+        ("Hello", {"sample_rate_hz": 16_000}, TypeError, "sample_rate_hz"),
+    ],
+)
+def test_what_cannot_be_asked(question: Any, options: Any, error: type[Exception], words: str) -> None:
+    with TalkingBot(audio=True).client() as client, pytest.raises(error, match=words):
+        client.ask(question, GUARD, **options)
+
+
+def heard(text: str) -> list[RTVIMessage]:
+    """Return how a bot of 2.2 tells that it has heard the user."""
+    return [
+        RTVIMessage("user-started-speaking", None),
+        RTVIMessage("user-input", {"text": text, "input_type": "transcription", "final": True}),
+        RTVIMessage("user-stopped-speaking", None),
+        RTVIMessage("user-llm-text", {"text": text}),
+    ]
+
+
+def test_not_heard() -> None:
+    with TalkingBot(audio=True).client() as client:
+        with pytest.raises(RequestTimeoutError, match="has not heard") as raised:
+            client.ask(SPEECH, 0.3)
+        assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
+        assert not session_of(client).media._session._inserted
+
+
+def test_the_session_ends_meanwhile() -> None:
+    """No thread is left, and the source is released."""
+    source = CallbackSource(lambda frames: bytes(2 * frames))
+    with TalkingBot(audio=True).client() as client:
+        thread = InThread(lambda: client.ask(source, GUARD))
+        until(lambda: session_of(client).media._session._inserted)
+        hangs_up(client)
+        assert isinstance(thread.error(), DisconnectedError)
+        until(lambda: not media_threads())
+        client.disconnect()
+        client.connect()
+        with pytest.raises(RequestTimeoutError):
+            client.ask(source, 0.1)
+
+
+def test_bots_before_1_0_get_16_khz() -> None:
+    """They lag behind audio of other rates."""
+    with TalkingBot(audio=True, version="0.3.0").client() as client:
+        sent = transport_of(client).sent_audio
+        thread = InThread(lambda: client.ask(SPEECH, GUARD))
+        until(lambda: sent)
+        hangs_up(client)
+        assert isinstance(thread.error(), DisconnectedError)
+        assert {frame.sample_rate_hz for frame in sent} == {16_000}
+
+
+def test_a_transport_without_audio() -> None:
+    client = RTVIClient(transport=MemoryTransport())
+    with client, pytest.raises(DeviceError, match="no audio"):
+        client.ask(SPEECH, GUARD)

@@ -1,0 +1,95 @@
+"""The audio of a session, divided into its turns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+import pytest
+
+from rtvi_sync.client.session_audio import Side
+from rtvi_sync.media import AudioTrack
+from rtvi_sync.media.base import AudioFrame
+
+RATE_HZ = 8000
+SECOND = bytes([1]) * 16_000
+
+
+def pcm(level: int) -> bytes:
+    return array("h", [level, -level] * (RATE_HZ // 20)).tobytes()
+
+
+def frames(level: int, start: float, count: int) -> Iterator[AudioFrame]:
+    """Return frames of 0.1 s."""
+    for number in range(count):
+        yield AudioFrame(pcm=pcm(level), sample_rate_hz=RATE_HZ, timestamp=start + number / 10)
+
+
+@pytest.mark.parametrize("silence", [5, 50])
+def test_silence_takes_no_room(silence: int) -> None:
+    """What is heard first is found behind any silence, though no audio is to be kept."""
+    side = Side(0.0, lead=1.0)
+    side.add([*frames(0, 1.0, silence), *frames(3000, 9.0, 50)])
+    kept, missing = side.take(0.0, 99.0)
+    assert next(frame.timestamp for frame in kept if frame.pcm == pcm(3000)) == 9.0
+    assert len(kept) <= 20
+    assert missing
+
+
+def test_an_idle_reader_keeps_little() -> None:
+    """Between the turns only some seconds are kept, as far as they are not read; in a turn everything is."""
+    track = AudioTrack(label="bot")
+    side = Side(120.0, lead=1.0)
+
+    def lengths(*, idle: bool) -> int:
+        side.read(track, idle=idle)
+        for frame in frames(3000, 0.0, 100):
+            track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+        assert side._reader is not None
+        return len(side._reader.queued())
+
+    assert lengths(idle=True) == 50
+    assert lengths(idle=False) == 100
+    assert lengths(idle=True) == 50
+
+
+def test_while_nobody_speaks() -> None:
+    """Only the last seconds are kept; what is over counts as missing only in a turn."""
+    track, side = AudioTrack(label="x"), Side(3.0, 2.0)
+    side.read(track, idle=True)
+    for at in range(10):
+        track.publish(SECOND, 8000, at)
+    side.read(track, idle=True)
+    frames, missing = side.take(0.0, 100.0)
+    assert ([frame.timestamp for frame in frames], missing) == ([8, 9], False)
+    side.read(track, idle=False)
+    for at in range(10, 20):
+        track.publish(SECOND, 8000, at)
+    side.read(track, idle=False)
+    frames, missing = side.take(0.0, 100.0)
+    assert ([frame.timestamp for frame in frames], missing) == ([10, 11, 12, 13, 14], True)
+    side.close()
+
+
+def test_turns_one_after_the_other() -> None:
+    """A turn takes what is between its ends; what is before is forgotten."""
+    track, side = AudioTrack(label="x"), Side(30.0, 1.0)
+    side.read(track, idle=False)
+    for at in range(10):
+        track.publish(SECOND, 8000, at)
+    side.read(track, idle=False)
+    assert [frame.timestamp for frame in side.take(2.0, 4.0)[0]] == [2, 3, 4]
+    assert [frame.timestamp for frame in side.take(0.0, 6.0)[0]] == [5, 6]
+
+
+def test_another_track() -> None:
+    """What the track before had is kept, and its reader is closed."""
+    tracks, side = [AudioTrack(label="a"), AudioTrack(label="b")], Side(30.0, 1.0)
+    for at, track in enumerate(tracks):
+        side.read(track, idle=False)
+        track.publish(SECOND, 8000, at)
+        side.read(track, idle=False)
+    assert [frame.timestamp for frame in side.take(0.0, 9.0)[0]] == [0, 1]
+    tracks[0].publish(SECOND, 8000, 2)
+    side.read(tracks[1], idle=False)
+    assert side.take(0.0, 9.0) == ([], False)

@@ -1,0 +1,39 @@
+"""The latencies of a turn."""
+
+from __future__ import annotations
+
+from rtvi_sync import ReportedFunctionCall, Turn, TurnTimings
+
+
+def test_latencies() -> None:
+    timings = TurnTimings(
+        user_started=1.0,
+        user_stopped=3.0,
+        user_stopped_reported=3.25,
+        transcribed=3.5,
+        first_token=3.75,
+        first_audio=4.0,
+        ended=6.0,
+    )
+    turn = Turn(number=1, session=1, initiator="user", modality="audio", timings=timings)
+    assert (turn.voice_to_voice, turn.time_to_first_audio, turn.time_to_first_token) == (1.0, 1.0, 0.75)
+    assert (turn.turn_detection, turn.transcription, turn.duration) == (0.25, 0.5, 5.0)
+
+
+def test_what_is_unknown() -> None:
+    """A typed turn has no voice-to-voice latency; what is not known is None."""
+    timings = TurnTimings(user_started=1.0, user_stopped=1.0, first_audio=2.0)
+    turn = Turn(number=1, session=1, initiator="user", modality="text", timings=timings)
+    assert (turn.voice_to_voice, turn.time_to_first_audio) == (None, 1.0)
+    assert (turn.time_to_first_token, turn.turn_detection, turn.transcription, turn.duration) == (None,) * 4
+
+
+def test_the_duration_of_a_turn_of_the_bot() -> None:
+    timings = TurnTimings(bot_started_speaking=2.0, ended=3.5)
+    assert Turn(number=1, session=1, initiator="bot", timings=timings).duration == 1.5
+
+
+def test_expect_returns_the_turn() -> None:
+    calls = (ReportedFunctionCall(function_name="f", arguments={"a": 1, "b": 2}),)
+    turn = Turn(number=1, session=1, initiator="user", status="complete", bot_text="Hi there", function_calls=calls)
+    assert turn.expect(contains="Hithere", calls={"f": {"a": 1}}).expect(excludes="no", absent_calls=["g"]) is turn

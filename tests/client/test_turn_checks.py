@@ -1,0 +1,95 @@
+"""What is demanded of a turn, and how the failure reads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rtvi_sync import ErrorData, ExpectationError, ReportedFunctionCall, TimelineEntry, Turn, TurnTimings
+from rtvi_sync.client.turn_checks import timeline_of
+
+CALL = ReportedFunctionCall(function_name="get_weather", arguments={"city": "Bergen", "unit": "C"})
+TIMINGS = TurnTimings(user_stopped=1.0, first_audio=1.5)
+
+
+def turn_of(**fields: Any) -> Turn:
+    given = {"status": "complete", "bot_text": "It is raining.", "modality": "audio", "timings": TIMINGS, **fields}
+    return Turn(number=2, session=1, initiator="user", bot="RTVI 2.2.0", **given)
+
+
+@pytest.mark.parametrize(
+    "demands",
+    [
+        {},
+        {"contains": "raining"},
+        {"contains": ["It is", "israining."]},
+        {"excludes": ["snow", "It was"]},
+        {"matches": r"rain\w+"},
+        {"matches": re.compile("^it", re.I)},
+        {"calls": ["get_weather"]},
+        {"calls": [("get_weather", {"city": "Bergen"})]},
+        {"calls": {"get_weather": None}},
+        {"absent_calls": ["get_time"]},
+        {"voice_to_voice": 0.5, "first_audio": 0.5},
+    ],
+)
+def test_met(demands: dict[str, Any]) -> None:
+    turn = turn_of(function_calls=(CALL,))
+    assert turn.expect(**demands) is turn
+
+
+@pytest.mark.parametrize(
+    ("fields", "demands", "kind", "words"),
+    [
+        ({}, {"contains": "snow"}, "text_mismatch", "expected the bot to say 'snow'\nbut it said 'It is raining.'"),
+        ({}, {"matches": "^rain"}, "text_mismatch", "matches '^rain'"),
+        ({}, {"matches": re.compile("^rain")}, "text_mismatch", "matches '^rain'"),
+        ({}, {"excludes": "rain"}, "text_present", "not to say 'rain'"),
+        ({}, {"calls": ["get_weather"]}, "missing_function_call", "it called no function"),
+        ({"function_calls": (CALL,)}, {"calls": ["f"]}, "missing_function_call", "it called get_weather"),
+        (
+            {"function_calls": (CALL,)},
+            {"calls": {"get_weather": {"city": "Oslo"}}},
+            "function_args_mismatch",
+            'a call of get_weather with {"city": "Oslo"}\nbut it was called with {"city": "Bergen", "unit": "C"}',
+        ),
+        ({"function_calls": (ReportedFunctionCall(),)}, {"calls": ["f"]}, "missing_function_call", "report_level"),
+        ({"function_calls": (CALL,)}, {"absent_calls": ["get_weather"]}, "unexpected_event", "no call of get_weather"),
+        ({}, {"voice_to_voice": 0.4}, "latency", "voice to voice within 0.4 s\nbut 0.500 s"),
+        ({"modality": "text"}, {"voice_to_voice": 9}, "latency", "not measured"),
+        ({"status": "interrupted"}, {}, "interrupted", "a whole answer\nbut it is interrupted"),
+        ({}, {"interrupted": True}, "interrupted", "an answer that is interrupted"),
+        ({"errors": (ErrorData(message="no\nkey", fatal=False),)}, {}, "error", "reported 'no key'"),
+        ({"status": "failed"}, {}, "bot_ended", "the session ended first"),
+    ],
+)
+def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, words: str) -> None:
+    """The error has the kind, what was expected and got, and the turn."""
+    turn = turn_of(**fields)
+    with pytest.raises(ExpectationError, match=re.escape(words)) as raised:
+        turn.expect(**demands)
+    assert (raised.value.kind, raised.value.turn) == (kind, turn)
+    assert f"[{kind}]" in str(raised.value)
+    assert "turn 2, RTVI 2.2.0" in raised.value.timeline
+    assert isinstance(raised.value, AssertionError)
+
+
+def test_allowed_faults() -> None:
+    turn_of(status="interrupted").expect(interrupted=True)
+    turn_of(status="failed", errors=(ErrorData(message="no", fatal=False),)).expect(errors=True)
+
+
+def test_the_timeline() -> None:
+    """It counts from the first entry, and is cut in the middle; control characters do not get through."""
+    entries = [TimelineEntry(10.0, "you", "typed", "Hi\x1b[2J\nyou"), TimelineEntry(10.5, "", "acknowledged")]
+    lines = timeline_of(turn_of(timeline=tuple(entries)), ", x").splitlines()
+    assert lines[0] == "  turn 2, x"
+    assert lines[1].startswith('      0.000  you   "Hi')
+    assert "\x1b" not in lines[1]
+    assert lines[2] == "      0.500  ..    acknowledged"
+    many = tuple(TimelineEntry(float(n), "bot", "speaks") for n in range(100))
+    lines = timeline_of(turn_of(timeline=many)).splitlines()
+    assert len(lines) == 42
+    assert "60 more" in lines[21]

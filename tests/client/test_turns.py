@@ -1,0 +1,469 @@
+"""ask(), listen(), barge_in() and turns() of a client."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rtvi_sync import (
+    BotError,
+    BotNotReadyError,
+    DisconnectedError,
+    ExpectationError,
+    FunctionCall,
+    ReconnectPolicy,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIClient,
+    RTVIMessage,
+    Turn,
+    WouldDeadlockError,
+)
+from tests.support.clients import bot_says, settle, transport_of
+from tests.support.scripted_talk import TalkingBot, acknowledgement, begun, finished, hangs_up, said, says, written
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread, running
+from tests.support.waiting import until
+
+
+def quiet(text: str) -> None:
+    """Let a bot wait for what the test lets it say."""
+
+
+def dispatcher_of(client: RTVIClient) -> Any:
+    return client._dispatcher
+
+
+def listeners_of(client: RTVIClient) -> tuple[int, int]:
+    """Return how many streams and observers there are."""
+    dispatcher = dispatcher_of(client)
+    return len(dispatcher._streams), sum(map(len, dispatcher._observers.values()))
+
+
+class TestAsk:
+    def test_a_text(self) -> None:
+        with TalkingBot().client() as client:
+            turn = client.ask("one", GUARD)
+            assert (turn.bot_text, turn.spoken_text, turn.status, turn.assumed) == (
+                "You said one",
+                "You said one",
+                "complete",
+                None,
+            )
+            assert (turn.number, turn.session, turn.initiator, turn.modality) == (1, 1, "user", "text")
+            assert [client.ask(str(n), GUARD).bot_text for n in range(20)] == [f"You said {n}" for n in range(20)]
+            assert [each.number for each in client.turns()] == [*range(1, 22)]
+
+    def test_manual_mode(self) -> None:
+        """It delivers events while it waits."""
+        ended: list[Turn] = []
+        with TalkingBot().client(events="manual") as client:
+            client.on("turn_ended", ended.append)
+            assert client.ask("one", GUARD).bot_text == "You said one"
+            client.process_events()
+            assert [turn.bot_text for turn in ended] == ["You said one"]
+
+    @pytest.mark.parametrize("events", ["thread", "manual"])
+    def test_in_a_handler(self, events: Any) -> None:
+        """It is refused before anything is sent."""
+        errors: list[BaseException] = []
+
+        def handler(_: object) -> None:
+            for call in (lambda: client.ask("no"), client.listen):
+                with pytest.raises(WouldDeadlockError, match="inside a handler") as raised:
+                    call()
+                errors.append(raised.value)
+
+        bot = TalkingBot()
+        with bot.client(events=events) as client:
+            client.on("server_message", handler)
+            bot_says(client, "server-message", "x")
+            assert client.ask("yes", GUARD).bot_text == "You said yes"
+            assert len(errors) == 2
+            assert [question.data["content"] for question in bot.questions] == ["yes"]
+
+    def test_in_a_function_that_the_bot_calls(self) -> None:
+        """It may ask while the ask() to whose answer it belongs waits for its result."""
+        inner: list[Turn] = []
+        bot = TalkingBot(lambda text: None if text == "outer" else f"You said {text}")
+        with bot.client() as client:
+
+            def function(call: FunctionCall) -> str:
+                inner.append(client.ask("inner", GUARD))
+                return "done"
+
+            client.register_function_call_handler("f", function)
+            with running(lambda: client.ask("outer", GUARD)) as asking:
+                bot.await_question()
+                call = {"function_name": "f", "tool_call_id": "1", "arguments": {}}
+                says(client, [RTVIMessage("bot-llm-started", None)])
+                says(client, [RTVIMessage("llm-function-call-in-progress", call)])
+                outer = asking.get()
+            until(lambda: inner)
+            assert inner[0].bot_text == "You said inner"
+            assert outer.interrupted  # typed texts interrupt bots of 2.x
+            assert outer.function_calls[0].function_name == "f"
+
+    def test_threads_take_turns(self) -> None:
+        """Each gets its own answer, in the order in which they came."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client, running(lambda: client.ask("first", GUARD)) as first:
+            bot.await_question()
+            with running(lambda: client.ask("second", GUARD)) as second:
+                with pytest.raises(RequestTimeoutError, match="Another thread's ask"):
+                    client.ask("third", 0.0)
+                assert len(bot.questions) == 1
+                says(client, said("answer 1"))
+                assert first.get().bot_text == "answer 1"
+                bot.await_question(2)
+                says(client, said("answer 2"))
+                assert second.get().bot_text == "answer 2"
+
+    def test_many_threads(self) -> None:
+        with TalkingBot().client() as client:
+
+            def ask_ten(name: str) -> list[str]:
+                return [client.ask(f"{name}.{n}", GUARD).bot_text for n in range(10)]
+
+            threads = [InThread(partial(ask_ten, name)) for name in "abcde"]
+            for name, thread in zip("abcde", threads, strict=True):
+                assert thread.get() == [f"You said {name}.{n}" for n in range(10)]
+
+    def test_one_given_up(self) -> None:
+        """The next question gets its own answer, and listen() the one that came too late."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            with pytest.raises(RequestTimeoutError, match="nothing of it came") as raised:
+                client.ask("first", 0.0)
+            assert raised.value.kind == "timeout"
+            until(client.turns)
+            assert client.turns()[0].status == "in_progress"
+            with running(lambda: client.ask("second", GUARD)) as second:
+                bot.await_question(2)
+                says(client, said("second answer"))
+                assert second.get().bot_text == "second answer"
+            assert client.listen(GUARD).status == "interrupted"
+
+    def test_what_came_of_one_given_up(self) -> None:
+        bot = TalkingBot(lambda text: None, goes_on=written("Half of it"))
+        with bot.client(events="manual") as client:  # so that it delivers what is queued before it gives up
+            with pytest.raises(RequestTimeoutError, match="so far: 'Half of it'"):
+                client.ask("first", 0.0)
+            says(client, [*begun("Half of it"), *finished("Half of it")])
+            assert client.listen(GUARD).bot_text == "Half of it"
+
+    def test_the_session_ends_in_mid_answer(self) -> None:
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, [*written("Half of"), *begun("Half of")])
+            hangs_up(client)
+            error = thread.error()
+            assert isinstance(error, DisconnectedError)
+            assert error.turn is not None
+            assert (error.turn.status, error.turn.bot_text) == ("failed", "Half of")
+            with pytest.raises(BotNotReadyError):
+                client.ask("second")
+            with pytest.raises(BotNotReadyError):
+                client.listen(GUARD)
+            assert listeners_of(client)[0] == 0
+
+    def test_the_session_ends_right_after_the_answer(self) -> None:
+        """Bots hang up before they tell that they are silent."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, [*written("Bye"), *begun("Bye"), *finished("Bye")[:1]])
+            hangs_up(client)
+            assert (thread.get().bot_text, thread.get().status) == ("Bye", "complete")
+
+    def test_an_error_instead_of_an_answer(self) -> None:
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, [RTVIMessage("bot-llm-started", None)])
+            says(client, [RTVIMessage("error", {"error": "no key", "fatal": False})])
+            says(client, [RTVIMessage("bot-llm-stopped", None)])
+            error = thread.error()
+            assert isinstance(error, BotError)
+            assert "no key" in str(error)
+            assert error.turn is not None
+            assert [each.message for each in error.turn.errors] == ["no key"]
+
+    def test_an_error_in_mid_answer(self) -> None:
+        """A partial answer is returned."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, written("Well"))
+            says(client, [RTVIMessage("error", {"error": "oops", "fatal": False})])
+            says(client, [*begun("Well"), *finished("Well")])
+            turn = thread.get()
+            assert (turn.bot_text, [error.message for error in turn.errors]) == ("Well", ["oops"])
+
+    def test_a_refusal(self) -> None:
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            question = bot.await_question()
+            bot_says(client, "error-response", {"error": "not today"}, question.id)
+            error = thread.error()
+            assert isinstance(error, RequestRejectedError)
+            assert "not today" in str(error)
+            until(lambda: client.turns()[-1].status == "failed")
+
+    def test_another_way_after_a_refusal(self) -> None:
+        """Some bots that announce RTVI 1.0 do not know send-text."""
+        bot = TalkingBot(quiet, version="1.0.0")
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            question = bot.await_question()
+            bot_says(client, "error-response", {"error": "Unsupported type send-text"}, question.id)
+            sent = transport_of(client).sent
+            until(lambda: sent[-1].type == "append-to-context")
+            assert (sent[-1].data["content"], sent[-1].data["run_immediately"]) == ("first", True)
+            asked = RTVIMessage("send-text", {"content": "first"}, sent[-1].id)
+            says(client, [*acknowledgement(asked), *said("There")])
+            assert thread.get().bot_text == "There"
+
+    def test_no_other_way_after_a_refusal(self) -> None:
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            question = bot.await_question()
+            bot_says(client, "error-response", {"error": "Unsupported type send-text"}, question.id)
+            assert isinstance(thread.error(), RequestRejectedError)
+
+    def test_it_is_interrupted(self) -> None:
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, [*written("A long story"), *begun("A long story")])
+            says(client, [RTVIMessage("bot-interrupted", None)])
+            turn = thread.get()
+            assert (turn.status, turn.interrupted, turn.spoken_text) == ("interrupted", True, "A")
+
+    def test_settle(self) -> None:
+        """What comes within that time belongs to the answer: of bots that do not report their functions."""
+        bot = TalkingBot(lambda text: None, goes_on=[*said("One moment."), *said("It is 12.")])
+        with bot.client(events="manual") as client:
+            assert client.ask("first", GUARD, settle=1.0).bot_text == "One moment. It is 12."
+            assert client.ask("second", GUARD).bot_text == "One moment."
+
+    def test_a_settle_that_is_given_up(self) -> None:
+        """The turn is over when nothing waits any more."""
+        bot = TalkingBot()
+        with bot.client() as client:
+            with pytest.raises(RequestTimeoutError):
+                client.ask("first", 0.2, settle=GUARD)
+            assert client.listen(GUARD).bot_text == "You said first"
+
+    def test_handlers_have_returned(self) -> None:
+        """When it returns, the handlers of the message that ended the answer have."""
+        heard: list[float] = []
+
+        def slow() -> None:
+            threading.Event().wait(0.05)
+            heard.append(time.monotonic())
+
+        with TalkingBot().client() as client:
+            client.ask("first", GUARD)
+            client.on("bot_stopped_speaking", slow)
+            client.ask("second", GUARD)
+            assert len(heard) == 1
+
+    def test_no_session(self, client: RTVIClient) -> None:
+        with pytest.raises(BotNotReadyError):
+            RTVIClient().ask("x")
+        client.disconnect()
+        with pytest.raises(BotNotReadyError):
+            client.ask("x")
+
+    def test_nothing_is_left(self) -> None:
+        """Neither streams nor observers nor the ids of questions stay."""
+        bot = TalkingBot(lambda text: None if text == "lost" else text)
+        with bot.client() as client:
+            client.turns()
+            before = listeners_of(client)
+            for _ in range(3):
+                client.ask("x", GUARD)
+                with pytest.raises(RequestTimeoutError):
+                    client.ask("lost", 0.0)
+                pending = client.barge_in("y", after="server-message")
+                bot_says(client, "server-message", "now")
+                pending.result(GUARD)
+            assert listeners_of(client) == before
+            assert client._conversation.get().asked == set()
+
+    def test_ctrl_c(self) -> None:
+        """It interrupts the wait, and the next question works."""
+        bot = TalkingBot(lambda text: None if text == "first" else text)
+        with bot.client() as client:
+
+            def press() -> None:
+                bot.await_question()
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+            with running(press), pytest.raises(KeyboardInterrupt):
+                client.ask("first", GUARD)
+            assert client.ask("second", GUARD).bot_text == "second"
+
+
+class TestListen:
+    @pytest.mark.parametrize("audio", [False, True])
+    @pytest.mark.parametrize("track_turns", [False, True])
+    def test_a_greeting_that_came_before(self, audio: bool, track_turns: bool) -> None:
+        """The first call after connect() returns it, with its audio, once."""
+        with TalkingBot(greeting="Hello!", audio=audio).client(track_turns=track_turns) as client:
+            settle(client)
+            turn = client.listen(GUARD)
+            assert (turn.initiator, turn.modality, turn.bot_text, turn.number) == ("bot", None, "Hello!", 1)
+            assert turn.audio.seconds == (pytest.approx(0.1) if audio else 0.0)
+            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+                client.listen(0.0)
+            assert client.ask("x", GUARD).number == 2
+
+    def test_a_greeting_in_two_halves(self) -> None:
+        """What came before the first call and after it is one turn, and the audio has no gap."""
+        with TalkingBot(audio=True).client() as client:
+            transport = transport_of(client)
+            says(client, [*written("Hello you"), *begun("Hello you")])
+            first = [bytes([n, 16]) * 480 for n in range(10)]
+            for frame in first:
+                transport.receive_audio(frame, 24_000)
+            client.turns()
+            second = [bytes([n, 17]) * 480 for n in range(10)]
+            for frame in second:
+                transport.receive_audio(frame, 24_000)
+            says(client, finished("Hello you"))
+            turn = client.listen(GUARD)
+            assert turn.bot_text == "Hello you"
+            assert turn.audio.pcm == b"".join(first + second)
+
+    def test_manual_mode(self) -> None:
+        with TalkingBot(greeting="Hello!").client(events="manual") as client:
+            assert client.listen(GUARD).bot_text == "Hello!"
+
+    def test_a_question_before_the_first_use(self) -> None:
+        """What was sent before belongs to the conversation, too."""
+        with TalkingBot().client() as client:
+            client.send_text("one")
+            turn = client.listen(GUARD)
+            assert (turn.modality, turn.user_text, turn.bot_text) == ("text", "one", "You said one")
+
+    def test_a_reconnected_session(self) -> None:
+        """Turns and their numbers go on."""
+        bot = TalkingBot(greeting="Hello!")
+        policy = ReconnectPolicy(initial_delay=0.01)
+        with bot.client(reconnect=policy) as client:
+            assert client.listen(GUARD).session == 1
+            assert client.ask("x", GUARD).number == 2
+            with client.events("bot_ready", timeout=GUARD) as ready:
+                transport_of(client).end()
+                next(ready)
+            assert (turn := client.listen(GUARD)).bot_text == "Hello!"
+            assert (turn.session, turn.number) == (2, 3)
+            assert (turn := client.ask("x", GUARD)).number == 4
+            assert turn.session == 2
+
+    def test_a_second_session(self) -> None:
+        bot = TalkingBot(greeting="Hello!")
+        with bot.client() as client:
+            client.disconnect()
+            client.connect()
+            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (1, 2)
+            client.disconnect()
+            client.connect()
+            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (2, 4)
+
+    def test_the_session_ends_meanwhile(self) -> None:
+        with TalkingBot().client() as client:
+            thread = InThread(lambda: client.listen(GUARD))
+            until(lambda: listeners_of(client)[0] == 1)
+            hangs_up(client)
+            assert isinstance(thread.error(), DisconnectedError)
+
+
+class TestEvents:
+    def test_a_handler_starts_to_follow(self) -> None:
+        heard: list[tuple[str, str, str]] = []
+        with TalkingBot().client() as client:
+            client.on("turn_started", lambda turn: heard.append(("started", turn.status, turn.user_text)))
+            client.on("turn_ended", lambda turn: heard.append(("ended", turn.status, turn.bot_text)))
+            client.send_text("one")
+            client.listen(GUARD)
+            settle(client)
+        assert heard == [("started", "in_progress", "one"), ("ended", "complete", "You said one")]
+
+    def test_a_stream_starts_to_follow(self) -> None:
+        with TalkingBot().client() as client, client.events("turn_ended", timeout=GUARD) as turns:
+            client.send_text("one")
+            assert next(turns).data.bot_text == "You said one"
+
+    def test_callbacks_start_to_follow(self) -> None:
+        ended: list[Turn] = []
+        with TalkingBot().client(callbacks={"on_turn_ended": ended.append}) as client:
+            client.send_text("one")
+            settle(client)
+            until(lambda: ended)
+        assert ended[0].bot_text == "You said one"
+
+    def test_signals(self) -> None:
+        """Receivers of signals get turns that are followed by the option."""
+        from rtvi_sync import signals
+
+        ended: list[Turn] = []
+
+        def receive(sender: RTVIClient, event: Any) -> None:
+            ended.append(event.data)
+
+        with TalkingBot().client(track_turns=True) as client:
+            signals.turn_ended.connect(receive, sender=client)
+            client.send_text("one")
+            until(lambda: ended)
+        assert ended[0].bot_text == "You said one"
+
+    def test_process_events_counts_none_without_use(self) -> None:
+        """A client whose turns nothing follows has no observer."""
+        with TalkingBot().client() as client:
+            assert listeners_of(client) == (0, 0)
+            client.send_text("one")
+            settle(client)
+            assert listeners_of(client) == (0, 0)
+
+
+class TestAudio:
+    def test_complete_to_the_byte(self) -> None:
+        """Of three answers each has its own, whole."""
+        samples = {str(n): bytes([n + 1, 32]) * (1000 + n) for n in range(3)}
+        bot = TalkingBot(lambda text: text, audio=True, spoken=lambda text: samples[text])
+        with bot.client() as client:
+            for text, pcm in samples.items():
+                turn = client.ask(text, GUARD)
+                assert (turn.audio.pcm, turn.audio.sample_rate_hz, turn.audio.truncated) == (pcm, 24_000, False)
+                assert turn.time_to_first_audio is not None
+                assert turn.voice_to_voice is None
+
+    @pytest.mark.parametrize("seconds", [0, 0.05])
+    def test_less_is_kept(self, seconds: float) -> None:
+        """`max_turn_audio` limits what is kept, not what is measured."""
+        with TalkingBot(audio=True).client(max_turn_audio=seconds) as client:
+            for _ in range(2):
+                turn = client.ask("x", GUARD)
+                assert turn.audio.seconds == pytest.approx(seconds)
+                assert turn.audio.truncated, turn
+                assert turn.time_to_first_audio is not None
+
+    def test_it_is_checked(self) -> None:
+        with TalkingBot().client() as client, pytest.raises(ExpectationError):
+            client.ask("x", GUARD).expect(contains="y")

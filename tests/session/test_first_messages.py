@@ -1,0 +1,104 @@
+"""What a session keeps of its beginning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtvi_sync import BotReadyData, RTVIMessage
+from rtvi_sync.media.tracks import AudioTrack
+from rtvi_sync.session.first_messages import FirstMessages
+
+
+class FakeIO:
+    """An I/O thread whose timers the test fires."""
+
+    def __init__(self) -> None:
+        self.timers: list[Any] = []
+
+    def call(self, function: Any) -> None:
+        function()
+
+    def call_later(self, delay: float, function: Any) -> None:
+        self.timers.append(function)
+
+
+class FakeFollower:
+    def __init__(self) -> None:
+        self.sent_messages: list[RTVIMessage] = []
+        self.unsent_messages: list[RTVIMessage] = []
+
+    def sent(self, message: RTVIMessage) -> None:
+        self.sent_messages.append(message)
+
+    def unsent(self, message: RTVIMessage) -> None:
+        self.unsent_messages.append(message)
+
+
+EFFECT: Any = object()
+TEXT = RTVIMessage("send-text", {"content": "x"}, "1")
+
+
+def first_of(io: FakeIO, track: AudioTrack | None = None) -> FirstMessages:
+    any_io: Any = io
+    return FirstMessages(any_io, lambda: track, BotReadyData(version="2.2.0"))
+
+
+def test_both_directions_and_the_audio() -> None:
+    track = AudioTrack(label="bot")
+    first = first_of(FakeIO(), track)
+    first.received(EFFECT, 1.0, 10)
+    track.publish(b"ab", 8000, 1.5)
+    first.sent(TEXT)
+    entries, audio = first.hand_over(FakeFollower())
+    assert entries[0] == (1.0, EFFECT)
+    assert entries[1][1] is TEXT
+    track.publish(b"cd", 8000, 2.5)
+    assert audio is not None
+    assert [frame.pcm for frame in audio.take()] == [b"ab", b"cd"]
+
+
+def test_a_session_without_messages_opens_nothing() -> None:
+    io, track = FakeIO(), AudioTrack(label="bot")
+    first = first_of(io, track)
+    assert (io.timers, track.readers) == ([], {})
+    assert first.hand_over(FakeFollower()) == ([], None)
+    first.received(EFFECT, 1.0, 10)
+    assert (io.timers, track.readers) == ([], {})
+
+
+def test_forgotten_after_a_time() -> None:
+    io, track = FakeIO(), AudioTrack(label="bot")
+    first = first_of(io, track)
+    first.received(EFFECT, 1.0, 10)
+    (timer,) = io.timers
+    timer()
+    track.publish(b"ab", 8000, 1.5)
+    first.received(EFFECT, 2.0, 10)
+    assert first.hand_over(FakeFollower()) == ([], None)
+
+
+def test_forgotten_if_it_is_too_much() -> None:
+    first = first_of(FakeIO())
+    first.received(EFFECT, 1.0, 60_000)
+    first.received(EFFECT, 2.0, 60_000)
+    assert first.hand_over(FakeFollower())[0] == []
+    first = first_of(FakeIO())
+    for at in range(1001):
+        first.received(EFFECT, at, 1)
+    assert first.hand_over(FakeFollower())[0] == []
+
+
+def test_what_could_not_be_sent() -> None:
+    first, follower = first_of(FakeIO()), FakeFollower()
+    first.sent(TEXT)
+    first.unsent(TEXT)
+    assert first.hand_over(follower)[0] == []
+
+
+def test_a_thread_that_sends_while_it_is_handed_over() -> None:
+    """What it sends is kept or passed on, never both or neither."""
+    first, follower = first_of(FakeIO()), FakeFollower()
+    first.hand_over(follower)
+    first.sent(TEXT)
+    first.unsent(TEXT)
+    assert (follower.sent_messages, follower.unsent_messages) == ([TEXT], [TEXT])
