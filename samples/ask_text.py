@@ -9,37 +9,21 @@ import argparse
 import contextlib
 import sys
 
-from rtvi_sync import RequestRejectedError, RTVIClient, RTVIEvent
+from rtvi_sync import RequestRejectedError, connect
 from rtvi_sync.cli import run_program
-from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-
-
-def ask(client: RTVIClient, question: str) -> str:
-    """Send a text, and return the words of the answer."""
-    words = []
-    # The stream is opened first: the answer may arrive before the next line runs.
-    with client.events("bot-llm-text", "bot-llm-stopped", timeout=30) as events:
-        client.send_text(question, audio_response=False)
-        for event in events:
-            if event.type is RTVIEvent.BOT_LLM_STOPPED:
-                break
-            words.append(event.data.text)
-    return "".join(words)
 
 
 def talk(url: str, questions: list[str]) -> None:
     """Send a request, then ask all questions in one session."""
-    # Neither a microphone nor a speaker is opened.
-    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
-    with client:
+    with connect(url, text_only=True, connect_timeout=15) as client:
         try:
             # The bot defines the types of requests.
             print("order 7 is", client.send_client_request("get-order", {"number": 7}, timeout=5))
         except RequestRejectedError as refusal:
             print("no such order:", refusal)
         for question in questions:
-            print(question, "->", ask(client, question))
+            print(question, "->", client.ask(question, audio_response=False).bot_text)
 
 
 def main() -> None:

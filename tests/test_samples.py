@@ -28,7 +28,8 @@ REFUSED = "ws://127.0.0.1:1"
 TALKERS: dict[str, tuple[str, ...]] = {
     "ask_text": ("--url", REFUSED),
     "manual_events": ("--url", REFUSED),
-    "talk_from_wav": ("--url", REFUSED),
+    "ask_wav": ("--url", REFUSED),
+    "barge_in": ("--url", REFUSED),
     "voice_helper": ("--url", REFUSED),
     "line_transport": ("--url", "tcp://127.0.0.1:1"),
     "video_transport": ("--url", "tcp://127.0.0.1:1"),
@@ -109,7 +110,7 @@ def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
-@pytest.mark.parametrize("name", ["ask_text", "manual_events", "talk_from_wav", "voice_helper"])
+@pytest.mark.parametrize("name", ["ask_text", "manual_events", "ask_wav", "voice_helper"])
 def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
     """Status 130 and no traceback, here while the bot is waited for."""
     with (
@@ -169,10 +170,10 @@ def test_video_transport(tmp_path: Path) -> None:
     assert cv2.imread(str(tmp_path / "seen.jpg")).shape == (48, 64, 3)
 
 
-def test_talk_from_wav(tmp_path: Path) -> None:
+def test_ask_wav(tmp_path: Path) -> None:
     """The transcript of both, and a file with the bot's voice: the built-in bot answers with what it heard."""
     write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
-    lines = run(tmp_path, "talk_from_wav", "question.wav", "answer.wav")
+    lines = run(tmp_path, "ask_wav", "question.wav", "answer.wav")
     assert [line.partition(":")[0] for line in lines] == ["you", "bot", "The bot's voice is in answer.wav"]
     with wave.open(str(tmp_path / "answer.wav")) as file:
         assert file.getframerate() == 16_000
@@ -180,12 +181,25 @@ def test_talk_from_wav(tmp_path: Path) -> None:
         assert tone(0.3)[:1000] in file.readframes(16_000)
 
 
-def test_talk_from_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
+def test_ask_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
     """`--url` is the WebSocket of a bot."""
     write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
     with EmbeddedBot(transcripts="Who is there?", replies="It is me.") as bot:
-        lines = run(tmp_path, "talk_from_wav", "--url", bot.ws_url, "question.wav", "answer.wav")
+        lines = run(tmp_path, "ask_wav", "--url", bot.ws_url, "question.wav", "answer.wav")
     assert lines[:2] == ["you: Who is there?", "bot: It is me."]
+
+
+def test_barge_in(tmp_path: Path) -> None:
+    """What was spoken before the interruption, and the answer to that."""
+    first, second = run(tmp_path, "barge_in")
+    assert re.fullmatch(r"interrupted: 'You said:.*' of \d+ characters was spoken", first)
+    assert second == "then: You said: Stop!"
+
+
+def test_bot_test(tmp_path: Path) -> None:
+    """All tests pass but the one that needs a live bot."""
+    *_, end = run(tmp_path, "bot_test", "-q", "-W", "error")
+    assert re.match(r"5 passed, 1 skipped in", end)
 
 
 def test_ask_text(tmp_path: Path) -> None:

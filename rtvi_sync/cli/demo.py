@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
-from rtvi_sync import RTVIClient, RTVIError
+from rtvi_sync import RTVIClient, RTVIError, Turn
+from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.recording import latency
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
 from .bot_address import URL_HELP, describe_bot
-from .demo_session import DemoSession, PlaybackMonitor
+from .demo_session import DemoSession
 from .recording_file import save_recording, writable_path
 from .screen import Screen, screen_for
-from .scripted_speech import SHIPPED, ScriptedSpeech, UtteranceSource, load_script
+from .scripted_speech import SHIPPED, ScriptedSpeech, load_script
 
 _CONNECT_TIMEOUT = 15.0
 
@@ -77,15 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
             bot = stack.enter_context(EmbeddedBot(transcripts=speech.words))
             address, greeting = bot.base_url, 0.0
             _print_bot_introduction(screen, speech)
-        source, monitor, recorder = (
-            UtteranceSource(speech.sample_rate_hz),
-            PlaybackMonitor(),
-            Recorder(limit=arguments.timeout + 60.0),
-        )
-        client = RTVIClient.for_url(address, mic=source, speaker=monitor, connect_timeout=_CONNECT_TIMEOUT)
+        recorder = Recorder(limit=arguments.timeout + 60.0)
+        # What is said replaces a microphone that is silent, so that the bot hears the pauses, too.
+        silence = SilenceSource(speech.sample_rate_hz)
+        client = RTVIClient.for_url(address, mic=silence, speaker=NullSink(), connect_timeout=_CONNECT_TIMEOUT)
         # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
-        session = DemoSession(client, source, monitor, screen)
+        session = DemoSession(client, screen)
         problem: BaseException | None = None
         with contextlib.closing(client):
             session.print_timed(describe_bot(client.connect()))
@@ -94,10 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
                 session.run(speech, greeting=greeting, timeout=arguments.timeout)
             except (RTVIError, KeyboardInterrupt) as error:
                 problem = error
-                session.end_of_turn()
-        _report(screen, session, recorder, out)
-    if problem is None and not session.answers:
-        problem = RTVIError("The bot has not answered; check that it receives audio and that its services work")
+        _report(screen, client.turns(), recorder, out)
     if problem is not None:
         raise problem
     return 0
@@ -116,14 +113,12 @@ def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
         screen.print_line(line)
 
 
-def _report(screen: Screen, session: DemoSession, recorder: Recorder, out: Path) -> None:
-    user, bot = recorder.stop()
-    audible_times = latency.audible_timestamps(user), latency.audible_timestamps(bot)
-    latencies = latency.measure(
-        session.utterance_times, *audible_times, session.transcript_times, session.text_times, session.interruptions
-    )
+def _report(screen: Screen, turns: Sequence[Turn], recorder: Recorder, out: Path) -> None:
+    latencies = [latency.of_turn(turn) for turn in turns if turn.initiator == "user"]
     if latencies:
         screen.print_line("")
         screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
         screen.print_line("")
-    save_recording(out, simulate_playback(user), simulate_playback(bot, session.interruptions), screen.print_line)
+    user, bot = recorder.stop()
+    interruptions = [at for turn in turns if (at := turn.timings.interrupted_at) is not None]
+    save_recording(out, simulate_playback(user), simulate_playback(bot, interruptions), screen.print_line)

@@ -1,8 +1,7 @@
-"""The utterances of the demo, and the audio source that plays them."""
+"""The utterances of the demo."""
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import attrs
 
 from rtvi_sync import DeviceError
 from rtvi_sync.media import WavSource
+from rtvi_sync.media.loudness import audible
 from rtvi_sync.media.pcm import rms
-from rtvi_sync.recording.level import audible
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 
@@ -76,37 +75,3 @@ def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
         elif begin is not None and index - end >= pause - 1:
             yield pcm[max(0, begin - margin) * window : (end + margin) * window]
             begin = None
-
-
-class UtteranceSource:
-    """An `AudioSource` that plays a queue of utterances, and silence while the queue is empty.
-
-    `read()` is called on the source's thread, the other methods on any thread.
-
-    Args:
-        sample_rate_hz: the sample rate of all utterances.
-    """
-
-    def __init__(self, sample_rate_hz: int) -> None:
-        self.sample_rate_hz = sample_rate_hz
-        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._rest = b""
-
-    def enqueue(self, pcm: bytes) -> None:
-        """Append an utterance to the queue."""
-        self._queue.put(pcm)
-
-    def read(self, frames: int) -> bytes:
-        """Return the next samples. If the queue is empty, block for their duration: early silence would add delay."""
-        try:
-            self._rest = self._rest or self._queue.get(timeout=frames / self.sample_rate_hz)
-        except queue.Empty:
-            return bytes(2 * frames)
-        chunk, self._rest = self._rest[: 2 * frames], self._rest[2 * frames :]
-        return chunk
-
-    def close(self) -> None:
-        """Discard what has not been played, because the session has ended."""
-        self._rest = b""
-        while not self._queue.empty():
-            self._queue.get()

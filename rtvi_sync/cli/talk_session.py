@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,24 +18,21 @@ from rtvi_sync import (
     RTVIEvent,
 )
 from rtvi_sync.media import MediaDeviceInfo
-from rtvi_sync.recording.level import FLOOR
-from rtvi_sync.recording.transcript import BOT_TEXTS, EVENTS, Line, Transcript
+from rtvi_sync.recording.transcript import EVENTS, Transcript, has_begun
 
-from . import bot_activity
-from .bot_activity import ACTIVITY_EVENTS, BotActivity
 from .bot_address import describe_bot
 from .console import Console, Key, Status
 from .device_choice import next_device
 
 # Seconds between two checks of what changes without an event.
 _TICK = 0.05
+# Seconds that a bot may take before it begins to answer.
+_ANSWER_TIMEOUT = 10.0
 # Bounds the memory, whatever a bot sends.
 _MAX_INTERRUPTIONS = 10_000
 
 _EVENT_TYPES = (
     *EVENTS,
-    *ACTIVITY_EVENTS,
-    RTVIEvent.USER_STARTED_SPEAKING,
     RTVIEvent.BOT_INTERRUPTED,
     RTVIEvent.ERROR,
     RTVIEvent.MESSAGE_ERROR,
@@ -69,14 +65,13 @@ class TalkSession:
         self._is_mic_ended = mic_ended
         self._mic_ended = False
         self._transcript = Transcript()
-        self._partial: Line | None = None
-        self._bot = BotActivity()
         self._levels = {RTVIEvent.LOCAL_AUDIO_LEVEL: -100.0, RTVIEvent.REMOTE_AUDIO_LEVEL: -100.0}
         self._typed: deque[str] = deque()
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
         self._input_ended = False
         self._began_at = time.monotonic()
-        self._user_finished_at = -math.inf  # when the user's last utterance or line was complete
+        self._said_at: float | None = None  # when the user's last utterance or line was complete
+        self._answered = False  # and the bot has answered it
         self._events: EventStream = client.events(*_EVENT_TYPES, timeout=_TICK)
 
     def run(self, connect: Callable[[], BotReadyData]) -> None:
@@ -98,11 +93,12 @@ class TalkSession:
             except RequestTimeoutError:
                 pass
             except StopIteration:
-                self._show_line(self._transcript.end_turn())
+                self._show_transcript(flush=True)
                 self._report_end(self._events.ended or CloseInfo())
                 return
+            self._show_transcript()
             self._update_status(_clock(time.monotonic() - self._began_at))
-        self._show_line(self._transcript.end_turn())
+        self._show_transcript(flush=True)
 
     # -- user input ---------------------------------------------------------------------------------------------------
 
@@ -120,25 +116,27 @@ class TalkSession:
                 self._send(self._typed.popleft())
             return not self._input_ended
         if not self._mic_ended and self._is_mic_ended():
-            self._mic_ended, self._user_finished_at = True, time.monotonic()
+            self._mic_ended = True
+            self._note_said()
         # The first line does not wait for a greeting. The end does: a bot may still greet.
-        if self._typed and self._is_answered(self._user_finished_at):
+        if self._typed and (self._said_at is None or self._is_answered()):
             self._send(self._typed.popleft())
         all_sent = self._input_ended and self._mic_ended and not self._typed
-        return not (all_sent and self._is_answered(max(self._user_finished_at, self._began_at)))
+        return not (all_sent and self._is_answered())
 
-    def _is_answered(self, since: float) -> bool:
-        """Tell whether the bot has answered what was said until `since`, or `ANSWER_TIMEOUT` has passed."""
-        now = time.monotonic()
-        return (
-            self._bot.has_finished(now)
-            if self._bot.has_answered_since(since)
-            else now > since + bot_activity.ANSWER_TIMEOUT
-        )
+    def _note_said(self) -> None:
+        self._said_at, self._answered = time.monotonic(), False
+
+    def _is_answered(self) -> bool:
+        """Tell whether the bot has answered what was said last, or has not begun to within `_ANSWER_TIMEOUT`."""
+        if self._answered:
+            return True
+        is_late = time.monotonic() > (self._said_at or self._began_at) + _ANSWER_TIMEOUT
+        return is_late and not any(turn.is_open and has_begun(turn) for turn in self._client.turns())
 
     def _send(self, text: str) -> None:
-        self._show_line(self._transcript.end_turn())
-        self._user_finished_at = time.monotonic()
+        self._show_transcript(flush=True)
+        self._note_said()
         try:
             self._client.send_text(text)
         except RTVIError as error:
@@ -176,19 +174,16 @@ class TalkSession:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _handle_event(self, event: Event) -> None:
-        if event.type in ACTIVITY_EVENTS:
-            self._bot.update(event)
-        if event.type in EVENTS:
-            line = self._transcript.add(event)
-            self._show_line(line)
-            if line is None and event.type in BOT_TEXTS:
-                self._partial = self._transcript.unfinished
+        if event.type is RTVIEvent.BOT_LLM_STOPPED:
+            self._show_transcript(flush=True)
+        elif event.type is RTVIEvent.TURN_STARTED:
+            self._answered = False
+        elif event.type is RTVIEvent.TURN_ENDED:
+            # The end of a session ends its turns, too, and is no answer.
+            is_answer = event.received_at >= (self._said_at or 0.0) and self._client.connected
+            self._answered = is_answer and not any(turn.is_open for turn in self._client.turns())
         elif event.type in self._levels:
             self._levels[event.type] = event.data.dbfs
-            if event.type is RTVIEvent.REMOTE_AUDIO_LEVEL and event.data.level * 32768 >= FLOOR:
-                self._bot.last_audible = self._bot.playback_ends_at = event.received_at
-        elif event.type in (RTVIEvent.USER_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
-            self._show_line(self._transcript.end_turn())
         elif event.type is RTVIEvent.BOT_INTERRUPTED:
             self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.DEVICE_ERROR:
@@ -204,12 +199,9 @@ class TalkSession:
         for reason in sorted(reasons):
             self._console.print_line(f"{reason} (the conversation continues)")
 
-    def _show_line(self, line: Line | None) -> None:
-        if line is None:
-            return
-        if line.final:
+    def _show_transcript(self, *, flush: bool = False) -> None:
+        for line in self._transcript.update(self._client.turns(), flush=flush):
             self._console.print_utterance(line.who, line.text)
-        self._partial = None if line.final else line
 
     def _report_end(self, info: CloseInfo) -> None:
         """Raise the error, or print the reason, of a session that this client did not end."""
@@ -218,7 +210,7 @@ class TalkSession:
         self._console.print_line(info.describe())
 
     def _update_status(self, state: str) -> None:
-        client, partial = self._client, self._partial
+        client, partial = self._client, self._transcript.unfinished
         mic, speaker = client.selected_mic, client.selected_speaker
         self._console.show_status(
             Status(

@@ -28,7 +28,7 @@ class RTVIUser(User):
     |---|---|---|
     | CONNECT | connect, start_bot, start_bot_and_connect | until the bot is ready |
     | REQUEST | the request's type | until its answer; its size is that of the answer's JSON |
-    | ANSWER | first text, first audio, complete | from the end of the user's turn; see `MeasuredClient` |
+    | ANSWER | first text, first audio, complete | from the end of the user's part of the turn; see `MeasuredClient` |
     | STEP | as given to `client.measure()` | duration measured by the application |
 
     Attributes:

@@ -11,17 +11,22 @@ This module needs the extra `notebook`.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, signals
+from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, Turn, signals
+from rtvi_sync.media.turn_audio import TurnAudio as RawAudio
 from rtvi_sync.protocol.validation import SECONDS, instance_of
-from rtvi_sync.recording.recorder import Recorder
+from rtvi_sync.recording import latency
+from rtvi_sync.recording.transcript import EVENTS
 
-from .audio import Clip, ConversationAudio
 from .live import LiveOutput
 from .page import transcript_html, transcript_text
 from .tables import Latencies, TurnAudio, Voices
-from .turns import TURN_EVENTS, Turn, Turns
+
+if TYPE_CHECKING:
+    from IPython.display import Audio
 
 __all__ = ["Conversation", "Latencies", "TurnAudio", "Voices"]
 
@@ -37,8 +42,7 @@ class Conversation:
 
     Args:
         client: the client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
-        keep: seconds of audio to keep on each side: of this session, and as much again of those before. One minute
-            of both sides takes about 6 MB.
+        keep: seconds of audio to show on each side: of the latest turns. One minute of both sides takes about 6 MB.
 
     Raises:
         MissingExtraError: IPython is not installed.
@@ -52,57 +56,63 @@ class Conversation:
         except ModuleNotFoundError as error:
             raise MissingExtraError("rtvi_sync.notebook", "notebook") from error
         self._make_player = IPython.display.Audio
-        self._recorder = Recorder(keep)
-        # Guards `_turns` and `_status`. Any thread may hold it, to apply an event or to copy the turns.
+        self._keep = keep
+        self._client = weakref.ref(client)
+        # Guards what follows. Any thread may hold it, to take the client's turns.
         self._lock = threading.Lock()
-        self._turns = Turns()
+        self._turns: tuple[Turn, ...] = ()
+        self._numbers: dict[int, int] = {}  # of the user's turns, from 1, by the number among all turns
+        self._count = 0
         self._status = client.state.value
         self._output = LiveOutput(self._render)
+        self._take_turns()  # the client follows them from now on, and ends them before `disconnected` is handled here
         signals.transport_state_changed.connect(self._on_state_changed, sender=client)
-        signals.connected.connect(self._on_connected, sender=client)
         signals.error.connect(self._on_error, sender=client)
         signals.reconnecting.connect(self._on_reconnecting, sender=client)
         signals.reconnect_failed.connect(self._on_reconnect_failed, sender=client)
-        for event in TURN_EVENTS:
+        for event in EVENTS:
             getattr(signals, event.snake).connect(self._on_turn_event, sender=client)
         # Signals hold their receivers weakly. This handler keeps the conversation alive as long as its client, even if
         # no variable of the notebook refers to it.
         client.on(RTVIEvent.DISCONNECTED, self._on_disconnected)
-        if client.connected:
-            self._recorder.attach(client.tracks())
 
     @property
     def audio(self) -> Voices:
-        """The audio of both sides in each turn so far, with players."""
-        turns, audio = self._audio()
+        """The audio of both sides in each turn that is over, with players."""
+        turns, numbers = self._take_turns()
+        users = _latest([turn.user_audio for turn in turns], self._keep)
+        bots = _latest([turn.audio for turn in turns], self._keep)
         return Voices(
             tuple(
-                self._turn_audio(turn, audio.user_clips(index), audio.bot_clips(index))
-                for index, turn in enumerate(turns)
+                TurnAudio(
+                    number=numbers.get(turn.number),
+                    user=self._players(user),
+                    bot=self._players(bot),
+                    user_seconds=user.seconds,
+                    bot_seconds=bot.seconds,
+                )
+                for turn, user, bot in zip(turns, users, bots, strict=True)
             )
         )
 
     @property
     def latency(self) -> Latencies:
         """The bot's latencies in each turn so far."""
-        turns, audio = self._audio()
-        first = next((turn.number for turn in turns if turn.number is not None), 1)
-        return Latencies(tuple(audio.latencies()), first)
+        turns, numbers = self._take_turns()
+        measured = tuple(latency.of_turn(turn) for turn in turns if turn.number in numbers)
+        return Latencies(measured, min(numbers.values(), default=1))
 
     def __repr__(self) -> str:
-        return transcript_text(*self._state())
+        return self._render()["text/plain"]
 
     def _ipython_display_(self) -> None:
         self._output.show()
 
     # -- handler thread -----------------------------------------------------------------------------------------------
 
-    def _on_connected(self, client: RTVIClient, _event: Event) -> None:
-        self._recorder.attach(client.tracks())
-
     def _on_turn_event(self, _client: RTVIClient, event: Event) -> None:
-        with self._lock:
-            self._turns.update(event)
+        if event.type is RTVIEvent.TURN_ENDED:
+            self._take_turns()  # the client may be gone when they are shown
         self._output.notify_changed()
 
     def _on_state_changed(self, _client: RTVIClient, event: Event) -> None:
@@ -118,36 +128,39 @@ class Conversation:
         self._set_status(f"Reconnecting has failed: {event.data.error}")
 
     def _on_disconnected(self, info: CloseInfo) -> None:
-        with self._lock:
-            self._turns.end_session()
         self._set_status(info.describe())
         self._output.flush()  # so that after disconnect() no update is pending and no thread publishes
 
     def _set_status(self, status: str) -> None:
-        with self._lock:
-            self._status = status
+        self._status = status
         self._output.notify_changed()
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
-    def _state(self) -> tuple[tuple[Turn, ...], str]:
+    def _take_turns(self) -> tuple[tuple[Turn, ...], dict[int, int]]:
+        """Return the latest turns, and the numbers of the user's."""
+        client = self._client()
         with self._lock:
-            return self._turns.snapshot(), self._status
+            if client is not None:
+                self._turns, before, self._numbers = client.turns(), self._numbers, {}
+                for turn in self._turns:
+                    if turn.initiator == "user":
+                        self._count += turn.number not in before
+                        self._numbers[turn.number] = before.get(turn.number, self._count)
+            return self._turns, self._numbers
 
     def _render(self) -> dict[str, str]:
-        turns, status = self._state()
-        return {"text/plain": transcript_text(turns, status), "text/html": transcript_html(turns, status)}
+        turns, _ = self._take_turns()
+        return {"text/plain": transcript_text(turns, self._status), "text/html": transcript_html(turns, self._status)}
 
-    def _audio(self) -> tuple[tuple[Turn, ...], ConversationAudio]:
-        with self._lock:
-            turns, interruptions = self._turns.snapshot(), tuple(self._turns.interruptions)
-        return turns, ConversationAudio(turns, *self._recorder.frames(), interruptions)
+    def _players(self, audio: RawAudio) -> tuple[Audio, ...]:
+        return (self._make_player(data=audio.wav),) if audio else ()
 
-    def _turn_audio(self, turn: Turn, user: Sequence[Clip], bot: Sequence[Clip]) -> TurnAudio:
-        return TurnAudio(
-            number=turn.number,
-            user=tuple(self._make_player(data=clip.wav()) for clip in user),
-            bot=tuple(self._make_player(data=clip.wav()) for clip in bot),
-            user_seconds=sum(clip.seconds for clip in user),
-            bot_seconds=sum(clip.seconds for clip in bot),
-        )
+
+def _latest(side: Sequence[RawAudio], seconds: float) -> list[RawAudio]:
+    """Return the audio of the latest turns, as far as it fits into `seconds`; that of the others is empty."""
+    kept: list[RawAudio] = []
+    for audio in reversed(side):
+        seconds -= audio.seconds
+        kept.append(audio if seconds >= 0 else RawAudio())
+    return kept[::-1]

@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterable, Sequence
 
-from rtvi_sync.recording.text import clean, columns
+from rtvi_sync.protocol.turn_record import TurnRecord
+from rtvi_sync.recording.text import LONGEST_LINE, clean, columns
+from rtvi_sync.recording.transcript import is_heard
 
-from .turns import Turn
-
+# Characters that are shown of each side of a turn.
+_MAX_TEXT = 20_000
 _FAINT = "opacity: 0.55"
 
 
-def transcript_html(turns: Sequence[Turn], status: str) -> str:
+def transcript_html(turns: Sequence[TurnRecord], status: str) -> str:
     """Return the words of both sides; what may still change, or is not spoken yet, is faint."""
     lines = []
     for turn in turns:
-        if turn.user or turn.interim:
-            interim = f' <i style="{_FAINT}">{html.escape(turn.interim)}</i>' if turn.interim else ""
-            lines.append(f"<div><b>you</b> {html.escape(turn.user)}{interim}</div>")
-        if turn.bot:
-            spoken = turn.spoken
-            rest = html.escape(turn.bot[len(spoken) :])
-            faint = f'<span style="{_FAINT}">{rest}</span>' if rest else ""
-            lines.append(f"<div><b>bot</b> {html.escape(spoken)}{faint}</div>")
-    return f'<div>{"".join(lines)}<div style="{_FAINT}">{html.escape(clean(status))}</div></div>'
+        if user := _clean(turn.user_text):
+            is_final = turn.modality != "audio" or is_heard(turn)
+            lines.append(f"<div><b>you</b> {html.escape(user) if is_final else _faint('i', user)}</div>")
+        if bot := _clean(turn.bot_text):
+            # A bot that tells no progress may have spoken everything.
+            said = _clean(turn.spoken_text) if turn.spoken_exact else bot
+            spoken = os.path.commonprefix([bot, said])  # noqa: RUF071 - characters are meant
+            rest = bot[len(spoken) :]
+            lines.append(f"<div><b>bot</b> {html.escape(spoken)}{_faint('span', rest) if rest else ''}</div>")
+    return f"<div>{''.join(lines)}{_faint('div', clean(status))}</div>"
 
 
-def transcript_text(turns: Sequence[Turn], status: str) -> str:
+def transcript_text(turns: Sequence[TurnRecord], status: str) -> str:
     """Return the words of both sides, a line for each."""
-    lines = []
-    for turn in turns:
-        user = f"{turn.user} {turn.interim}".strip()
-        lines += [f"you: {user}"] if user else []
-        lines += [f"bot: {turn.bot}"] if turn.bot else []
-    return "\n".join([*lines, f"({clean(status)})"])
+    said = [(who, _clean(text)) for turn in turns for who, text in (("you", turn.user_text), ("bot", turn.bot_text))]
+    return "\n".join([*(f"{who}: {text}" for who, text in said if text), f"({clean(status)})"])
+
+
+def _clean(text: str) -> str:
+    pieces = (text[start : start + LONGEST_LINE] for start in range(0, min(len(text), _MAX_TEXT), LONGEST_LINE))
+    return "".join(map(clean, pieces))
+
+
+def _faint(tag: str, text: str) -> str:
+    return f'<{tag} style="{_FAINT}">{html.escape(text)}</{tag}>'
 
 
 def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,18 +1,20 @@
 """Tools for testing applications that talk to voice bots."""
 
-from rtvi_sync.testing import faults
-from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest
-from rtvi_sync.testing.embedded_bot.session import BotSession
-from rtvi_sync.testing.fault_injection.fault_connection import Injection, ProxyConnection
-from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
-from rtvi_sync.testing.load.answers import Answer
-from rtvi_sync.testing.load.many import run_many
-from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
-from rtvi_sync.testing.load.report import Percentiles, Report, Row
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from rtvi_sync.testing import faults
+    from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
+    from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest
+    from rtvi_sync.testing.embedded_bot.session import BotSession
+    from rtvi_sync.testing.fault_injection.fault_connection import Injection, ProxyConnection
+    from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
+    from rtvi_sync.testing.load.many import run_many
+    from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
+    from rtvi_sync.testing.load.report import Percentiles, Report, Row
 
 __all__ = [
-    "Answer",
     "BotRequest",
     "BotSession",
     "EmbeddedBot",
@@ -27,3 +29,30 @@ __all__ = [
     "faults",
     "run_many",
 ]
+
+# Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
+_NAMES = {
+    "embedded_bot.bot": "EmbeddedBot",
+    "embedded_bot.http_endpoint": "BotRequest",
+    "embedded_bot.session": "BotSession",
+    "fault_injection.fault_connection": "Injection ProxyConnection",
+    "fault_injection.fault_proxy": "FaultProxy",
+    "load.many": "run_many",
+    "load.measured": "MeasuredClient Measurement",
+    "load.report": "Percentiles Report Row",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
+
+    def __getattr__(name: str) -> typing.Any:
+        if name == "faults":
+            return importlib.import_module(f".{name}", __name__)
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, getattr(importlib.import_module(f".{module}", __name__), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

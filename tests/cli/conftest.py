@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.wavs import quiet, tone, write_wav
 
 
@@ -29,4 +30,17 @@ def two_words(tmp_path: Path) -> Path:
 def bot() -> Iterator[EmbeddedBot]:
     """Start a bot for all of these tests."""
     with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
+        yield bot
+
+
+@pytest.fixture
+def eval_bot() -> Iterator[EmbeddedBot]:
+    """Start a bot that hangs up on protobuf, as Pipecat's runner does if the bot has no entry `websocket`."""
+
+    def hang_up(session: BotSession, _message: dict[str, Any]) -> bool:
+        if session.eval_route is None:
+            session.close()
+        return session.eval_route is None
+
+    with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2, handler=hang_up) as bot:
         yield bot

@@ -1,23 +1,21 @@
-"""The demo's conversation: waits for a greeting, plays each utterance after the last answer, detects the end."""
+"""The demo's conversation: waits for a greeting, and says each utterance after the last answer."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, WebSocketTransport
-from rtvi_sync.cli import bot_activity as activity
-from rtvi_sync.cli.demo_session import DemoSession, PlaybackMonitor
-from rtvi_sync.cli.scripted_speech import UtteranceSource, load_script
+from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, Turn, WebSocketTransport
+from rtvi_sync.cli.demo_session import DemoSession
+from rtvi_sync.cli.scripted_speech import load_script
+from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
-from tests.support.wavs import quiet, tone
 
 
 class FakeScreen:
@@ -28,9 +26,12 @@ class FakeScreen:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.partials: list[str] = []
+        self.room = 1000  # lines until it is closed
 
     def print_line(self, text: str) -> None:
         """Record a line."""
+        if len(self.lines) >= self.room:
+            raise BrokenPipeError
         self.lines.append(text)
 
     def show_partial(self, text: str) -> None:
@@ -60,9 +61,9 @@ class FakeScreen:
 @contextlib.contextmanager
 def talking_to(bot: EmbeddedBot) -> Iterator[tuple[DemoSession, FakeScreen, RTVIClient]]:
     """Connect to a bot, and yield a demo session, its screen and its client."""
-    source, monitor, screen = UtteranceSource(16_000), PlaybackMonitor(), FakeScreen()
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), mic=source, speaker=monitor, connect_timeout=GUARD)
-    session = DemoSession(client, source, monitor, screen)
+    screen, transport = FakeScreen(), WebSocketTransport(bot.ws_url)
+    client = RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), connect_timeout=GUARD)
+    session = DemoSession(client, screen)
     with client:
         yield session, screen, client
 
@@ -88,9 +89,8 @@ def say(session: BotSession, type_: str, data: Any = None) -> None:
     session.send({"label": "rtvi-ai", "type": type_, **({} if data is None else {"data": data})})
 
 
-def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path) -> None:
     """Two utterances, two answers, alternating."""
-    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.2)
     speech = load_script(two_words)
     with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (demo, screen, _):
         demo.run(speech, greeting=0, timeout=GUARD)
@@ -103,28 +103,70 @@ def test_each_part_is_said_after_the_answer_to_the_one_before(two_words: Path, m
         "bot  You said: Second word.",
     ]
     assert screen.partials[0] == "you  First"
-    assert demo.answers == 2
-    assert len(demo.utterance_times) == len(demo.transcript_times) == 2
+
+
+GREETING = (
+    ("bot-llm-started", None),
+    ("bot-llm-text", {"text": "Welcome!"}),
+    ("bot-llm-stopped", None),
+    ("bot-started-speaking", None),
+)
 
 
 def test_a_bot_that_greets_is_heard_out_first(one_word: Path) -> None:
-    """The first utterance starts after the greeting and the pause that follows it."""
-    over: list[float] = []
+    """The first utterance starts after the greeting, however long that takes."""
+    began, waited = threading.Event(), threading.Event()
 
     def greet(session: BotSession) -> None:
-        say(session, "bot-started-speaking")
-        say(session, "bot-transcription", {"text": "Welcome!"})
-        over.append(time.monotonic())
+        for message in GREETING:
+            say(session, *message)
+        assert waited.wait(GUARD)
+        assert not any("part 1" in text for text in screen.texts)
+        progress = {"accumulated_text": "Welcome!", "remaining_text": ""}
+        more = {"segment_id": 1, "spoken_status": "completed", "spoken_progress": progress, "will_be_spoken": True}
+        say(session, "bot-output", {"text": "Welcome!", "output_type": "sentence", **more})
         say(session, "bot-stopped-speaking")
 
     speech = load_script(one_word)
-    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, greet), talking_to(bot) as (demo, screen, _):
-        demo.run(
-            speech, greeting=2 * GUARD, timeout=GUARD
-        )  # longer than the test: the greeting timeout does not end the wait
-    assert demo.utterance_times[0] - over[0] > 0.7
-    assert screen.texts[1:3] == ["bot  Welcome!", "[you say part 1 of 1, 0.5 s]"]
-    assert demo.answers == 1
+    with EmbeddedBot(transcripts=speech.words) as bot, talking_to(bot) as (demo, screen, client):
+        client.on("bot-started-speaking", began.set)
+        with at_work(bot, greet), pytest.MonkeyPatch.context() as patch:
+            assert began.wait(GUARD)
+            patch.setattr(client, "listen", _noting_the_second_call(client.listen, waited))
+            demo.run(speech, greeting=0.001, timeout=GUARD)
+    assert screen.texts[0] == "bot  Welcome!"
+    assert screen.texts[-1] == "bot  You said: Hello."
+
+
+def _noting_the_second_call(listen: Callable[[float], Turn], noted: threading.Event) -> Callable[[float], Turn]:
+    calls: list[float] = []
+
+    def listen_and_note(timeout: float) -> Turn:
+        calls.append(timeout)
+        if len(calls) == 2:
+            noted.set()
+        return listen(timeout)
+
+    return listen_and_note
+
+
+def test_a_bot_that_does_not_greet_is_spoken_to(one_word: Path) -> None:
+    """The wait for a greeting ends."""
+    speech = load_script(one_word)
+    with EmbeddedBot(transcripts=speech.words) as bot, talking_to(bot) as (demo, screen, _):
+        demo.run(speech, greeting=0.001, timeout=GUARD)
+    assert screen.texts[2:] == ["you  Hello.", "bot  You said: Hello."]
+
+
+def test_a_closed_output_ends_the_demo(two_words: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is an error of the conversation, and none of a handler."""
+    speech = load_script(two_words)
+    with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (demo, screen, _):
+        screen.room = 1
+        with pytest.raises(BrokenPipeError):
+            demo.run(speech, greeting=0, timeout=GUARD)
+    assert screen.texts == ["[you say part 1 of 2, 0.5 s]"]
+    assert caplog.records == []
 
 
 def test_a_function_that_the_bot_calls_is_shown(one_word: Path) -> None:
@@ -142,50 +184,15 @@ def test_a_function_that_the_bot_calls_is_shown(one_word: Path) -> None:
     assert calls == ['[the bot calls get_weather {"city": "Paris"}]', "[the bot calls a function {}]"]
 
 
-def test_a_bot_without_transcripts_is_detected_by_its_audio(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without transcripts and speaking events, audio alone is an answer, and silence is its end."""
-    monkeypatch.setattr(activity, "_SYNTHESIS_PAUSE", 0.2)
-    speech = load_script(one_word)
-    with EmbeddedBot() as bot, _audio_only(), talking_to(bot) as (demo, screen, _):
-        demo.run(speech, greeting=0, timeout=GUARD)
-    assert demo.answers == 1
-    assert screen.texts == ["[you say part 1 of 1, 0.5 s]"]
-
-
-@contextlib.contextmanager
-def _audio_only() -> Iterator[None]:
-    """Have bots send nothing but bot-ready and audio."""
-    original = BotSession.send
-
-    def send(session: BotSession, message: Any) -> None:
-        if message["type"] == "bot-ready":
-            original(session, message)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BotSession, "send", send)
-        yield
-
-
-def test_a_bot_that_never_answers_is_not_waited_for_forever(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next utterance is played after ANSWER_TIMEOUT."""
-    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.3)
-    with EmbeddedBot(speech_threshold=30_000.0) as bot, talking_to(bot) as (demo, _, _):
-        demo.run(load_script(one_word), greeting=0, timeout=GUARD)
-    assert demo.answers == 0
-
-
-def test_a_bot_that_never_tells_that_it_stopped_is_not_waited_for_forever(
-    one_word: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Silence ends an answer although the bot reports that it speaks."""
-    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.3)
+def test_a_bot_that_hears_nothing_is_an_error(one_word: Path) -> None:
+    """The error says what the bot may lack."""
     with (
         EmbeddedBot(speech_threshold=30_000.0) as bot,
-        at_work(bot, lambda session: say(session, "bot-started-speaking")),
         talking_to(bot) as (demo, _, _),
+        pytest.raises(RequestTimeoutError, match="has not heard") as caught,
     ):
-        demo.run(load_script(one_word), greeting=5, timeout=GUARD)
-    assert (len(demo.utterance_times), demo.answers) == (1, 0)
+        demo.run(load_script(one_word), greeting=0, timeout=1.0)
+    assert caught.value.kind == "not_heard"
 
 
 def test_the_timeout_ends_the_conversation(one_word: Path) -> None:
@@ -219,7 +226,7 @@ def test_a_session_that_ends_early_says_how(two_words: Path) -> None:
 
 
 def test_a_bot_that_hangs_up_after_its_last_word_is_no_failure(one_word: Path) -> None:
-    """The last answer counts although the session ends right after it."""
+    """The last answer counts although the session ends before the bot tells that it has stopped speaking."""
     speech = load_script(one_word)
 
     def hang_up(session: BotSession) -> None:
@@ -227,22 +234,7 @@ def test_a_bot_that_hangs_up_after_its_last_word_is_no_failure(one_word: Path) -
         session.close()
 
     spoken = threading.Event()
-    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, hang_up), talking_to(bot) as (demo, _, client):
-        client.on("bot-started-speaking", spoken.set)
+    with EmbeddedBot(transcripts=speech.words) as bot, at_work(bot, hang_up), talking_to(bot) as (demo, screen, client):
+        client.on("bot-output", lambda output: spoken.set() if output.spoken_status == "completed" else None)
         demo.run(speech, greeting=0, timeout=GUARD)
-    assert demo.answers == 1
-
-
-def test_the_monitor_knows_when_all_audio_has_been_played() -> None:
-    """Audio counts with its duration, however fast it arrives; silence is no audio; an interruption ends it."""
-    monitor = PlaybackMonitor()
-    monitor.write(quiet(1.0), 16_000)
-    assert monitor.activity.last_audible == monitor.activity.playback_ends_at == float("-inf")
-    begin = time.monotonic()
-    monitor.write(tone(0.5), 16_000)
-    monitor.write(tone(0.5), 16_000)
-    assert begin <= monitor.activity.last_audible <= time.monotonic()
-    # The second of silence is played first.
-    assert begin + 1.9 < monitor.activity.playback_ends_at <= time.monotonic() + 2.0
-    monitor.drop()
-    assert monitor.activity.playback_ends_at <= time.monotonic()
+    assert screen.texts[-1] == "bot  You said: Hello."

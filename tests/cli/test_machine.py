@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtvi_sync.recording.level import FLOOR
+from rtvi_sync.media.loudness import FLOOR
 from rtvi_sync.testing import EmbeddedBot
 from tests.audio.conftest import _pulse_parts, pulse  # noqa: F401
 from tests.audio.pulse import RATE, PulseServer, Samples

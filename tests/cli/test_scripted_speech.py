@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from rtvi_sync import DeviceError
-from rtvi_sync.cli.scripted_speech import SHIPPED, UtteranceSource, load_script, split
+from rtvi_sync.cli.scripted_speech import SHIPPED, load_script, split
 from rtvi_sync.media import WavSource
-from tests.support.slowness import GUARD
 from tests.support.wavs import quiet, tone, write_wav
 
 RATE = 16_000
@@ -71,35 +69,3 @@ def test_load_of_silence_says_so(tmp_path: Path) -> None:
     path = write_wav(tmp_path / "still.wav", [quiet(1)])
     with pytest.raises(DeviceError, match=r"No speech was found in .*still\.wav"):
         load_script(path)
-
-
-def test_source_is_silent_while_its_queue_is_empty() -> None:
-    """Reads return silence, then all utterances without a gap, then silence again."""
-    source = UtteranceSource(RATE)
-    assert source.read(320) == quiet(0.02)
-    source.enqueue(tone(0.03))
-    source.enqueue(b"\1\0" * 100)
-    played = b"".join(source.read(320) for _ in range(3))
-    assert played == tone(0.03) + b"\1\0" * 100
-    assert source.read(320) == quiet(0.02)
-
-
-def test_an_utterance_ends_a_blocked_read() -> None:
-    """A read that blocks in silence returns an utterance as soon as it is queued."""
-    source = UtteranceSource(RATE)
-    played: list[bytes] = []
-    reader = threading.Thread(target=lambda: played.append(source.read(RATE * 60)))  # would be silent for a minute
-    reader.start()
-    source.enqueue(tone(0.02))
-    reader.join(GUARD)
-    assert played == [tone(0.02)]
-
-
-def test_close_discards_the_queue() -> None:
-    """The next session begins in silence."""
-    source = UtteranceSource(RATE)
-    source.enqueue(tone(0.5))
-    source.enqueue(tone(0.5))
-    source.read(10)
-    source.close()
-    assert source.read(320) == quiet(0.02)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import wave
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: 
         seconds, loudness = length_and_loudness(tmp_path / name)
         assert seconds > least
         assert loudness > 300
+
+
+@pytest.mark.parametrize("form", [lambda bot: bot.base_url, lambda bot: bot.ws_url], ids=["http", "ws"])
+def test_a_bot_that_has_the_eval_route_only(
+    form: Callable[[EmbeddedBot], str], eval_bot: EmbeddedBot, one_word: Path, tmp_path: Path
+) -> None:
+    """It is talked to as any other, by text and by voice, and nothing is printed about what was tried before."""
+    process = start(tmp_path, form(eval_bot), "--mic", one_word, "--speaker", "out.wav", "--record", "both.wav")
+    shown, errors = process.communicate(b"How are you?\n", timeout=GUARD)
+    assert (process.returncode, errors) == (0, b"")
+    lines = shown.decode().splitlines()
+    assert lines[0] == CONNECTED
+    assert {"bot  You said: How are you?", "you  Hello my bot.", "bot  You said: Hello my bot."} < set(lines)
+    for name in ("out.wav", "both.wav"):
+        assert length_and_loudness(tmp_path / name)[1] > 300
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")

@@ -20,7 +20,7 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WebSocketTransport,
 )
-from rtvi_sync.cli import bot_activity as activity
+from rtvi_sync.cli import talk_session
 from rtvi_sync.cli.console import Key, Status
 from rtvi_sync.cli.talk_session import TalkSession
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
@@ -90,6 +90,13 @@ def run_session(client: RTVIClient, console: FakeConsole, *, mic_ended: bool = T
     return session
 
 
+def bot_writes(client: RTVIClient, text: str) -> None:
+    """Run the bot's language model."""
+    bot_says(client, "bot-llm-started")
+    bot_says(client, "bot-llm-text", {"text": text})
+    bot_says(client, "bot-llm-stopped")
+
+
 def text_client(url: str) -> RTVIClient:
     """Return a client that neither sends nor plays audio."""
     return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=GUARD)
@@ -118,9 +125,8 @@ def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeCo
     assert console.statuses[-1].state == "0:00"
 
 
-def test_lines_of_a_pipe_wait_for_the_answers_to_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_pipe_wait_for_the_answers_to_those_before() -> None:
     """The second line does not interrupt the first answer; the conversation ends after the last answer."""
-    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.1)
     console = FakeConsole(interactive=False)
     console.script = iter(("one", "two", Key.END))
     with EmbeddedBot() as bot:
@@ -128,9 +134,39 @@ def test_lines_of_a_pipe_wait_for_the_answers_to_those_before(monkeypatch: pytes
     assert console.lines[1:] == ["you: one", "bot: You said: one", "you: two", "bot: You said: two"]
 
 
+def test_a_greeting_is_no_answer() -> None:
+    """The first line is sent while the bot greets; the second one waits for the answer to the first."""
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+
+    def script() -> Script:
+        bot_says(client, "bot-llm-started")
+        bot_says(client, "bot-llm-text", {"text": "Welcome"})
+        yield from ("one", "two", Key.END)
+        yield from console.until_line("you: one")
+        bot_says(client, "bot-interrupted")
+        rounds = len(console.statuses)
+        yield from console.until(lambda: len(console.statuses) > rounds + 5)
+        (line,) = [message for message in transport_of(client).sent if message.type == "send-text"]
+        chat = {"text": "one", "input_type": "chat", "final": True, "msg_id": line.id}
+        bot_says(client, "user-input", chat)
+        bot_writes(client, "First.")
+        bot_says(client, "bot-started-speaking")
+        bot_says(client, "bot-tts-text", {"text": "First."})
+        bot_says(client, "bot-stopped-speaking")
+        yield from console.until_line("you: two")
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+
+    console.script = script()
+    run_session(client, console)
+    assert "bot: Welcome" in console.lines
+    said = [line for line in console.lines[1:-1] if line != "bot: Welcome"]
+    assert said == ["you: one", "bot: First.", "you: two"]
+
+
 def test_a_pipe_waits_for_an_answer_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the bot says nothing, the next line is sent after ANSWER_TIMEOUT."""
-    monkeypatch.setattr(activity, "ANSWER_TIMEOUT", 0.1)
+    """If the bot says nothing, the next line is sent after `_ANSWER_TIMEOUT`."""
+    monkeypatch.setattr(talk_session, "_ANSWER_TIMEOUT", 0.1)
     console = FakeConsole(interactive=False)
     console.script = iter(("one", "two", Key.END))
     client = memory_client(enable_mic=False)
@@ -140,9 +176,8 @@ def test_a_pipe_waits_for_an_answer_with_a_timeout(monkeypatch: pytest.MonkeyPat
     assert contents == ["one", "two"]
 
 
-def test_a_wav_file_is_played_to_its_end(one_word: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is answered; interim words are shown, and both levels rise and fall again."""
-    monkeypatch.setattr(activity, "_SENTENCE_PAUSE", 0.4)
+def test_a_wav_file_is_played_to_its_end(one_word: Path) -> None:
+    """It is answered; interim words are shown, and both levels rise."""
     console = FakeConsole(interactive=False)
     console.script = iter((Key.END,))
     source = WavSource(one_word)
@@ -160,7 +195,7 @@ def test_a_wav_file_is_played_to_its_end(one_word: Path, monkeypatch: pytest.Mon
     assert console.statuses[-1].partial is None
     for name in ("user", "bot"):
         levels = [getattr(status, name) for status in console.statuses]
-        assert levels[0] == levels[-1] == -100
+        assert levels[0] == -100
         assert -30 < max(levels) <= 0
     assert {(status.mic, status.speaker, status.muted) for status in console.statuses} == {("word.wav", "none", False)}
 
@@ -265,7 +300,7 @@ def test_errors_are_lines_and_no_end(console: FakeConsole) -> None:
         bot_says(client, "error", {"error": "no brain", "fatal": False})
         transport_of(client).options.on_event(RTVIEvent.DEVICE_ERROR, DeviceError("the mic is gone", devices=("mic",)))
         yield from console.until_line("the mic is gone (the conversation continues)")
-        bot_says(client, "bot-transcription", {"text": "Hello?"})
+        bot_writes(client, "Hello?")
         yield from console.until_line("bot: Hello?")
         yield Key.END
 
@@ -290,15 +325,15 @@ def test_a_bot_without_text_input_is_an_error_line(console: FakeConsole, monkeyp
     assert console.lines[1:] == ["This bot takes no text"]
 
 
-def test_a_bot_that_sends_only_words_has_a_line_for_each_turn(console: FakeConsole) -> None:
-    """Words are partial text until the turn or the conversation ends."""
+def test_what_the_bot_writes_is_a_line_at_the_end_of_each_run(console: FakeConsole) -> None:
+    """Words are partial text until the model has stopped, or the conversation has ended."""
     client = memory_client()
 
     def script() -> Script:
         for word in ("Wel", "come"):
             bot_says(client, "bot-llm-text", {"text": word})
         yield from console.until(lambda: console.statuses[-1].partial == ("bot", "Welcome"))
-        bot_says(client, "bot-stopped-speaking")
+        bot_says(client, "bot-llm-stopped")
         yield from console.until_line("bot: Welcome")
         bot_says(client, "bot-llm-text", {"text": "Bye"})
         yield from console.until(lambda: console.statuses[-1].partial == ("bot", "Bye"))
@@ -315,7 +350,7 @@ def test_interruptions_are_recorded(console: FakeConsole) -> None:
 
     def script() -> Script:
         bot_says(client, "bot-interrupted")
-        bot_says(client, "bot-transcription", {"text": "Sorry?"})
+        bot_writes(client, "Sorry?")
         yield from console.until_line("bot: Sorry?")
         yield Key.END
 

@@ -31,6 +31,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import bot_says, memory_client
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
@@ -144,11 +145,27 @@ def test_it_may_be_created_while_connected_and_shows_errors() -> None:
             next(ends)
         client.disconnect()  # returns when all handlers have
         assert [turn.bot_seconds > 0 for turn in talk.audio.turns] == [True]
+        assert [turn.bot for turn in Conversation(client, keep=0.01).audio.turns] == [()]
     lines = repr(talk).splitlines()
     assert lines[:2] == ["you: Hi", "bot: You said: Hi"]
     assert MARKUP in lines[2]
     assert "1011" in lines[2]
     assert "\x1b" not in lines[2]
+
+
+def test_what_the_bot_says_first_has_no_number() -> None:
+    """The user's turns are numbered from 1. What an interruption leaves unspoken stays with its turn."""
+    client = memory_client(enable_mic=False)
+    talk = Conversation(client)
+    with client:
+        bot_says(client, "bot-llm-started")
+        bot_says(client, "bot-llm-text", {"text": "Welcome!"})
+        client.send_text("Stop")
+        bot_says(client, "bot-interrupted")
+        bot_says(client, "bot-transcription", {"text": "Welcome!"})
+    assert [turn.number for turn in talk.audio.turns] == [None, 1]
+    assert (len(talk.latency.turns), talk.latency.first) == (1, 1)
+    assert repr(talk).splitlines()[:-1] == ["bot: Welcome!", "you: Stop"]
 
 
 def test_a_reconnected_session_continues_the_transcript() -> None:

@@ -6,14 +6,12 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.notebook.page import table_html, table_text, transcript_html, transcript_text
-from rtvi_sync.notebook.turns import Turn, Turns
-
-from .events import Script
+from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
+from rtvi_sync.recording.text import clean
 
 
 class Reader(HTMLParser):
@@ -37,54 +35,58 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def turn(**fields: Any) -> Turn:
+def turn(**fields: Any) -> TurnRecord:
     """Return a turn with these fields."""
-    return attrs.evolve(Turn(1, 0.0, 0.0), **fields)
+    return TurnRecord(**{"number": 1, "session": 1, "initiator": "user", **fields})
 
 
 @given(st.text(), st.text(), st.text(), st.text())
-def test_no_text_becomes_markup(user: str, interim: str, bot: str, reason: str) -> None:
+def test_no_text_becomes_markup(user: str, bot: str, spoken: str, reason: str) -> None:
     """All words of both sides stay text."""
-    script, turns = Script(), Turns()
-    for event in (script.typed(user), script.heard(interim, final=False), script.said(bot), script.word(bot[:3])):
-        turns.update(event)
-    page = Reader(transcript_html(turns.snapshot(), reason))
+    said = turn(modality="audio", user_text=user, bot_text=bot, spoken_text=spoken, spoken_exact="word")
+    page = Reader(transcript_html([said], reason))
     assert set(page.tags) <= {"div", "b", "i", "span"}
     assert page.attributes <= {"style"}
-    (shown,) = turns.snapshot()
-    assert shown.user in page.text
-    assert shown.interim in page.text
-    assert shown.bot in page.text
+    assert clean(user) in page.text
+    assert clean(bot) in page.text
 
 
 def test_markup_is_seen_as_text() -> None:
     """A script element, an image with a handler, and a character reference are escaped."""
     hostile = "<script>alert(1)</script><img src=x onerror='alert(2)'>&lt;b&gt;\"'"
-    page = transcript_html([turn(user=hostile, bot=hostile, interim=hostile)], hostile)
+    page = transcript_html([turn(user_text=hostile, bot_text=hostile)], hostile)
     assert "<script" not in page
     assert "<img" not in page
-    assert Reader(page).text.count(hostile) == 4
+    assert Reader(page).text.count(hostile) == 3
 
 
 def test_what_may_still_change_is_faint() -> None:
     """Interim words and unspoken words are faint, the rest is not."""
-    script, turns = Script(), Turns()
-    for event in (
-        script.typed("So"),
-        script.heard("well", final=False),
-        script.said("One & two."),
-        script.progress("One &", " two."),
-    ):
-        turns.update(event)
-    page = transcript_html(turns.snapshot(), "ready")
+    spoken = {"bot_text": "One & two.", "spoken_text": "One &", "spoken_exact": "word"}
+    turns = [turn(modality="text", user_text="So", **spoken), turn(modality="audio", user_text="well")]
+    page = transcript_html(turns, "ready")
     faint = re.findall(r'<(\w+) style="opacity: 0.55">(.*?)</\1>', page)
-    assert faint == [("i", "well"), ("span", "two."), ("div", "ready")]
-    assert "<b>bot</b> One &amp; <span" in page
+    assert faint == [("span", " two."), ("i", "well"), ("div", "ready")]
+    assert "<b>bot</b> One &amp;<span" in page
+
+
+def test_what_is_final_is_not_faint() -> None:
+    """Words that the bot answers, a turn that is over, and what a bot says that tells no progress."""
+    heard = TurnTimings(transcribed=1.0, llm_started=2.0)
+    for fields in ({"modality": "text"}, {"timings": heard}, {"status": "complete"}):
+        page = transcript_html([turn(**{"modality": "audio", "user_text": "So", "bot_text": "Hm.", **fields})], "")
+        assert "<b>you</b> So</div><div><b>bot</b> Hm.</div>" in page
+
+
+def test_a_long_text_is_cut() -> None:
+    """A bot that never ends its turn does not fill the notebook."""
+    page = Reader(transcript_html([turn(bot_text="x" * 100_000)], ""))
+    assert page.text.count("x") == 20_000
 
 
 def test_plain_text() -> None:
     """Each utterance is a line; the last line is the state."""
-    text = transcript_text([turn(user="Hello", interim="there"), turn(bot="Hi."), turn()], "bye\x1b[2J\nnow")
+    text = transcript_text([turn(user_text="Hello there"), turn(bot_text="Hi."), turn()], "bye\x1b[2J\nnow")
     assert text == "you: Hello there\nbot: Hi.\n(bye[2J now)"
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import attrs
 
 from rtvi_sync import (
-    BotNotReadyError,
     CloseInfo,
     Event,
     RequestTimeoutError,
@@ -22,31 +22,27 @@ from rtvi_sync import (
     RTVIMessage,
     Timeout,
     Transport,
-    WouldDeadlockError,
+    Turn,
     signals,
 )
 from rtvi_sync.client.base import payload_of
+from rtvi_sync.client.conversation import MAX_TURNS
+from rtvi_sync.client.question import failure_of
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
-from rtvi_sync.media import AudioFrame, TrackFrames
+from rtvi_sync.protocol.sent_text import sent_text
 from rtvi_sync.protocol.validation import NAME, WAIT
-from rtvi_sync.testing.load.answers import EVENTS, Answer, AnswerTimer, end_of_voice
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rtvi_sync.client.options import KeywordOptions
+    from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
 
 T = TypeVar("T")
 
 Kind: TypeAlias = Literal["connect", "request", "answer", "step"]
-
-# Seconds of the user's latest audio that are kept, to find the end of the user's voice. A bot reports that end earlier.
-# They take 125 kB. Keeping the loudness of each frame instead would cost 20 us a frame, on the thread that sends the
-# audio of all clients.
-_KEPT_SECONDS = 3.0
 
 
 @attrs.frozen(kw_only=True)
@@ -76,10 +72,11 @@ class MeasuredClient(RTVIClient):
     """An `RTVIClient` that measures how long calls and answers take. It is made and used as one.
 
     Measured are `connect()`, `start_bot()`, the calls that wait for the bot's answer to them, and the bot's answers to
-    what the user says or types. An answer is timed from the moment when the text was sent, or when the last audible
-    frame of the user's voice was sent: to the first text, to the event by which the bot reports that it speaks, which
-    comes with its first audio, and to the end. Moments are those at which messages arrived, not those at which the
-    application received them. A question that follows before the answer has begun replaces the earlier one.
+    what the user says or types: the turns that the user began, reported when they are over. An answer is timed from the
+    moment when the text was sent, or when the last audible frame of the user's voice was sent: to the model's first
+    text, to the first audible sample, and to the end. Moments are those at which messages arrived, not those at which
+    the application received them. What the bot does not tell is not reported, nor the end of an answer that was
+    interrupted or is `assumed`. Turns keep no audio, unless the option `max_turn_audio` is given.
     An `action_stream()` takes as long as the application waits for its messages, without the time that the application
     spends between them; it is reported when it has ended, or been closed.
 
@@ -90,24 +87,26 @@ class MeasuredClient(RTVIClient):
 
     on_measurement: Callable[[Measurement], object] | None = None
 
-    def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+    @overload
+    def __init__(self, options: RTVIClientOptions | Mapping[str, Any], /) -> None: ...
+    @overload
+    def __init__(self, **options: Unpack[ConstructorOptions]) -> None: ...
+    def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         given = (options,) if options is not None else ()
-        super().__init__(*given, **keywords)
-        # Guards `_answer_timer`. Held for a moment by the client's handlers and by calls that ask or wait; re-entrant,
-        # because a signal handler may ask in between.
-        self._timer_lock = threading.RLock()
-        self._answer_timer = AnswerTimer()
-        self._notifier = Notifier()  # notified when an answer or the session is over
-        self._sent_audio: TrackFrames[AudioFrame] | None = None
-        # When the latest session began, and when and how the latest end came. Handlers may lag behind calls; these
-        # moments tell whether the end belongs to the session.
-        self._session_began: float | None = None
-        self._session_end: tuple[float, CloseInfo] | None = None
-        signals.connected.connect(self._on_connected, sender=self)
+        super().__init__(*given, **keywords if given else {"max_turn_audio": 0, **keywords})
+        self._conversation.get()  # follows the turns, whatever the options say
+        # The last question that was sent; answers to earlier ones are not waited for.
+        self._asked_at = 0.0
+        # The turns up to this one are reported.
+        self._given_up = 0
+        # The numbers of the last turns whose end was handled, and what is notified of each.
+        self._handled: deque[int] = deque(maxlen=MAX_TURNS)
+        self._notifier = Notifier()
+        # Turns that ended with their session, whose end is being handled, or whose text could not be sent.
+        self._failed: deque[Turn] = deque(maxlen=MAX_TURNS)
+        self._end: Event | None = None  # of the last session that is over
+        signals.turn_ended.connect(self._on_turn_ended, sender=self)
         signals.disconnected.connect(self._on_disconnected, sender=self)
-        signals.user_stopped_speaking.connect(self._on_user_stopped, sender=self)
-        for event in EVENTS:
-            signals.BY_EVENT[event].connect(self._on_bot_event, sender=self)
 
     @classmethod
     def for_url(
@@ -136,57 +135,83 @@ class MeasuredClient(RTVIClient):
         NAME.check(name=name)
         return self._measured("step", name)
 
-    def wait_for_answer(self, timeout: float | None = 30.0) -> Answer:
-        """Wait until the bot's answer to what the user said or typed is complete.
+    def wait_for_answer(self, timeout: float | None = 30.0) -> Turn:
+        """Wait until the bot's answer to what the user said or typed is over, and return its turn.
 
-        Of several answers to speech, each call returns the next; typed text discards earlier answers. A spoken answer
-        is complete when the bot has stopped writing and speaking, a written one when it has stopped writing.
+        Of several answers to speech, each call returns the next; typed text discards earlier answers. An answer that
+        was interrupted by a further question is passed over. What the bot says unasked is no answer.
 
         Args:
             timeout: seconds from now; None: no limit.
 
         Raises:
-            RequestTimeoutError: it was not complete in time; this is reported as a failed answer.
+            RequestTimeoutError: it was not over in time; this is reported as a failed answer. `.turn` is what there was
+                of it.
+            BotError: the bot reported an error, and answered nothing.
             DisconnectedError: the session ended first.
             BotNotReadyError: there is no session.
             WouldDeadlockError: called inside a handler of this client.
         """
         WAIT.or_none.check(timeout=timeout)
-        if self._dispatcher.queue.is_current:
-            raise WouldDeadlockError(
-                "wait_for_answer() was called inside a handler, which delays the events that it waits for; "
-                "call it on another thread"
-            )
-        if self._session_began is None:
-            raise BotNotReadyError("There is no bot that could answer; call connect() first")
-        called = time.monotonic()
-        self._wait_until(lambda: self._answer_timer.completed or self._close_info, Deadline(timeout))
-        with self._timer_lock:
-            if self._answer_timer.completed:
-                return self._answer_timer.completed.popleft()
-            close_info = self._close_info
-            missing, began = (not close_info and self._answer_timer.cancel()) or ("first audio", called)
-        if close_info is not None:
-            raise close_info.as_error("the answer was complete")
+        self._check_may_wait("wait_for_answer()")
+        called, deadline = time.monotonic(), Deadline(timeout)
+        while True:
+            try:
+                turn = self.listen(deadline.remaining())
+            except RequestTimeoutError:
+                raise self._given_up_after(timeout, called) from None
+            if turn.initiator == "bot" or turn.number <= self._given_up or self._is_replaced(turn):
+                continue
+            self._notifier.wait_for(partial(self._handled.__contains__, turn.number), deadline)  # it is measured then
+            if (error := failure_of(turn)) is not None:
+                raise error
+            if turn.status != "failed":
+                return turn
+            ending = self._manager.session().ending
+            if ending.has_begun:  # else it was a text that could not be sent
+                raise ending.info.as_error("the answer was complete")
+
+    def _is_replaced(self, turn: Turn) -> bool:
+        """Tell whether the user has asked something else instead."""
+        if (turn.timings.user_started or 0.0) < self._asked_at:
+            return True
+        return turn.interrupted and any(later.number > turn.number for later in self._open_questions())
+
+    def _open_questions(self) -> list[Turn]:
+        return [turn for turn in self.turns() if turn.is_open and turn.initiator == "user"]
+
+    def _given_up_after(self, timeout: float | None, called: float) -> RequestTimeoutError:
+        """Report the answer that did not come in time, and return the error."""
+        turn = next(reversed(self._open_questions()), None)
+        missing = _missing_part(turn)
         error = RequestTimeoutError(
             f"The bot's answer was not complete within {timeout} s; missing: {missing}. "
             "Pass a larger timeout, or see the bot's log"
         )
-        self._report("answer", missing, began, error=error)
-        raise error
+        error.turn = turn
+        if turn is not None:
+            self._given_up = turn.number
+            self._report_parts(turn)
+        self._report("answer", missing, _asked_at(turn) or called, error=error)
+        return error
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. One that asks for an answer starts the measurement of that answer."""
-        spoken = _asks_spoken(message)
-        with self._timing_answer(spoken) if spoken is not None else contextlib.nullcontext():
+        said = sent_text(message) if isinstance(message, RTVIMessage) else None
+        if said is None or not said.runs:
             super().send_message(message)
+            return
+        self._asked_at = began = time.monotonic()
+        try:
+            super().send_message(message)
+        except Exception as error:
+            self._report("answer", "first text", began, error=error)
+            raise
 
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     def _observe(self, subject: str | RTVIMessage, call: Callable[[], T]) -> T:
         if isinstance(subject, str):
-            if subject != "start_bot":
-                self._session_began = time.monotonic()
             with self._measured("connect", subject):
                 return call()
         name, began = _name_of(subject), time.monotonic()
@@ -245,64 +270,69 @@ class MeasuredClient(RTVIClient):
             kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
-    @contextlib.contextmanager
-    def _timing_answer(self, spoken: bool) -> Iterator[None]:
-        with self._timer_lock:
-            self._answer_timer.completed.clear()
-            self._answer_timer.start(time.monotonic(), spoken=spoken)
-        try:
-            yield
-        except BaseException as error:
-            with self._timer_lock:
-                cancelled = self._answer_timer.cancel()
-            if cancelled is not None and isinstance(error, Exception):
-                self._report("answer", *cancelled, error=error)
-            raise
-
-    @property
-    def _close_info(self) -> CloseInfo | None:
-        """Return how the latest session ended; None: it has not."""
-        end = self._session_end
-        return end[1] if end is not None and end[0] >= (self._session_began or 0.0) else None
-
-    def _wait_until(self, ready: Callable[[], object], deadline: Deadline) -> None:
-        if not self._dispatcher.queue.manual:
-            self._notifier.wait_for(ready, deadline)
-            return
-        while not ready() and not deadline.expired:
-            self.process_events(deadline.at_most(threading.TIMEOUT_MAX))
-
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 
-    def _on_connected(self, _client: RTVIClient, event: Event) -> None:
-        track = self.tracks().local.audio
-        self._sent_audio = track.frames(buffer=_KEPT_SECONDS) if track is not None else None
-        self._session_began = max(self._session_began or 0.0, event.received_at)  # also of a reconnect
+    def _on_turn_ended(self, _client: RTVIClient, event: Event) -> None:
+        turn: Turn = event.data
+        if turn.initiator == "user" and turn.number > self._given_up:
+            error = failure_of(turn)
+            if error is None and turn.status == "failed":
+                self._failed.append(turn)
+                self._report_failed()
+            else:
+                self._report_parts(turn)
+                self._report_missing(turn, error)
+        self._handled.append(turn.number)
+        self._notifier.notify_all()
 
-    def _on_user_stopped(self, _client: RTVIClient, event: Event) -> None:
-        end = end_of_voice(self._sent_audio.queued(), event.received_at) if self._sent_audio is not None else None
-        with self._timer_lock:
-            self._answer_timer.start(event.received_at if end is None else end, spoken=True)
+    def _report_parts(self, turn: Turn) -> None:
+        """Report what there is of an answer."""
+        asked = _asked_at(turn)
+        if asked is None:
+            return
+        ended = turn.timings.ended if turn.status == "complete" and turn.assumed is None else None
+        for name, moment in [
+            ("first text", turn.timings.first_token),
+            ("first audio", turn.timings.first_audio),
+            ("complete", ended),
+        ]:
+            if moment is not None:
+                self._report("answer", name, asked, moment - asked)
 
-    def _on_bot_event(self, _client: RTVIClient, event: Event) -> None:
-        with self._timer_lock:
-            completed = self._answer_timer.handle_event(event)
-        for name, began, seconds in completed:
-            self._report("answer", name, began, seconds)
-            if name == "complete":
-                self._notifier.notify_all()
+    def _report_missing(self, turn: Turn, error: BaseException | None) -> None:
+        asked, ended = _asked_at(turn), turn.timings.ended
+        if error is not None and asked is not None and ended is not None:
+            self._report("answer", _missing_part(turn), asked, ended - asked, error=error)
 
     def _on_disconnected(self, _client: RTVIClient, event: Event) -> None:
-        info: CloseInfo = event.data
-        with self._timer_lock:
-            self._session_end = event.received_at, info
-            unanswered = self._answer_timer.end_session(event.received_at)
-        if unanswered is not None and info.initiator != "client":
-            missing, began = unanswered
-            self._report(
-                "answer", missing, began, event.received_at - began, error=info.as_error("the answer was complete")
-            )
-        self._notifier.notify_all()
+        self._end = event
+        self._report_failed()
+
+    def _report_failed(self) -> None:
+        """Report the answers that the end of the session has cut off, unless the application has ended it."""
+        for turn in self._failed.copy():
+            # Of a text that could not be sent, the call that was to send it has reported the failure.
+            if self._end is not None and turn.timings.ended == self._end.received_at:
+                self._failed.remove(turn)
+                info: CloseInfo = self._end.data
+                if info.initiator != "client":
+                    self._report_parts(turn)
+                    self._report_missing(turn, info.as_error("the answer was complete"))
+
+
+def _asked_at(turn: Turn | None) -> float | None:
+    """Return when the user's turn ended, as far as that is known."""
+    if turn is None:
+        return None
+    timings = turn.timings
+    return next((at for at in (timings.user_stopped, timings.user_stopped_reported, timings.user_started) if at), None)
+
+
+def _missing_part(turn: Turn | None) -> str:
+    """Return the part of an answer that would have come next."""
+    if turn is not None and (turn.bot_text or turn.timings.first_audio or turn.timings.bot_started_speaking):
+        return "complete"
+    return "first text" if turn is not None and turn.modality == "text" else "first audio"
 
 
 def _name_of(request: RTVIMessage) -> str:
@@ -321,15 +351,3 @@ def _size_of_answer(answer: Any) -> int:
 
 def _size_of(data: Any) -> int:
     return len(json.dumps(data))
-
-
-def _asks_spoken(message: RTVIMessage) -> bool | None:
-    """Tell whether the answer that `message` asks for is to be spoken; None: it asks for no answer."""
-    if not isinstance(message, RTVIMessage) or not isinstance(message.data, Mapping):
-        return None
-    if message.type == "append-to-context":
-        return True if message.data.get("run_immediately") else None
-    options = message.data.get("options") if message.type in ("send-text", "send-file") else None
-    if isinstance(options, Mapping) and options.get("run_immediately"):
-        return bool(options.get("audio_response"))
-    return None

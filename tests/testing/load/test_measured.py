@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync import (
+    BotError,
     BotNotReadyError,
     ConnectionTimeoutError,
     DisconnectedError,
+    EvalTransport,
     ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
@@ -31,12 +33,37 @@ from tests.support.slowness import GUARD
 HANGOVER = 0.15
 
 
+STARTED, STOPPED = ("bot-llm-started", None), ("bot-llm-stopped", None)
+MOMENT = ("bot-llm-text", {"text": "One moment."})
+WEATHER = {"tool_call_id": "7", "function_name": "get_weather"}
+RAIN = [
+    *(STARTED, ("bot-llm-text", {"text": "Rain."}), STOPPED),
+    ("bot-output", {"text": "Rain.", "aggregated_by": "sentence", "will_be_spoken": False}),
+]
+SCRIPTS: dict[str, list[tuple[str, Any]]] = {
+    "silence": [],
+    "leave": [],
+    "leave soon": [STARTED, MOMENT],
+    "weather": [
+        *(STARTED, MOMENT, ("llm-function-call-in-progress", WEATHER), STOPPED),
+        *(("llm-function-call-stopped", {**WEATHER, "cancelled": False}), *RAIN),
+    ],
+    "fail": [STARTED, ("error", {"message": "no credit", "fatal": False}), STOPPED],
+}
+
+
 def handle(session: BotSession, message: dict[str, Any]) -> bool:
-    """Leave some texts unanswered."""
+    """Answer some texts by a script. Before "and then" comes something that was not asked, or was asked before."""
     said = (message.get("data") or {}).get("content")
-    if said == "leave":
+    script = [*RAIN] if said == "and then" else []
+    if said in SCRIPTS:
+        chat = {"text": said, "input_type": "chat", "final": True, "timestamp": "", "msg_id": message["id"]}
+        script += [("user-input", chat), ("user-llm-text", {"text": said}), *SCRIPTS[said]]
+    for type_, data in script:
+        session.send({"label": "rtvi-ai", "type": type_, "data": data})
+    if str(said).startswith("leave"):
         session.close(1011, "out of memory")
-    return said in ("leave", "silence")
+    return said in SCRIPTS
 
 
 def refuse(_: object) -> None:
@@ -215,7 +242,7 @@ def test_made_as_other_clients(bot: EmbeddedBot) -> None:
         with client:
             assert client.send_client_request("x", 1) == 1
     with pytest.raises(TypeError):
-        MeasuredClient(nothing=1)
+        MeasuredClient(nothing=1)  # type: ignore[call-overload]
 
 
 class TestAnswers:
@@ -234,14 +261,14 @@ class TestAnswers:
             "first text",
             "complete",
         ]
-        assert spoken.text is not None
-        assert spoken.audio is not None
-        assert 0 < spoken.text < spoken.complete
-        assert spoken.complete > 0.1  # one spoken word
-        assert written.audio is None
+        assert spoken.time_to_first_token is not None
+        assert spoken.duration is not None
+        assert 0 < spoken.time_to_first_token < spoken.duration
+        assert spoken.duration > 0.1  # one spoken word
+        assert written.time_to_first_audio is None
         assert [done.seconds for done in measurements] == [
-            *(spoken.text, spoken.audio, spoken.complete),
-            *(written.text, written.complete),
+            *(spoken.time_to_first_token, spoken.time_to_first_audio, spoken.duration),
+            *(written.time_to_first_token, written.duration),
         ]
 
     def test_spoken(self, bot: EmbeddedBot, measurements: list[Measurement]) -> None:
@@ -255,10 +282,12 @@ class TestAnswers:
             sent = time.monotonic()
             answer = client.wait_for_answer(GUARD)
         complete = next(done for done in measurements if done.name == "complete")
-        assert began + 0.28 <= complete.began <= sent  # when the last 20 ms of 0.3 s were sent
-        assert answer.audio is not None
-        assert answer.audio > HANGOVER
-        assert answer.complete > answer.audio + 0.2  # the bot repeats the user's audio
+        assert began + 0.28 <= complete.began <= sent + 0.02  # when the last 20 ms of 0.3 s were sent
+        assert answer.voice_to_voice is not None
+        assert answer.voice_to_voice > HANGOVER - 0.02
+        assert complete.seconds > answer.voice_to_voice + 0.2  # the bot repeats the user's audio
+        assert not answer.audio
+        assert not answer.user_audio
 
     def test_text_for_the_context(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
         """A text that is only added to the context is no question."""
@@ -273,11 +302,11 @@ class TestAnswers:
         """Files, and messages for the context, may ask for an answer, too."""
         with client:
             client.send_file(b"x", "What is this?", audio_response=False, name="x.txt")
-            assert client.wait_for_answer(GUARD).text is not None
+            assert client.wait_for_answer(GUARD).bot_text == "No."
         with EmbeddedBot(version="1.4.0", replies="No.") as bot, MeasuredClient.for_url(bot.ws_url) as older:
             older.append_to_context("user", "By the way.")
             older.append_to_context("user", "Well?", run_immediately=True)
-            assert older.wait_for_answer(GUARD).audio is not None
+            assert older.wait_for_answer(GUARD).time_to_first_audio is not None
 
     def test_none_in_time(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
         """A bot that is silent fails one answer, and may answer the next."""
@@ -302,14 +331,14 @@ class TestAnswers:
         assert caught.value.code == 1011
         with pytest.raises(BotNotReadyError):
             client.send_text("Are you there?")
-        with pytest.raises(DisconnectedError):
+        with pytest.raises(BotNotReadyError):
             client.wait_for_answer(GUARD)
         client.connect()
         client.send_text("Well?", audio_response=False)
         client.wait_for_answer(GUARD)
         assert names(measurements)[1:] == [
             ("answer", "first text", "DisconnectedError"),
-            ("answer", "first audio", "BotNotReadyError"),
+            ("answer", "first text", "BotNotReadyError"),
             ("connect", "connect", None),
             ("answer", "first text", None),
             ("answer", "complete", None),
@@ -326,12 +355,88 @@ class TestAnswers:
         leaving.join()
         assert names(measurements) == [("connect", "connect", None)]
 
+    def test_the_bot_leaves_in_mid_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
+        """What came is reported, and what is missing as a failure."""
+        client.connect()
+        client.send_text("leave soon", audio_response=False)
+        with pytest.raises(DisconnectedError):
+            client.wait_for_answer(GUARD)
+        client.close()
+        assert names(measurements)[1:] == [
+            ("answer", "first text", None),
+            ("answer", "complete", "DisconnectedError"),
+        ]
+
+    def test_a_function(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
+        """What the bot writes before a function is not the whole answer."""
+        with client:
+            client.send_text("weather", audio_response=False)
+            turn = client.wait_for_answer(GUARD)
+        assert turn.bot_text == "One moment. Rain."
+        assert names(measurements)[1:] == [("answer", "first text", None), ("answer", "complete", None)]
+
+    def test_an_error(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
+        """An answer that is nothing but an error has failed at once."""
+        with client:
+            client.send_text("fail", audio_response=False)
+            with pytest.raises(BotError, match="no credit"):
+                client.wait_for_answer(GUARD)
+        assert names(measurements)[1:] == [("answer", "first text", "BotError")]
+
+    def test_a_late_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
+        """An answer that was given up is neither reported again nor taken for that to the next question."""
+        with client:
+            client.send_text("silence", audio_response=False)
+            with pytest.raises(RequestTimeoutError):
+                client.wait_for_answer(0.05)
+            client.send_text("and then", audio_response=False)
+            assert client.wait_for_answer(GUARD).bot_text == "No."
+        assert names(measurements)[1:] == [
+            ("answer", "first text", "RequestTimeoutError"),
+            ("answer", "first text", None),
+            ("answer", "complete", None),
+        ]
+
+    def test_an_interrupted_answer(self, bot: EmbeddedBot, measurements: list[Measurement]) -> None:
+        """It has no end that could be measured, and the answer to the second question is waited for."""
+        with EmbeddedBot(replies="Once upon a time. " * 20) as bot, MeasuredClient.for_url(bot.ws_url) as client:
+            client.on_measurement = measurements.append
+            with client.events("bot-started-speaking", timeout=GUARD) as started:
+                client.send_text("And?")
+                next(started)
+            client.send_text("Stop!", audio_response=False)
+            turn = client.wait_for_answer(GUARD)
+        assert (turn.user_text, turn.status) == ("Stop!", "complete")
+        assert [name for name in names(measurements) if name[1] != "first audio"] == [
+            ("answer", "first text", None),
+            ("answer", "first text", None),
+            ("answer", "complete", None),
+        ]
+
+    def test_what_is_no_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
+        """What the bot says unasked is neither measured nor waited for."""
+        with client:
+            client.send_text("and then", audio_response=False)
+            assert client.wait_for_answer(GUARD).bot_text == "No."
+            assert [turn.bot_text for turn in client.turns()] == ["No.", "Rain."]
+        assert names(measurements)[1:] == [("answer", "first text", None), ("answer", "complete", None)]
+
+    def test_a_bot_that_does_not_speak(self, measurements: list[Measurement]) -> None:
+        """With `skip_tts` no speech is waited for, though the question asked for it."""
+        transport = EvalTransport(skip_tts=True)
+        with EmbeddedBot(replies="No.") as bot, MeasuredClient.for_url(bot.base_url, transport=transport) as client:
+            client.on_measurement = measurements.append
+            client.send_text("Well?")
+            turn = client.wait_for_answer(GUARD)
+        assert (turn.bot_text, turn.assumed) == ("No.", None)
+        assert names(measurements) == [("answer", "first text", None), ("answer", "complete", None)]
+
     def test_in_manual_mode(self, bot: EmbeddedBot) -> None:
         """wait_for_answer() delivers the events while it waits."""
         client = MeasuredClient.for_url(bot.ws_url, events="manual")
         with client:
             client.send_text("Well?", audio_response=False)
-            assert client.wait_for_answer(GUARD).text is not None
+            assert client.wait_for_answer(GUARD).bot_text == "No."
 
     def test_in_a_handler(self, client: MeasuredClient) -> None:
         """wait_for_answer() inside a handler would deadlock, so it raises."""

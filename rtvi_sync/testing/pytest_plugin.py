@@ -1,0 +1,250 @@
+"""The plugin of pytest: fixtures that connect to a bot under test, and its timeline in the reports of failed tests.
+
+Every run of pytest imports this module where the package is installed, so it imports nothing of the package before a
+fixture is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from rtvi_sync import RTVIClient, Turn
+    from rtvi_sync.testing import EmbeddedBot
+
+_TIMEOUT = 30.0  # default of ask(), listen() and expect()
+_LATENCY = "rtvi_first_audio"  # property of a test, as in junit's XML
+_MAX_TURNS = 5  # in the report of a failed test
+
+_clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
+
+MARKER = """\
+rtvi(live=None, client={}, connect={}, **bot): the bot and the client of a test. live=True: runs only with --rtvi-url; \
+live=False: only without it. client: options of RTVIClient; connect: request data; bot: options of EmbeddedBot"""
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the command line and of the ini file."""
+    group = parser.getgroup("rtvi", "voice bots that speak RTVI (rtvi_sync)")
+    add = group.addoption
+    add(
+        "--rtvi-url", metavar="URL", help="the bot under test, as of rtvi_sync.connect(); else RTVI_URL, rtvi_url (ini)"
+    )
+    add("--rtvi-token", metavar="TOKEN", help="for the WebSocket of the bot under test")
+    add("--rtvi-header", metavar="'NAME: VALUE'", action="append", default=[], help="for its server; may be repeated")
+    add(
+        "--rtvi-timeout",
+        metavar="S",
+        type=float,
+        default=_TIMEOUT,
+        help="default of connect(), ask(), listen(), expect()",
+    )
+    add("--rtvi-latency-budget", metavar="S", type=float, help="fail a test if the bot takes longer to answer")
+    parser.addini("rtvi_url", "the bot under test", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def _live_url(config: pytest.Config) -> str:
+    return str(config.getoption("--rtvi-url") or os.environ.get("RTVI_URL") or config.getini("rtvi_url") or "")
+
+
+def _headers(config: pytest.Config) -> dict[str, str]:
+    headers = {}
+    for line in config.getoption("--rtvi-header"):
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise pytest.UsageError(f"--rtvi-header takes 'NAME: VALUE', not {line!r}")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _marked(item: pytest.Item) -> dict[str, Any]:
+    """Return the options of a test's markers; the nearest one counts."""
+    options: dict[str, Any] = {}
+    for marker in reversed([*item.iter_markers("rtvi")]):
+        if marker.args:
+            raise pytest.UsageError(f"the marker rtvi takes only keyword arguments, not {marker.args!r}")
+        options.update(marker.kwargs)
+    return options
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of the other kind of bot."""
+    live = _marked(item).get("live")
+    if live is True and not _live_url(item.config):
+        pytest.skip("needs a live bot: pass --rtvi-url")
+    if live is False and _live_url(item.config):
+        pytest.skip("needs the scripted bot: it runs without --rtvi-url")
+
+
+# -- fixtures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
+    """Return the scripted bot, an `EmbeddedBot` with the options of the marker."""
+    if _live_url(request.config):
+        pytest.skip("needs the scripted bot: it runs without --rtvi-url")
+    from rtvi_sync.testing import EmbeddedBot
+
+    options = {
+        name: value for name, value in _marked(request.node).items() if name not in ("live", "client", "connect")
+    }
+    with EmbeddedBot(**options) as bot:
+        yield bot
+
+
+@pytest.fixture
+def rtvi_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of the bot under test: that of --rtvi-url, or the scripted bot's."""
+    url = _live_url(request.config)
+    if url:
+        return url
+    bot: EmbeddedBot = request.getfixturevalue("rtvi_bot")
+    return bot.base_url
+
+
+@pytest.fixture
+def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Callable[..., RTVIClient]]:
+    """Return a function that connects a client to the bot under test; it takes the options of `RTVIClient`.
+
+    The clients are closed after the test. What they leave behind fails it, and so does an answer over the latency
+    budget.
+    """
+    config, marked = request.config, _marked(request.node)
+    clients = request.node.stash.setdefault(_clients, [])
+    before = _live_sessions()
+
+    def connect(**options: Any) -> RTVIClient:
+        live = bool(_live_url(config))
+        client = _client_class(config.getoption("--rtvi-timeout")).for_url(
+            rtvi_url,
+            token=config.getoption("--rtvi-token") if live else None,
+            headers=_headers(config) if live else None,
+            **_with_defaults({**marked.get("client", {}), **options}, config.getoption("--rtvi-timeout")),
+        )
+        if "connect" in marked:
+            client.params.request_data = marked["connect"]
+        clients.append(client)
+        client.connect()
+        return client
+
+    yield connect
+    with contextlib.ExitStack() as stack:
+        for client in clients:
+            stack.callback(client.close)
+    left = [words for key, words in _live_sessions().items() if key not in before]
+    if left:
+        pytest.fail(f"still live after the test, so disconnect them: {', '.join(left)}", pytrace=False)
+    _check_budget(clients, config.getoption("--rtvi-latency-budget"))
+
+
+@pytest.fixture
+def rtvi_client(rtvi_connect: Callable[..., RTVIClient]) -> RTVIClient:
+    """Return a client that is connected to the bot under test, with the options of the marker."""
+    return rtvi_connect()
+
+
+def _with_defaults(options: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return options by which no device of the machine is used unless they name one, and no bot is waited for long."""
+    devices = {} if options.get("text_only") else {"mic": False, "speaker": False}
+    limit = {} if "timeout" in options else {"connect_timeout": seconds}
+    return {**devices, **limit, "track_turns": True, **options}
+
+
+def _client_class(seconds: float) -> type[RTVIClient]:
+    from rtvi_sync import RTVIClient
+
+    class Client(RTVIClient):
+        """A client whose calls that wait have the limit of --rtvi-timeout."""
+
+        def ask(self, question: Any, timeout: float | None = seconds, **options: Any) -> Turn:
+            return super().ask(question, timeout, **options)
+
+        def listen(self, timeout: float | None = seconds, **options: Any) -> Turn:
+            return super().listen(timeout, **options)
+
+        def expect(self, within: float = seconds) -> Any:
+            return super().expect(within)
+
+    return Client
+
+
+def _live_sessions() -> dict[int, str]:
+    """Return the live sessions of this process in words, by their identities."""
+    from rtvi_sync.concurrency.lifecycle import live_objects
+    from rtvi_sync.session.session import Session
+
+    live = (each for each in live_objects() if isinstance(each, Session))
+    return {id(each): f"session {each.number} of the client with the {each.transport.name} transport" for each in live}
+
+
+def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
+    for client in clients if budget is not None else []:
+        for turn in client.turns():
+            seconds = turn.time_to_first_audio
+            if seconds is not None and budget is not None and seconds > budget:
+                pytest.fail(
+                    f"the first audio of turn {turn.number} came after {seconds:.3f} s; the latency budget is "
+                    f"{budget:g} s\n{_timeline([turn])}",
+                    pytrace=False,
+                )
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(hookwrapper=True)  # the newer kind of wrapper needs pluggy 1.2
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Add the timeline of the last turns to the report of a failed test, and the latencies to every report."""
+    outcome = yield
+    report = outcome.get_result()
+    clients = item.stash.get(_clients, [])
+    if call.when == "call" and clients:
+        turns = [turn for client in clients for turn in client.turns()]
+        if report.failed:
+            report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
+        measured = [turn.time_to_first_audio for turn in turns]
+        latencies = [(_LATENCY, round(seconds, 4)) for seconds in measured if seconds is not None]
+        report.user_properties += latencies
+        item.user_properties += latencies  # junit's XML takes them from the report of the teardown
+
+
+def _timeline(turns: list[Turn]) -> str:
+    from rtvi_sync.client.turn_checks import timeline_of
+
+    return "\n".join(timeline_of(turn, f", {turn.bot}" if turn.bot else "") for turn in turns)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write the number of turns and their latencies."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    found = [
+        (value, report.nodeid)
+        for report in reports
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
+        if name == _LATENCY
+    ]
+    if not found:
+        return
+    seconds = sorted(value for value, _ in found)
+    p95 = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
+    slowest, where = max(found)
+    terminalreporter.write_line(
+        f"rtvi: {len(found)} answers, first audio p50 {statistics.median(seconds):.3f} s, p95 {p95:.3f} s, "
+        f"slowest {slowest:.3f} s ({where})"
+    )

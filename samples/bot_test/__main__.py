@@ -1,0 +1,23 @@
+"""Run the tests of a voice bot in this folder, with the options of pytest.
+
+    python3 run.py sample bot_test --rtvi-url http://localhost:7860
+
+Without a URL they test a scripted bot, which gives the answers of samples/local_bot.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+if __name__ == "__main__":
+    # Where the package is installed, pytest finds its plugin by itself.
+    plugin = [
+        "-p",
+        "rtvi_sync.testing.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(Path(__file__).parent),
+    ]
+    sys.exit(pytest.main([*plugin, str(Path(__file__).parent), *sys.argv[1:]]))

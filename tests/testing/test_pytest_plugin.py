@@ -1,0 +1,201 @@
+"""The plugin of pytest, in runs of pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs pytest on a test file, with the plugin and the options given."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("RTVI_URL", raising=False)
+
+    def run_pytest(code: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(code)
+        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error")
+        return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
+
+    return run_pytest
+
+
+ASKS = """
+def test_it(rtvi_client):
+    rtvi_client.ask("Hello").expect(contains="Hello", first_audio=60)
+"""
+
+
+def test_a_scripted_bot(run: Run) -> None:
+    """Without a URL the fixtures connect to an EmbeddedBot with the options of the marker."""
+    result = run("""
+        import pytest
+
+        @pytest.mark.rtvi(replies="It rains.", client={"text_only": True})
+        def test_reply(rtvi_client, rtvi_bot, rtvi_url):
+            assert rtvi_url == rtvi_bot.base_url
+            rtvi_client.ask("Weather?").expect(contains="It rains.")
+
+        @pytest.mark.rtvi(version="0.3.0")
+        def test_version(rtvi_connect):
+            first, second = rtvi_connect(), rtvi_connect(text_only=True)
+            assert "Hello" in first.ask("Hello").bot_text
+            assert "Two" in second.ask("Two").bot_text
+        """)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["rtvi: * answers, first audio p50 * s, p95 * s, slowest * s (*)"])
+
+
+def test_the_report_of_a_failure(run: Run) -> None:
+    """It shows what was expected, and the timeline."""
+    result = run("""
+        def test_it(rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="Goodbye")
+        """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ExpectationError: expected the bot to say 'Goodbye'",
+            "*but it said 'You said: Hello'  [[]text_mismatch]",
+            "*- rtvi timeline -*",
+            "*turn 1, RTVI 2.2.0, rtvi_sync.testing *",
+            '*0.000  you   "Hello" (typed)',
+        ]
+    )
+
+
+def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --rtvi-url, the variable or the ini file the same tests run against that bot, as far as they may."""
+    code = """
+        import pytest
+
+        def test_it(rtvi_client, rtvi_url):
+            rtvi_client.ask("Hello").expect(contains="from afar")
+
+        @pytest.mark.rtvi(live=True)
+        def test_live(rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="from afar")
+
+        @pytest.mark.rtvi(live=False)
+        def test_scripted(rtvi_client):
+            assert False
+
+        def test_bot(rtvi_bot):
+            assert False
+        """
+    with EmbeddedBot(replies="Greetings from afar.", headers={"X-Key": "abc"}) as bot:
+        with_key = "--rtvi-header", "X-Key: abc"
+        run(code, "--rtvi-url", bot.base_url, *with_key).assert_outcomes(passed=2, skipped=2)
+        monkeypatch.setenv("RTVI_URL", bot.base_url)
+        run(code, *with_key).assert_outcomes(passed=2, skipped=2)
+        run(code).assert_outcomes(errors=2, skipped=2)  # 401
+        monkeypatch.delenv("RTVI_URL")
+        run(code, "-o", f"rtvi_url={bot.base_url}", *with_key).assert_outcomes(passed=2, skipped=2)
+    skipped = run(
+        """
+        import pytest
+
+        @pytest.mark.rtvi(live=True)
+        def test_live(rtvi_client):
+            assert False
+        """,
+        "-rs",
+    )
+    skipped.assert_outcomes(skipped=1)
+    skipped.stdout.fnmatch_lines(["*needs a live bot: pass --rtvi-url*"])
+
+
+def test_the_limits(run: Run) -> None:
+    """--rtvi-timeout is the default of ask(), and --rtvi-latency-budget fails a test whose bot is slow."""
+    mute = """
+        import pytest
+
+        def is_text(session, message):
+            return message["type"] == "send-text"
+
+        @pytest.mark.rtvi(handler=is_text, client={"connect_timeout": 60})
+        def test_it(rtvi_client):
+            rtvi_client.ask("Hello")
+
+        @pytest.mark.rtvi(ready=False)
+        def test_connect(rtvi_client):
+            pass
+        """
+    result = run(mute, "--rtvi-timeout", "0.5")
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ConnectionTimeoutError: *0.5 s*", "*RequestTimeoutError: *within 0.5 s*"])
+    result = run(ASKS, "--rtvi-latency-budget", "0.000001")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*the first audio of turn 1 came after * s; the latency budget is 1e-06 s*"])
+    run(ASKS, "--rtvi-latency-budget", "600").assert_outcomes(passed=1)
+
+
+def test_a_session_that_is_left(run: Run) -> None:
+    """It fails the test that has left it."""
+    result = run("""
+        from rtvi_sync import connect
+
+        kept = []
+
+        def test_it(rtvi_client, rtvi_url):
+            kept.append(connect(rtvi_url, text_only=True))
+        """)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*still live after the test, so disconnect them: session 1 of the client*"])
+
+
+@pytest.mark.parametrize(
+    ("code", "option", "told"),
+    [
+        ("@pytest.mark.rtvi(1)\ndef test_it(rtvi_client): pass", "-q", "*takes only keyword arguments*"),
+        ("def test_it(rtvi_client): pass", "--rtvi-header=nonsense", "*takes 'NAME: VALUE', not 'nonsense'*"),
+        ("@pytest.mark.rtvi(volume=3)\ndef test_it(rtvi_client): pass", "-q", "*unexpected keyword argument 'volume'*"),
+    ],
+)
+def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
+    """They are named."""
+    url = ("--rtvi-url", "http://127.0.0.1:1") if "header" in option else ()
+    result = run("import pytest\n" + code, option, *url)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([told])
+
+
+def test_several_processes(run: Run) -> None:
+    """xdist's workers have bots of their own, and the figures of all are summed up."""
+    result = run(ASKS + ASKS.replace("test_it", "test_more"), "-n", "2")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["rtvi: 2 answers, *"])
+
+
+def test_junit(run: Run, pytester: pytest.Pytester) -> None:
+    """The XML has the latencies of each test."""
+    run(ASKS, "--junitxml=report.xml").assert_outcomes(passed=1)
+    assert 'name="rtvi_first_audio" value="0.' in (pytester.path / "report.xml").read_text("utf-8")
+
+
+def test_switched_off(run: Run) -> None:
+    """`-p no:` works."""
+    result = run("def test_it(): pass", "-p", "no:rtvi_sync.testing.pytest_plugin")
+    result.assert_outcomes(passed=1)
+
+
+def test_the_import() -> None:
+    """Nothing of the package is imported but its two empty parents."""
+    code = "import sys, rtvi_sync.testing.pytest_plugin; print(sorted(m for m in sys.modules if m.startswith('rtvi')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = ["rtvi_sync", "rtvi_sync._version", "rtvi_sync.testing", "rtvi_sync.testing.pytest_plugin"]
+    assert done.stdout.strip() == str(names)
