@@ -67,7 +67,8 @@ def tell_calls(table: Counter[str]) -> Iterator[str]:
 def test_system_calls_of_a_talk(show_table: Callable[..., None]) -> None:
     """A talk with audio both ways costs at most 6.8 system calls in 20 ms, all threads together.
 
-    One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`.
+    One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`. What else
+    the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of three counts.
     """
     strace = program("strace")
     words = " ".join(["word"] * 60)
@@ -84,7 +85,7 @@ def test_system_calls_of_a_talk(show_table: Callable[..., None]) -> None:
 
         # The difference leaves out what starting, connecting and ending cost.
         short, long = 2.0, 6.0
-        in_20_ms = (calls_in(long) - calls_in(short)) / ((long - short) / 0.02)
+        in_20_ms = min((calls_in(long) - calls_in(short)) / ((long - short) / 0.02) for _ in range(3))
 
     show_table(tell_calls, Counter(hundredths=round(100 * in_20_ms)))
     assert 1 < in_20_ms <= 6.8, f"{in_20_ms:.1f} system calls in 20 ms of talk"
