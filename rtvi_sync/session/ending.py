@@ -215,7 +215,9 @@ class SessionEnd:
         self.connect_done.set()
         if not publisher.manual:
             if exit_deadline is not None:
-                publisher.deliver_queued(delivered, deadline.at_most(limits.EXIT_DELIVERY_TIMEOUT))
+                # There may be no worker left that does. On a thread of its own, because a handler may block.
+                timeout = deadline.at_most(limits.EXIT_DELIVERY_TIMEOUT)
+                _run_apart(lambda: publisher.deliver_queued(delivered, timeout), deadline)
             self._await_delivery(delivered, deadline)
             self._await_functions(deadline)
         parts.runtime.release()

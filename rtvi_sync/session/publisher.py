@@ -291,7 +291,7 @@ class EventPublisher:
         self._silenced = True
 
     def deliver_queued(self, delivered: Latch, timeout: float) -> None:
-        """Deliver events on this thread: at exit there may be no other that does."""
+        """Deliver events on this thread, after a wait of up to `timeout` seconds for the right to do so."""
         self._queue.run_queued(Deadline(timeout), until=delivered.is_set)
 
     def busy_threads(self) -> list[threading.Thread]:

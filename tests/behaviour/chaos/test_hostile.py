@@ -140,14 +140,17 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
 
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at its exit")
-def test_the_exit_of_many_sessions_has_one_limit() -> None:
-    """A program that exits with sessions whose handlers block ends in the time of one."""
-    script = """
+@pytest.mark.parametrize("quick", ["none", "on_transport_state_changed", "on_turn_ended"])
+def test_the_exit_of_many_sessions_has_one_limit(quick: str) -> None:
+    """A program that exits with sessions whose handlers block ends in the time of one, whatever else is delivered."""
+    script = f"""
         import time
         from rtvi_sync import MemoryTransport, RTVIClient
         from rtvi_sync.concurrency import lifecycle
         lifecycle.EXIT_LIMIT = 1.0
-        blocking = {"on_disconnected": lambda: time.sleep(60)}
+        blocking = {{"on_disconnected": lambda: time.sleep(60)}}
+        if "{quick}" != "none":
+            blocking["{quick}"] = lambda _: None
         clients = [RTVIClient(transport=MemoryTransport(), callbacks=blocking) for _ in range(6)]
         for client in clients:
             client.connect()
