@@ -21,7 +21,7 @@ def test_it_may_always_be_asked() -> None:
 
 def test_a_session_is_counted_and_the_next_begins_at_zero() -> None:
     """Messages and bytes are those of one session, sessions those of the client; they stay until the next begins."""
-    with EmbeddedBot() as bot, websocket_client(bot) as client:
+    with EmbeddedBot() as bot, websocket_client(bot, enable_mic=False) as client:
         begun = client.stats()
         for number in range(3):
             client.send_client_request("echo", number)

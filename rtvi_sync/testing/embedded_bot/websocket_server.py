@@ -19,6 +19,17 @@ logger: logging.Logger = logging.getLogger(__name__)
 # At DEBUG, websockets logs every request and message of a client, including its token; its INFO lines would clutter the
 # output of an application that asks for warnings.
 logger.setLevel(logging.WARNING)
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Tell whether an entry is worth a look: no client is obliged to complete the handshake that it has begun."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, (EOFError, ConnectionError)):
+        error = error.__cause__
+    return error is None
+
+
+logger.addFilter(_is_fault)
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _CLOSE_TIMEOUT: Final = 2.0
 _DONE: Final = 1000

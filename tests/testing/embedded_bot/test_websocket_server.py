@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from urllib.parse import urlsplit
+
 import pytest
 from websockets.exceptions import ConnectionClosed
 
@@ -38,3 +41,18 @@ def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
     assert caught.value.rcvd is not None
     assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1000, "")
     assert (end.code, end.initiator) == (1000, "server")
+
+
+def test_a_client_that_leaves_during_the_handshake(caplog: pytest.LogCaptureFixture) -> None:
+    """It is no fault, so nothing of it is logged."""
+    with EmbeddedBot() as bot:
+        address = urlsplit(bot.ws_url)
+        assert address.hostname is not None
+        for request in (b"", b"GET / HT"):
+            with socket.create_connection((address.hostname, address.port or 0)) as client:
+                client.sendall(request)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(1024):
+                    pass
+
+    assert caplog.records == []
