@@ -22,7 +22,10 @@ logger.setLevel(logging.WARNING)
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Tell whether an entry is worth a look: no client is obliged to complete the handshake that it has begun."""
+    """Tell whether an entry is worth a look: no client is obliged to complete the handshake that it has begun.
+
+    websockets before 17 logs that as an error.
+    """
     error = record.exc_info[1] if record.exc_info else None
     while error is not None and not isinstance(error, (EOFError, ConnectionError)):
         error = error.__cause__
