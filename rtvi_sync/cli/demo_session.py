@@ -61,7 +61,7 @@ class DemoSession:
             BotError: The bot reported an error, and answered nothing.
         """
         deadline = Deadline(timeout)
-        count = len(speech.utterances)
+        number, count = 0, len(speech.utterances)
         try:
             if greeting:
                 self.print_timed(f"[you wait up to {greeting:g} s for the bot to speak first]")
@@ -75,8 +75,10 @@ class DemoSession:
         except RequestTimeoutError as error:
             if error.kind == "not_heard":
                 raise
+            missing = f"part {number} of {count} was not answered whole" if number else "the greeting was not over"
             raise RequestTimeoutError(
-                "The conversation did not end within its timeout; pass a longer --timeout"
+                f"The conversation did not end within {timeout:g} s: {missing}. Pass a longer --timeout, or see the "
+                "bot's log; a bot that recognizes speech on a busy machine may miss what was said"
             ) from None
 
     def _hear_greeting(self, seconds: float, deadline: Deadline) -> None:
