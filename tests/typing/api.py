@@ -319,6 +319,7 @@ def conversations(client: RTVIClient) -> None:
         audio: TurnAudio = turn.audio
         if audio and not turn.user_audio.truncated:
             audio.save("turn.wav")
+            audio.play()
             show(audio.pcm, audio.sample_rate_hz, audio.seconds, audio.wav, audio.to_numpy())
         call: ReportedFunctionCall
         for call in turn.function_calls:
