@@ -65,6 +65,10 @@ class SessionFollower:
         """Queue a call behind the events that have come."""
         self._publisher.call(call, 0)
 
+    def publish(self, type_: RTVIEvent, turn: Turn) -> None:
+        """Deliver an event. On the thread that takes the events."""
+        self._publisher.deliver(type_, turn)
+
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
         self._conversation.sent_at = now = time.monotonic()
@@ -100,12 +104,11 @@ class Conversation:
     """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
 
     Args:
-        dispatcher: of the client. Held weakly.
+        dispatcher: of the client.
         max_turn_audio: seconds of the bot's audio that a turn keeps.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, max_turn_audio: float) -> None:
-        self._dispatcher = weakref.ref(dispatcher)
         self.max_turn_audio = max_turn_audio
         # Guards the tracker, which is changed on the event queue and read by any thread, and its patience. Re-entrant,
         # because a finalizer may run on the thread that holds it.
@@ -263,15 +266,11 @@ class Conversation:
 
     def _publish(self, follower: SessionFollower, records: list[TurnRecord]) -> None:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
-        dispatcher = self._dispatcher()
-        if dispatcher is None:
-            return
         for record in records:
             if record.status == "in_progress":
-                dispatcher.deliver(RTVIEvent.TURN_STARTED, _turn_of(record), time.monotonic())
-                continue
-            turn = self._ended(follower, record)
-            dispatcher.deliver(RTVIEvent.TURN_ENDED, turn, time.monotonic())
+                follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
+            else:
+                follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, record))
         if records:
             follower.audio.read(self._tracker.modalities)  # keeps more, or less, from now on
         if (due := self._tracker.due) is not None:

@@ -337,6 +337,10 @@ class EventPublisher:
         if not dispatcher.deliver(type_, data, received_at, cause, size):
             self._on_overflow()
 
+    def deliver(self, type_: RTVIEvent, data: Any) -> None:
+        """Deliver an event that comes of those before it. On the queue's worker."""
+        self._deliver(self.item(type_, data, time.monotonic()))
+
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
         """Deliver the last measured value. On the queue's worker."""
         measured.queued = False  # first, because a value that is appended from now on needs an item of its own
