@@ -7,11 +7,12 @@ the time that passes is queued behind the events that have come.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import attrs
@@ -64,6 +65,10 @@ class SessionFollower:
         """Queue a call behind the events that have come."""
         self._publisher.call(call, 0)
 
+    def publish(self, type_: RTVIEvent, turn: Turn) -> None:
+        """Deliver an event. On the thread that takes the events."""
+        self._publisher.deliver(type_, turn)
+
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
         self._conversation.sent_at = now = time.monotonic()
@@ -99,17 +104,17 @@ class Conversation:
     """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
 
     Args:
-        dispatcher: of the client. Held weakly.
+        dispatcher: of the client.
         max_turn_audio: seconds of the bot's audio that a turn keeps.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, max_turn_audio: float) -> None:
-        self._dispatcher = weakref.ref(dispatcher)
         self.max_turn_audio = max_turn_audio
-        # Guards the tracker, which is changed on the event queue and read by any thread. Re-entrant, because a
-        # finalizer may run on the thread that holds it.
+        # Guards the tracker, which is changed on the event queue and read by any thread, and its patience. Re-entrant,
+        # because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._tracker = TurnTracker()
+        self._patience: dict[object, float] = {}  # of each call that waits
         # What follows belongs to the thread that takes the events.
         self._follower: SessionFollower | None = None  # of the session whose events come now
         self._coming: SessionFollower | None = None  # of the session that begins next; set by `follow()`
@@ -224,18 +229,27 @@ class Conversation:
                 records = self._tracker.pass_time(time.monotonic())
             self._publish(follower, records)
 
-    def set_patience(self, seconds: float) -> float:
-        """Let answers that owe nothing count as incomplete until the bot has been quiet for this long. Any thread.
-
-        Returns:
-            The seconds before.
+    @contextlib.contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """Let answers that owe nothing count as incomplete, in the block, until the bot has been quiet for this long.
+        If several calls wait, for the longest of their times. Any thread.
         """
+        call = object()
+        try:
+            self._change_patience(lambda: self._patience.setdefault(call, seconds))
+            yield
+        finally:
+            self._change_patience(lambda: self._patience.pop(call, 0.0))
+
+    def _change_patience(self, change: Callable[[], object]) -> None:
+        tracker = self._tracker
         with self._lock:
-            before, self._tracker.patience = self._tracker.patience, seconds
+            change()
+            before, tracker.patience = tracker.patience, max(self._patience.values(), default=0.0)
+            is_less = tracker.patience < before
         follower = self._follower
-        if follower is not None and seconds < before:
+        if is_less and follower is not None:
             follower.post(partial(self._settle, follower))
-        return before
 
     def _settle(self, follower: SessionFollower) -> None:
         if follower is self._follower:
@@ -252,15 +266,11 @@ class Conversation:
 
     def _publish(self, follower: SessionFollower, records: list[TurnRecord]) -> None:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
-        dispatcher = self._dispatcher()
-        if dispatcher is None:
-            return
         for record in records:
             if record.status == "in_progress":
-                dispatcher.deliver(RTVIEvent.TURN_STARTED, _turn_of(record), time.monotonic())
-                continue
-            turn = self._ended(follower, record)
-            dispatcher.deliver(RTVIEvent.TURN_ENDED, turn, time.monotonic())
+                follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
+            else:
+                follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, record))
         if records:
             follower.audio.read(self._tracker.modalities)  # keeps more, or less, from now on
         if (due := self._tracker.due) is not None:

@@ -96,8 +96,13 @@ class ClientEvents(ClientBase):
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
         """Wait up to `timeout` seconds for a first event, then run the handlers of all that are queued. In manual mode.
 
+        It waits no longer when a session has ended.
+
+        Args:
+            timeout: seconds; None: no limit.
+
         Returns:
-            How many events were delivered.
+            How many events with a listener were delivered, and functions called that the bot's model calls.
 
         Raises:
             RTVIError: the client is not in manual mode.

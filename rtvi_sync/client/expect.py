@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 from ..concurrency.deadline import Deadline
 from ..errors import ExpectationError, RequestTimeoutError, RTVIError
 from ..events import Event, RTVIEvent, event_from
+from ..protocol.speech_payloads import BotOutputData
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..protocol.turn_record import ReportedFunctionCall
@@ -29,7 +30,9 @@ _CALLS = frozenset(
 _CALLS_BY_ID = frozenset({_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_IN_PROGRESS})
 # What shows that a bot does something.
 _ACTIVITY = _CALLS | {_E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_TTS_STARTED, _E.BOT_STARTED_SPEAKING}
-_TEXTS = (_E.BOT_LLM_TEXT, _E.BOT_TTS_TEXT, _E.BOT_OUTPUT)
+
+# What tells whether the bot was interrupted, or goes on.
+_CUTS = frozenset({_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_STARTED_SPEAKING})
 
 CheckFrom = Literal["previous", "start"]
 _CHECK_FROM = Rule('"previous" or "start"', lambda given: isinstance(given, str), ("previous", "start").__contains__)
@@ -104,27 +107,23 @@ class Expect:
     ) -> str:
         """Expect the bot to write or say a text, and return what it has said since what was met last.
 
+        What it only announces to say does not count: bots repeat the announcements of answers that were interrupted.
+
         Raises:
             ExpectationError: it did not.
         """
         TEXTS.or_none.check(contains=contains)
         PATTERN.or_none.check(matches=matches)
-        said: dict[RTVIEvent, str] = dict.fromkeys(_TEXTS, "")
-        segments: set[object] = set()  # each is reported several times
+        said = _Said(self._events[: self._next])
 
         def is_met(event: Event) -> bool:
-            segment = getattr(event.data, "segment_id", None)
-            if event.type not in said or segment in segments:
-                return False
-            segments.update({segment} - {None})
-            said[event.type] += event.data.text if event.type is _E.BOT_LLM_TEXT else f" {event.data.text}"
-            return any(_has(text, contains, matches) for text in said.values())
+            return said.add(event) and any(_has(text, contains, matches) for text in said.texts)
 
         what = " and ".join([repr(part) for part in texts_of(contains)] + ([f"/{matches}/"] if matches else []))
         self._find(
-            is_met, within, f"the bot to say {what}", lambda: (f"it said {one_line(_best(said))!r}", "text_mismatch")
+            is_met, within, f"the bot to say {what}", lambda: (f"it said {one_line(said.best)!r}", "text_mismatch")
         )
-        return _best(said)
+        return said.best
 
     def call(self, name: str, /, *, within: Seconds | None = None, **arguments: Any) -> Event:
         """Expect a call of a function with these arguments, among others, and return its event.
@@ -250,13 +249,67 @@ class Expect:
         raise ExpectationError(expected, got, kind, turn=turn, timeline=timeline)
 
 
+class _Said:
+    """What a bot has written and said since some events. What it only announces is not said.
+
+    Args:
+        earlier: the events before; they tell whether the bot was interrupted.
+    """
+
+    def __init__(self, earlier: Sequence[Event]) -> None:
+        self._written = self._words = ""
+        self._spoken: dict[object, str] = {}  # by segment
+        self._segment: tuple[object, str] = None, ""  # that under way: its key, and the whole of its text
+        # Words that come after an interruption, and before the bot goes on, belong to what was interrupted.
+        self._is_cut = next((e.type is _E.BOT_INTERRUPTED for e in reversed(earlier) if e.type in _CUTS), False)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return it by each kind of message; most bots say the same by several."""
+        return self._written, self._words, " ".join(self._spoken.values())
+
+    @property
+    def best(self) -> str:
+        """Return what the model wrote; without one, what was said."""
+        return (self._written or max(self.texts, key=len)).strip()
+
+    def add(self, event: Event) -> bool:
+        """Take an event; return False if it says nothing."""
+        if event.type in _CUTS:
+            self._is_cut = event.type is _E.BOT_INTERRUPTED
+        elif event.type is _E.BOT_LLM_TEXT:
+            self._written += event.data.text
+            return True
+        elif event.type is _E.BOT_TTS_TEXT and not self._is_cut:
+            self._words += f" {event.data.text}"
+            return True
+        elif event.type is _E.BOT_OUTPUT and not self._is_cut:
+            return self._add_output(event.data)
+        return False
+
+    def _add_output(self, data: BotOutputData) -> bool:
+        if data.spoken and data.spoken_status in (None, "new"):  # words, by 1.x and by speech-to-speech models
+            self._spoken[object()] = data.text
+        elif data.spoken_status == "completed":
+            self._spoken[self._key_of(data)] = data.text
+            self._segment = None, ""
+        elif data.spoken_status != "new" and data.spoken_progress is not None:
+            self._spoken[self._key_of(data)] = data.spoken_progress.accumulated_text
+        else:
+            return False
+        return True
+
+    def _key_of(self, data: BotOutputData) -> object:
+        """Return the key of a segment. Pipecat 1.5 gives it another id in each message."""
+        key, text = self._segment
+        if text != data.text:
+            key = data.segment_id if data.segment_id is not None else object()
+        self._segment = key, data.text
+        return key
+
+
 def _has(text: str, parts: Texts | None, pattern: str | re.Pattern[str] | None) -> bool:
     return all(contains(text, part) for part in texts_of(parts)) and (pattern is None or bool(re.search(pattern, text)))
-
-
-def _best(said: Mapping[RTVIEvent, str]) -> str:
-    """Return what the model wrote; without one, what was said."""
-    return (said[_E.BOT_LLM_TEXT] or max(said.values(), key=len)).strip()
 
 
 def _end(info: CloseInfo) -> str:

@@ -65,7 +65,8 @@ class ClientTurns(ClientBase):
             timeout: seconds, for the whole call; None: no limit.
             audio_response: the answer is spoken; False: it comes as text only. For a typed question.
             settle: how many seconds the bot must be quiet before its answer counts as complete. For bots that do not
-                report the functions that they call: what they say before a function looks like the whole answer.
+                report the functions that they call: what they say before a function looks like the whole answer. Of
+                calls that wait at the same time, the longest holds for all.
             sample_rate_hz: of PCM.
 
         Raises:
@@ -97,12 +98,11 @@ class ClientTurns(ClientBase):
             session = self._manager.session()  # it may have been replaced meanwhile
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
-            patience = conversation.set_patience(settle)
             try:
-                pending.ask(deadline)
-                return pending.answer(deadline)
+                with conversation.patience(settle):
+                    pending.ask(deadline)
+                    return pending.answer(deadline)
             finally:
-                conversation.set_patience(patience)
                 pending.close()
 
     def barge_in(
@@ -149,7 +149,7 @@ class ClientTurns(ClientBase):
         pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
         return PendingTurn(pending, self._dispatcher, session, after=event, delay=delay, where=where)
 
-    def listen(self, timeout: Seconds | None = 30.0) -> Turn:
+    def listen(self, timeout: Seconds | None = 30.0, *, settle: Seconds = 0.0) -> Turn:
         """Return the next turn that is over and that no call has returned yet, once there is one.
 
         A greeting of the bot, for example, or what a user said into the microphone and the bot answered. The first call
@@ -157,6 +157,7 @@ class ClientTurns(ClientBase):
 
         Args:
             timeout: seconds; None: no limit.
+            settle: as of `ask()`, for a turn that is not over when the call begins.
 
         Raises:
             BotNotReadyError: there is no session with a ready bot.
@@ -165,10 +166,12 @@ class ClientTurns(ClientBase):
             WouldDeadlockError, ForkedProcessError: as of `ask()`.
         """
         WAIT.or_none.check(timeout=timeout)
+        WAIT.check(settle=settle)
         self._check_may_wait("listen()")
         deadline = Deadline(timeout)
         conversation = self._conversation.get()
-        with self._dispatcher.open_stream([RTVIEvent.TURN_ENDED], None) as stream:
+        stream = self._dispatcher.open_stream([RTVIEvent.TURN_ENDED], None)
+        with stream, conversation.patience(settle):
             while True:
                 try:
                     return conversation.unclaimed.popleft()

@@ -121,7 +121,7 @@ class ComponentFactory:
                 report=lambda error: self._status_reporter.failed("mic", error),
                 opened=lambda info: self._status_reporter.opened("mic", info),
             )
-            _await_opening(device, deadline)
+            await_opening(device, deadline)
             return device
         return self.sender(choice, self._source_enabled, self._publish_audio)
 
@@ -171,7 +171,7 @@ class ComponentFactory:
                 report=lambda error: self._status_reporter.failed("speaker", error),
                 opened=lambda info: self._status_reporter.opened("speaker", info),
             )
-            _await_opening(device, deadline)
+            await_opening(device, deadline)
             return device
 
         def failed(error: BaseException) -> None:
@@ -192,7 +192,7 @@ class ComponentFactory:
             report=lambda error: self._status_reporter.failed("cam", error),
             opened=lambda info: self._status_reporter.opened("cam", info),
         )
-        _await_opening(camera, deadline)
+        await_opening(camera, deadline)
         return camera
 
     def screen(self, choice: VideoSource | None, deadline: Deadline) -> Camera:
@@ -207,11 +207,11 @@ class ComponentFactory:
             report=lambda error: self._status_reporter.failed("screen", error),
             role="screen",
         )
-        _await_opening(screen, deadline)
+        await_opening(screen, deadline)
         return screen
 
 
-def _await_opening(device: DeviceMic | DeviceSpeaker | Camera, deadline: Deadline) -> None:
+def await_opening(device: DeviceMic | DeviceSpeaker | Camera, deadline: Deadline) -> None:
     """Wait until a device has opened; end a device that cannot be opened."""
     try:
         device.wait_opened(deadline)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Latch
+from ..concurrency.shield import shielded
+from ..errors import DeviceError
 from ..protocol.validation import PATH
 from .base import AudioFrame
+from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, await_opening
+from .devices.backend import pyaudio_backend
 from .pcm import wav_header
 from .resample import resample
 
@@ -56,6 +63,46 @@ class TurnAudio:
         """
         PATH.check(path=path)
         Path(path).write_bytes(self.wav)
+
+    def play(self) -> None:
+        """Play the audio on the default loudspeaker, and return when it was played. Any thread may call it.
+
+        Ctrl-C stops it. Each call opens the loudspeaker for itself, beside that of a client.
+
+        Raises:
+            MissingExtraError: PyAudio is not installed; the extra `audio` installs it.
+            DeviceError: there is no loudspeaker, or it failed.
+        """
+        if self:
+            stop = Latch()
+            shielded(partial(self._play, stop), on_interrupt=stop.set)
+
+    def _play(self, stop: Latch) -> None:
+        from .devices.speaker import DeviceSpeaker  # most turns are not played
+
+        errors: list[DeviceError] = []
+
+        def failed(error: DeviceError) -> None:
+            errors.append(error)
+            stop.set()
+
+        speaker = DeviceSpeaker(
+            pyaudio_backend(),
+            None,
+            volume=lambda: 1.0,
+            report=failed,
+            opened=lambda _: None,
+            sample_rate_hz=self.sample_rate_hz,
+            queue_seconds=math.inf,
+        )
+        await_opening(speaker, Deadline(OPEN_TIMEOUT))
+        speaker.write(self.pcm, self.sample_rate_hz)
+        speaker.play_out(stop)
+        speaker.interrupt()
+        speaker.halt()
+        speaker.join(Deadline(END_TIMEOUT))
+        if errors:
+            raise errors[0]
 
     def to_numpy(self) -> NDArray[numpy.int16]:
         """Return the samples as a read-only array of shape (samples, 1).

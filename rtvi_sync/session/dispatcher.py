@@ -209,9 +209,11 @@ class Dispatcher:
 
     def has_listener(self, type_: RTVIEvent) -> bool:
         """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
-        if self._handlers.get(type_) or self._observers.get(type_):
-            return True
-        if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
+        return bool(self._observers.get(type_)) or self.is_heard(type_)
+
+    def is_heard(self, type_: RTVIEvent) -> bool:
+        """Tell whether `type_` has a listener of the application's."""
+        if self._handlers.get(type_) or (self._streams and any(s.has_listener(type_) for s in self._live_streams())):
             return True
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
@@ -356,11 +358,14 @@ class Dispatcher:
         return taken
 
     def count(self) -> None:
-        """Count an event that `process_events()` delivers on this thread."""
+        """Count an event, or a call of a function, by which `process_events()` reaches the application."""
         self._tally.count = getattr(self._tally, "count", 0) + 1
 
     def run_queued(self, deadline: Deadline) -> int:
         """Wait for a first event, deliver on this thread what is queued, and return how many events that were.
+
+        What the package queues for itself, to follow turns for example, neither counts nor ends the wait. The end of a
+        session ends it.
 
         Raises:
             RTVIError: the events of this client are delivered by threads.
@@ -374,9 +379,11 @@ class Dispatcher:
             )
         if self.queue.is_current:
             raise WouldDeadlockError("process_events() was called inside a handler that it runs")
-        self._tally.count = 0
-        self.queue.run_queued(deadline)
-        return int(self._tally.count)
+        self._tally.count, over = 0, self._last_over
+        while True:
+            self.queue.run_queued(deadline)
+            if self._tally.count or deadline.expired or self._last_over is not over:
+                return int(self._tally.count)
 
     def _discard(self, handler: Handler, type_: RTVIEvent) -> bool:
         """Remove `handler`; return False if that was done before."""

@@ -162,6 +162,8 @@ class FunctionCalls:
     def _run(self, function: FunctionCallHandler, call: FunctionCall, event: Event, number: int = 0) -> None:
         if number:
             self._running[number] = threading.current_thread()
+        else:
+            self._publisher.count()
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:

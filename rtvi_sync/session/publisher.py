@@ -204,6 +204,11 @@ class EventPublisher:
         """Queue a call of `function`, which holds `size` bytes, unless the last event has been queued."""
         self._post(function, when=self._accepts_events, size=size, force=False)
 
+    def count(self) -> None:
+        """Count the call of a function of the application, for `process_events()`. On the thread that calls it."""
+        if (dispatcher := self._dispatcher()) is not None:
+            dispatcher.count()
+
     # -- the bot's messages: one thread at a time ---------------------------------------------------------------------
 
     def collect(self, effect: protocol.Deliver, cause: Cause, received_at: float, size: int) -> None:
@@ -332,10 +337,14 @@ class EventPublisher:
         dispatcher = self._dispatcher()
         if dispatcher is None or self._silenced or self._delivered_last:
             return
-        if self._queue.manual:
+        if self._queue.manual and dispatcher.is_heard(type_):
             dispatcher.count()
         if not dispatcher.deliver(type_, data, received_at, cause, size):
             self._on_overflow()
+
+    def deliver(self, type_: RTVIEvent, data: Any) -> None:
+        """Deliver an event that comes of those before it. On the queue's worker."""
+        self._deliver(self.item(type_, data, time.monotonic()))
 
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
         """Deliver the last measured value. On the queue's worker."""

@@ -95,7 +95,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
-    """Return the scripted bot, an `EmbeddedBot` with the options of the marker."""
+    """Return the scripted bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
+
+    It is an `EmbeddedBot`, and takes its options.
+    """
     if _live_url(request.config):
         pytest.skip("needs the scripted bot: it runs without --rtvi-url")
     from rtvi_sync.testing import EmbeddedBot
@@ -109,7 +112,7 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
 
 @pytest.fixture
 def rtvi_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of the bot under test: that of --rtvi-url, or the scripted bot's."""
+    """Return the URL of the bot under test: that of --rtvi-url, RTVI_URL or the ini file, or the scripted bot's."""
     url = _live_url(request.config)
     if url:
         return url
@@ -119,10 +122,10 @@ def rtvi_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Callable[..., RTVIClient]]:
-    """Return a function that connects a client to the bot under test; it takes the options of `RTVIClient`.
+    """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
-    The clients are closed after the test. What they leave behind fails it, and so does an answer over the latency
-    budget.
+    It takes the options of `RTVIClient`; microphone and speaker are off unless they are given. The clients are closed
+    after the test. A session that is still live then fails it, and so does an answer over --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
     clients = request.node.stash.setdefault(_clients, [])
@@ -154,7 +157,11 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
 
 @pytest.fixture
 def rtvi_client(rtvi_connect: Callable[..., RTVIClient]) -> RTVIClient:
-    """Return a client that is connected to the bot under test, with the options of the marker."""
+    """Return a client that is connected to the bot under test: `rtvi_client.ask("Hello").expect(contains="Hi")`.
+
+    Its options are those of the marker, as in `@pytest.mark.rtvi(client={"text_only": True})`; it is closed after the
+    test. For several clients use `rtvi_connect`.
+    """
     return rtvi_connect()
 
 

@@ -87,6 +87,15 @@ def test_a_hundred_turns_are_kept() -> None:
         assert len(client._conversation.get()._over) == 100
 
 
+def test_a_full_stream_of_turns() -> None:
+    """It ends the session, as one of any other event does, so that no turn is lost silently."""
+    with TalkingBot().client(max_queued_events=50) as client, client.events("turn_ended") as turns:
+        for _ in range(51):
+            client.ask("x", GUARD)
+        assert "the queue is full" in str(client.wait(GUARD).error)
+        assert len([*turns]) == 50
+
+
 def test_the_end_of_a_session_ends_its_turns() -> None:
     with TalkingBot(lambda text: None).client() as client:
         client.turns()

@@ -10,6 +10,7 @@ import pytest
 from rtvi_sync import Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
 from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
+from tests.support.scripted_talk import said as says_aloud
 from tests.support.slowness import GUARD
 
 
@@ -130,6 +131,68 @@ def test_the_session_ends() -> None:
         assert raised.value.kind == "bot_ended"
         expect.absent("metrics", for_=GUARD)
         expect.no_more(for_=GUARD)
+
+
+class TestText:
+    """What counts is what the bot wrote or said."""
+
+    def said(self, *messages: RTVIMessage, contains: str, within: float = GUARD) -> str:
+        with TalkingBot().client() as client, client.expect() as expect:
+            says(client, messages)
+            settle(client)
+            return expect.text(contains, within=within)
+
+    def output(self, text: str, segment_id: int | None = None, **data: Any) -> RTVIMessage:
+        return RTVIMessage("bot-output", {"text": text, "segment_id": segment_id, **data})
+
+    def progress(self, text: str, spoken: str, segment_id: int) -> RTVIMessage:
+        progress = {"accumulated_text": spoken, "remaining_text": text[len(spoken) :]}
+        return self.output(text, segment_id, spoken_status="in-progress", spoken_progress=progress)
+
+    @pytest.mark.parametrize(
+        "announced",
+        [
+            {"spoken_status": "new", "will_be_spoken": True},
+            {"spoken_status": "new", "will_be_spoken": False},
+            {"spoken": False},
+        ],
+    )
+    def test_an_announcement(self, announced: dict[str, Any]) -> None:
+        """It does not count: with the next speech the bot repeats those of what was interrupted."""
+        repeated = self.output("Once upon a time.", 1, **announced)
+        with pytest.raises(ExpectationError, match="but it said 'I stop'") as raised:
+            self.said(repeated, *says_aloud("I stop"), contains="time", within=0.0)
+        assert raised.value.kind == "text_mismatch"
+
+    def test_as_far_as_it_was_said(self) -> None:
+        text = "Once upon a time."
+        assert self.said(self.progress(text, "Once upon", 1), contains="upon") == "Once upon"
+        with pytest.raises(ExpectationError, match="it said 'Once upon'"):
+            self.said(self.progress(text, "Once", 1), self.progress(text, "Once upon", 1), contains="time", within=0.0)
+
+    def test_segments(self) -> None:
+        """Each counts once, also of a bot that gives it another id in each message; the same may be said again."""
+        completed = self.output("Hi you.", 3, spoken_status="completed")
+        segment = [self.progress("Hi you.", "Hi", 1), self.progress("Hi you.", "Hi you.", 2), completed]
+        assert self.said(*segment, self.progress("Bye.", "Bye.", 4), contains="Bye") == "Hi you. Bye."
+        assert self.said(*segment, self.progress("Hi you.", "Hi you.", 4), contains="you. Hi you.") == "Hi you. Hi you."
+
+    def test_words(self) -> None:
+        """By bots of 1.x and 0.3."""
+        assert self.said(*[self.output("no", spoken=True)] * 2, contains="no no") == "no no"
+        assert self.said(*[RTVIMessage("bot-tts-text", {"text": "no"})] * 2, contains="no no") == "no no"
+
+    def test_words_after_an_interruption(self) -> None:
+        """They belong to what was interrupted, until the bot goes on."""
+        stale, interrupted = self.progress("Once upon a time.", "Once upon", 1), RTVIMessage("bot-interrupted", None)
+        with TalkingBot(lambda text: None).client() as client, client.expect(GUARD) as expect:
+            says(client, [interrupted, stale, RTVIMessage("bot-tts-text", {"text": "upon"})])
+            settle(client)
+            expect.event("bot-interrupted")
+            with pytest.raises(ExpectationError, match="it said ''"):
+                expect.text("upon", within=0.0)
+            says(client, says_aloud("I stop"))
+            assert expect.text("stop") == "I stop"
 
 
 def test_outside_of_its_block(client: RTVIClient) -> None:

@@ -268,6 +268,19 @@ class TestAsk:
                 client.ask("first", 0.2, settle=GUARD)
             assert client.listen(GUARD).bot_text == "You said first"
 
+    def test_a_shorter_settle_inside(self) -> None:
+        """A question in a function of the bot's does not shorten the wait of the one that waits for its answer."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+            conversation = client._conversation.get()
+            with conversation.patience(GUARD):
+                with conversation.patience(0.0):
+                    pass
+                says(client, said("One moment."))
+                settle(client)
+                assert client.turns()[0].is_open
+            assert client.listen(GUARD).bot_text == "One moment."
+
     def test_handlers_have_returned(self) -> None:
         """When it returns, the handlers of the message that ended the answer have."""
         heard: list[float] = []
@@ -353,6 +366,17 @@ class TestListen:
     def test_manual_mode(self) -> None:
         with TalkingBot(greeting="Hello!").client(events="manual") as client:
             assert client.listen(GUARD).bot_text == "Hello!"
+
+    def test_settle(self) -> None:
+        """What comes within that time belongs to the turn; one that is over is returned as it is."""
+        with TalkingBot(quiet).client(events="manual") as client:
+            client.turns()
+            client.process_events()
+            says(client, [*said("One moment."), *said("It is 12.")])
+            assert client.listen(GUARD, settle=1.0).bot_text == "One moment. It is 12."
+            says(client, [*said("One moment."), *said("It is 12.")])
+            assert client.listen(GUARD).bot_text == "One moment."
+            assert client.listen(GUARD, settle=GUARD).bot_text == "It is 12."
 
     def test_a_question_before_the_first_use(self) -> None:
         """What was sent before belongs to the conversation, too."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import wave
 from pathlib import Path
 
 import pytest
 
-from rtvi_sync import TurnAudio
+from rtvi_sync import DeviceError, MissingExtraError, TurnAudio
 from rtvi_sync.media import AudioFrame
 from rtvi_sync.media.turn_audio import turn_audio_of
+from tests.support.fake_devices import FakeBackend, FakeOutput
+from tests.support.scripted_talk import tone
+from tests.support.threads import media_threads, running
+from tests.support.waiting import until
 
 
 def frame(pcm: bytes, rate: int = 8000) -> AudioFrame:
@@ -59,3 +64,87 @@ def test_numpy() -> None:
     samples = TurnAudio(pcm=b"\1\0\2\0", sample_rate_hz=8000).to_numpy()
     assert samples.dtype == numpy.int16
     assert samples.flatten().tolist() == [1, 2]
+
+
+class Loudspeaker(FakeBackend):
+    """A machine with one loudspeaker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[int] = []
+
+    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> FakeOutput:
+        self.rates.append(sample_rate_hz)
+        return super().open_output(device_id, sample_rate_hz, period)
+
+    @property
+    def voice(self) -> bytes:
+        """All that it was given, without silence."""
+        return bytes(self.heard.get("fake/speaker_a", b"")).replace(b"\0\0", b"")
+
+
+class TestPlay:
+    @pytest.fixture
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> Loudspeaker:
+        machine = Loudspeaker()
+        monkeypatch.setattr("rtvi_sync.media.turn_audio.pyaudio_backend", lambda: machine)
+        return machine
+
+    @pytest.mark.parametrize("rate", [16_000, 24_000])
+    def test_it_returns_when_all_was_played(self, machine: Loudspeaker, rate: int) -> None:
+        """The loudspeaker is opened with the rate of the audio, and closed."""
+        pcm = tone(0.3)
+        TurnAudio(pcm=pcm, sample_rate_hz=rate).play()
+        assert machine.voice == pcm
+        assert (set(machine.rates), machine.open, media_threads()) == ({rate}, [], [])
+
+    def test_none(self, machine: Loudspeaker) -> None:
+        TurnAudio().play()
+        assert machine.opened == []
+
+    def test_a_long_one(self, machine: Loudspeaker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of what `max_turn_audio` allows nothing is dropped."""
+        monkeypatch.setattr(FakeOutput, "_pace", lambda *_: None)  # it plays faster than in real time
+        pcm = tone(130.0)
+        TurnAudio(pcm=pcm, sample_rate_hz=24_000).play()
+        assert machine.voice == pcm
+
+    def test_on_another_thread(self, machine: Loudspeaker) -> None:
+        with running(TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play):
+            pass
+        assert machine.voice == tone(0.1)
+
+    def test_ctrl_c(self, machine: Loudspeaker) -> None:
+        """It stops the sound, and leaves nothing open."""
+
+        def interrupt() -> None:
+            until(lambda: machine.voice)
+            signal.raise_signal(signal.SIGINT)
+
+        with running(interrupt), pytest.raises(KeyboardInterrupt):
+            TurnAudio(pcm=tone(60.0), sample_rate_hz=24_000).play()
+        assert (machine.open, media_threads()) == ([], [])
+        assert len(machine.voice) < len(tone(60.0))
+
+    def test_no_loudspeaker(self, machine: Loudspeaker) -> None:
+        machine.there = []
+        with pytest.raises(DeviceError) as raised:
+            TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play()
+        assert raised.value.type == "not-found"
+
+    def test_no_pyaudio(self, machine: Loudspeaker, monkeypatch: pytest.MonkeyPatch) -> None:
+        def open_output(*_: object) -> FakeOutput:
+            raise MissingExtraError("Playing audio", "audio")
+
+        monkeypatch.setattr(machine, "open_output", open_output)
+        with pytest.raises(MissingExtraError, match=r"rtvi_sync\[audio\]"):
+            TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play()
+
+    def test_the_loudspeaker_fails(self, machine: Loudspeaker) -> None:
+        def unplug() -> None:
+            until(lambda: machine.voice)
+            machine.broken["fake/speaker_a"] = DeviceError("It was unplugged", devices=("speaker",))
+
+        with running(unplug), pytest.raises(DeviceError, match="unplugged"):
+            TurnAudio(pcm=tone(60.0), sample_rate_hz=24_000).play()
+        assert (machine.open, media_threads()) == ([], [])

@@ -15,10 +15,12 @@ from rtvi_sync import (
     RTVIClient,
     RTVIError,
     TransportState,
+    Turn,
     WouldDeadlockError,
 )
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
+from tests.support.scripted_talk import TalkingBot, hangs_up
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, threads_of_package
 from tests.support.waiting import until
@@ -224,6 +226,56 @@ def test_process_events_in_thread_mode() -> None:
     """There is nothing to process, and the error says how there would be."""
     with memory_client() as client, pytest.raises(RTVIError, match="events='manual'"):
         client.process_events()
+
+
+class TestWhileTurnsAreFollowed:
+    """What the package queues to follow turns is nothing that the application sees."""
+
+    def test_it_waits_for_an_event(self) -> None:
+        client, heard = manual(bot=TalkingBot())
+        with client:
+            client.turns()
+            client.send_text("one")
+            assert client.process_events() == 0
+            client.send_text("two")  # it has woken the call when `say()` comes
+            timer = threading.Timer(0.05, say, (client, 1))
+            timer.start()
+            assert client.process_events(timeout=GUARD) == 1
+            timer.join()
+        assert heard == [1]
+
+    def test_a_turn_is_an_event(self) -> None:
+        """Also one that is over because time has passed."""
+        ended: list[Turn] = []
+        client, _ = manual(bot=TalkingBot())
+        client.on("turn_ended", ended.append)
+        with client, client._conversation.get().patience(0.1):
+            client.send_text("one")
+            assert client.process_events(timeout=GUARD) == 1
+        assert [turn.bot_text for turn in ended] == ["You said one"]
+
+    def test_the_end_of_the_session(self) -> None:
+        """It ends the wait, so that a loop of such calls can end."""
+        client, _ = manual(bot=TalkingBot())
+        with client:
+            client.turns()
+            client.process_events()
+            timer = threading.Timer(0.05, hangs_up, (client,))
+            timer.start()
+            assert client.process_events(timeout=None) == 0
+            assert not client.connected
+            timer.join()
+
+    def test_a_function(self) -> None:
+        client, _ = manual(bot=TalkingBot())
+        called: list[str] = []
+        client.register_function_call_handler("f", lambda call: called.append(call.tool_call_id))
+        with client:
+            client.turns()
+            client.process_events()
+            bot_says(client, "llm-function-call", {"function_name": "f", "tool_call_id": "1", "arguments": {}})
+            assert client.process_events(timeout=GUARD) == 1
+        assert called == ["1"]
 
 
 def test_two_threads() -> None:

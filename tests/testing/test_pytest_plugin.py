@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,22 @@ def test_a_scripted_bot(run: Run) -> None:
         """)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["rtvi: * answers, first audio p50 * s, p95 * s, slowest * s (*)"])
+
+
+def test_the_list_of_fixtures(run: Run) -> None:
+    """It says how each is used."""
+    lines = run("", "--fixtures").stdout.lines
+    shown = {line.split()[0]: after.strip() for line, after in pairwise(lines) if line.startswith("rtvi_")}
+    assert shown == {
+        "rtvi_bot": "Return the scripted bot, as the marker makes it: "
+        '`@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.',
+        "rtvi_url": "Return the URL of the bot under test: "
+        "that of --rtvi-url, RTVI_URL or the ini file, or the scripted bot's.",
+        "rtvi_connect": "Return a function that connects a client to the bot under test: "
+        '`rtvi_connect(mic=Path("voice.wav"))`.',
+        "rtvi_client": "Return a client that is connected to the bot under test: "
+        '`rtvi_client.ask("Hello").expect(contains="Hi")`.',
+    }
 
 
 def test_the_report_of_a_failure(run: Run) -> None:

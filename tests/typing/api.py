@@ -310,7 +310,7 @@ def conversations(client: RTVIClient) -> None:
     first: Turn = client.ask("Tell me a story", 30, audio_response=True, settle=1)
     spoken: Turn = client.ask(Path("question.wav")).expect(contains="sunny", calls={"get_weather": {"city": "Oslo"}})
     client.ask(b"ab", None, sample_rate_hz=16_000).expect(matches="^It", absent_calls=["get_time"], voice_to_voice=1)
-    greeting = client.listen(timeout=None)
+    greeting = client.listen(timeout=None, settle=1)
     if not second.done() and not second.cancel():
         show(second.result(5).bot_text)
     for turn in (first, spoken, greeting, *client.turns()):
@@ -319,6 +319,7 @@ def conversations(client: RTVIClient) -> None:
         audio: TurnAudio = turn.audio
         if audio and not turn.user_audio.truncated:
             audio.save("turn.wav")
+            audio.play()
             show(audio.pcm, audio.sample_rate_hz, audio.seconds, audio.wav, audio.to_numpy())
         call: ReportedFunctionCall
         for call in turn.function_calls:

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable
 
 from ...concurrency.deadline import Deadline, join_thread
-from ...concurrency.latch import Notifier
+from ...concurrency.latch import Latch, Notifier
 from ...concurrency.lifecycle import start_thread
 from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
@@ -66,6 +66,8 @@ _MAX_PAUSE = 0.2
 # Interval at which the device's fill level is queried, and by how much its clock may differ from ours in between.
 _QUERY_INTERVAL = 1.0
 _CLOCK_DRIFT = 0.001
+# Interval at which a call that waits for the end of playback checks the device, in seconds.
+_CHECK_INTERVAL = 0.1
 # Seconds that the device needs to close, if the audio not played by the deadline of `join()` is cut off.
 _CLOSE_TIME = 0.2
 
@@ -90,6 +92,8 @@ class DeviceSpeaker(Device):
         volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
+        sample_rate_hz: with which the device is opened first.
+        queue_seconds: how much audio waits for the device at most; beyond that the oldest is dropped.
         clock: returns monotonic seconds.
         wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds.
         gil_wait: see `measure_gil_wait()`. These three are parameters for tests.
@@ -106,6 +110,8 @@ class DeviceSpeaker(Device):
         volume: Callable[[], float],
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
+        sample_rate_hz: int = _RATE_HZ,
+        queue_seconds: float = _QUEUE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
         gil_wait: Callable[[], float] = measure_gil_wait,
@@ -116,7 +122,8 @@ class DeviceSpeaker(Device):
         self._clock = clock
         self._wait = wait
         self._gil_wait = gil_wait
-        self._queue = AudioQueue(_QUEUE_SECONDS)
+        self._first_rate = sample_rate_hz
+        self._queue = AudioQueue(queue_seconds)
         self._abort = False  # the thread has to close the device now
         # Used only by the speaker's thread, except that other threads read `_underruns` and `_skipped_seconds`.
         self._underruns = 0
@@ -166,6 +173,12 @@ class DeviceSpeaker(Device):
         self._queue.end()
         return self._queue.take_all()
 
+    def play_out(self, stop: Latch) -> None:
+        """Stop taking audio, and wait until all was played or `stop` is set. Failures are still reported."""
+        self._queue.end()
+        while not stop.is_set() and not join_thread(self._thread, Deadline(_CHECK_INTERVAL)):
+            self.check(self._clock())
+
     def halt(self) -> None:
         """Stop taking audio; the device is closed once it has played what was written. Never blocks; idempotent."""
         super().halt()
@@ -195,7 +208,7 @@ class DeviceSpeaker(Device):
     # -- the speaker's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        rate: int | None = _RATE_HZ
+        rate: int | None = self._first_rate
         device_id = self._device_id
         self._average_wait = sum(min(self._gil_wait(), _LONGEST_WAIT) for _ in range(_FIRST_WAITS)) / _FIRST_WAITS
         self._add_wait(self._gil_wait())

@@ -394,7 +394,7 @@ TABLE: dict[str, Call] = {
         audio_response=NOT_BOOL,
         sample_rate_hz=NOT_COUNT_OR_NONE,
     ),
-    "RTVIClient.listen": call(lambda targets: targets.client().listen, timeout=NOT_WAIT),
+    "RTVIClient.listen": call(lambda targets: targets.client().listen, timeout=NOT_WAIT, settle=NOT_WAIT),
     "RTVIClient.expect": call(lambda targets: targets.client().expect, within=NOT_WAIT),
     "Expect.event": call(
         lambda targets: targets.client().expect().event,
