@@ -126,7 +126,7 @@ class Talk:
         elif kind == "unasked":
             self.bot.add(said("By the way"))
         elif kind == "noise":
-            says(client, [RTVIMessage(*rest, None)])
+            says(client, [RTVIMessage(rest[0], None)])
         elif kind == "connect":
             client.disconnect()
             client.connect()
