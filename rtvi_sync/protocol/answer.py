@@ -31,7 +31,7 @@ class BotTraits:
         version: of the protocol; None: unknown.
         has_voice: False: it sends no audio, or is known not to speak. None: nobody knows yet.
         tells_model: it reports when its language model runs.
-        tells_words: it reports what it has spoken.
+        tells_words: it reports what it has spoken. None: nobody knows yet.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
         tells_user_input: it acknowledges typed texts by `user-input`.
         may_acknowledge: False: it was waited for that once, in vain.
@@ -41,7 +41,7 @@ class BotTraits:
     version: Version | None = None
     has_voice: bool | None = None
     tells_model: bool = False
-    tells_words: bool = False
+    tells_words: bool | None = None
     tells_output: bool = False
     tells_user_input: bool = False
     may_acknowledge: bool = True
@@ -203,9 +203,16 @@ class Answer:
         self.speaking = self.has_spoken = True
         self._unheard = False
 
-    def stop_speaking(self) -> None:
-        """Record that the bot is silent. If it does not report words, it has spoken what it had written."""
-        if self.speaking and not self._bot.tells_words:
+    def stop_speaking(self, *, may_be_cut: bool = False) -> None:
+        """Record that the bot is silent. If it does not report words, it has spoken what it had written.
+
+        Args:
+            may_be_cut: the user has begun meanwhile, and a bot that reports sentences may not have ended its first one.
+        """
+        bot = self._bot
+        if bot.tells_words is None and self.speaking and self.text and not may_be_cut:
+            bot.tells_words = False
+        if self.speaking and bot.tells_words is False:
             for part in self._parts:
                 part.speak_until(len(part.letters))
         self.speaking, self._unwritten = False, None

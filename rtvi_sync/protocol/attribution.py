@@ -261,6 +261,13 @@ class Attribution:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
         self.end(turn, now, "interrupted" if is_cut and not answer.owes_run else "complete")
 
+    def may_have_cut(self, turn: OpenTurn) -> bool:
+        """Tell whether the user has begun while the answer was spoken, to a bot that does not report what that did."""
+        spoken_from = turn.timings.bot_started_speaking
+        return not self.tells_interruption and any(
+            (question.timings.user_started or 0.0) >= (spoken_from or 0.0) for question in self.asked
+        )
+
     @property
     def tells_interruption(self) -> bool:
         """Tell whether the bot reports that it was interrupted."""

@@ -332,7 +332,7 @@ class TurnTracker:
         if turn is None or not turn.answer.speaking:
             return
         turn.last_sign = at
-        turn.answer.stop_speaking()
+        turn.answer.stop_speaking(may_be_cut=self._turns.may_have_cut(turn))
         turn.time(bot_stopped_speaking=at)
         turn.note(at, "bot", "silent")
         if self._turns.asked and not self._turns.tells_interruption and turn.answer.owes_speech:

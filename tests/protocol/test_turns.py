@@ -218,6 +218,28 @@ def test_a_cancelled_function_is_an_interrupted_answer() -> None:
     assert [turn.status for turn in talk.over] == ["interrupted"]
 
 
+@pytest.mark.parametrize("tells_words", [None, False])
+def test_an_answer_that_stops_when_the_user_has_begun(tells_words: bool | None) -> None:
+    """Bots before 2.0 tell no interruption, and a sentence at its end: an answer cut in its first one has no words.
+
+    Of a bot that has spoken without telling words before, that says nothing.
+    """
+    talk = Conversation((1, 2))
+    if tells_words is False:
+        talk.run("Welcome.")
+        talk.bot("bot-started-speaking")
+        talk.bot("bot-stopped-speaking")
+    talk.ask("Story?")
+    talk.bot("user-llm-text", {"text": "Story?"})
+    talk.run("There was a king.")
+    talk.bot("bot-started-speaking")
+    talk.bot("user-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    turn = talk.over[-1]
+    cut, whole = ("interrupted", ""), ("complete", "There was a king.")
+    assert (turn.status, turn.spoken_text) == (cut if tells_words is None else whole)
+
+
 def test_two_quick_questions_are_answered_one_after_the_other() -> None:
     """`bot-interrupted` acknowledges nothing: the first answer is that to the first question."""
     talk = Conversation()
