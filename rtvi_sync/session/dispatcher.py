@@ -209,11 +209,16 @@ class Dispatcher:
 
     def has_listener(self, type_: RTVIEvent) -> bool:
         """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
-        return bool(self._observers.get(type_)) or self.is_heard(type_)
+        # Without is_heard(), because every event of every client passes here.
+        if self._handlers.get(type_) or self._observers.get(type_):
+            return True
+        if self._streams and any(s.has_listener(type_) for s in self._live_streams()):
+            return True
+        return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
     def is_heard(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a listener of the application's."""
-        if self._handlers.get(type_) or (self._streams and any(s.has_listener(type_) for s in self._live_streams())):
+        """Tell whether `type_` has a listener of the application's: those of the package are its observers only."""
+        if self._handlers.get(type_) or any(s.has_listener(type_) for s in self._live_streams()):
             return True
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
