@@ -7,7 +7,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,10 @@ _KINDS = {
     "interim-2.0": ("1.5.0", "interim.py"),
     "interim-1.3": ("1.2.1", "interim.py"),
     "echo-0.3": ("0.0.73", "configured_0_3.py", "--echo"),
+    "scripted-2.2": ("1.14.0", "scripted.py"),
+    "scripted-2.0": ("1.5.0", "scripted.py"),
+    "scripted-1.2": ("0.0.108", "scripted.py"),
+    "scripted-0.3": ("0.0.73", "scripted_0_3.py"),
 }
 # Versions that only tests with the mark "matrix" need
 _MATRIX = {"1.13.0", "1.5.0", "1.2.1"}
@@ -70,6 +74,10 @@ class BotServer:
         reply = httpx.get(url, params=query, timeout=timeout + 10, trust_env=False)
         reply.raise_for_status()
         return int(reply.json()["live"])
+
+    def follow(self, script: Mapping[str, Any]) -> None:
+        """Have a scripted bot do in its next session what a script says (see bots/script.py)."""
+        httpx.post(f"{self.base_url}/script", json=script, timeout=GUARD, trust_env=False).raise_for_status()
 
     def kill(self) -> None:
         """End the process at once, also a stopped one, and wait for its end."""

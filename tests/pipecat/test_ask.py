@@ -3,85 +3,193 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import RequestTimeoutError, RTVIClient, connect
+from rtvi_sync.client.ways import TransportName
+from tests.captures.expected import EXPECTED
+from tests.captures.scenarios import SCENARIOS
 from tests.support.slowness import GUARD
+from tests.support.wavs import quiet, tone, write_wav
 
-from .conftest import BotServer
-from .test_eval import SPEECH
+from .conftest import BotServer, Shared
 
-# Fixture of a bot that repeats what it reads, and the transport to it. A word of its voice takes 0.2 s.
-BOTS = [
-    ("pipecat_runner", "websocket"),
-    ("pipecat_stock", "eval"),
-    ("pipecat_configured_1_2", "websocket"),
-    ("pipecat_configured_0_3", "websocket"),
+WORD_SECONDS = 0.2
+
+
+@attrs.frozen
+class Way:
+    """A bot, how it speaks, and how it is reached.
+
+    Attributes:
+        pipecat: its version.
+        kind: of conftest.py.
+        voice: how it reports what it has spoken: by "word" or "sentence"; "mute": it has no voice; "text": it has one,
+            but is asked for text.
+        transport: to it.
+    """
+
+    pipecat: str
+    kind: str
+    voice: str
+    transport: TransportName = "websocket"
+
+    @property
+    def is_aloud(self) -> bool:
+        """Whether it speaks."""
+        return self.voice in ("word", "sentence")
+
+    def __str__(self) -> str:
+        return "-".join((self.pipecat, self.voice, self.transport))
+
+
+SCRIPTED = {"1.14.0": "scripted-2.2", "1.5.0": "scripted-2.0", "0.0.108": "scripted-1.2", "0.0.73": "scripted-0.3"}
+EVAL = Way("1.14.0", "stock", "word", "eval")
+WAYS = [
+    *(
+        Way(pipecat, kind, voice)
+        for pipecat, kind in SCRIPTED.items()
+        for voice in ("word", "sentence", "mute", "text")
+        if (pipecat, voice) != ("0.0.73", "text")  # it cannot be asked for text
+    ),
+    EVAL,
 ]
+# One of each version. Those of Pipecat 1.5.0, and all other ways, are left to the long runs.
+VERSIONS = [Way(pipecat, kind, "word" if pipecat >= "1" else "sentence") for pipecat, kind in SCRIPTED.items()]
+SHORT = [EVAL, *(way for way in VERSIONS if way.pipecat != "1.5.0")]
 
 
-@pytest.fixture(params=BOTS, ids=[f"{name.removeprefix('pipecat_')}-{transport}" for name, transport in BOTS])
-def client(request: pytest.FixtureRequest) -> Iterator[RTVIClient]:
-    """Return a client of one of the bots."""
-    name, transport = request.param
-    bot: BotServer = request.getfixturevalue(name)
-    url = bot.base_url if transport == "eval" else bot.ws_url
-    with connect(url, transport=transport, mic=False, speaker=False, connect_timeout=GUARD) as client:
-        yield client
+def each(ways: list[Way]) -> list[Any]:
+    """Return ways as parameters of a test."""
+    return [pytest.param(way, id=str(way), marks=[] if way in SHORT else pytest.mark.matrix) for way in ways]
 
 
-def check(client: RTVIClient, number: int) -> None:
-    turn = client.ask(f"question number {number}", GUARD)
-    assert turn.bot_text == f"You said: question number {number}."
-    assert (turn.status, turn.assumed, turn.spoken_text) == ("complete", None, turn.bot_text)
-    assert turn.audio.seconds == pytest.approx(1.0)
+@pytest.fixture
+def talk(shared_bots: Shared) -> Callable[..., AbstractContextManager[RTVIClient]]:
+    """Return what connects to the bot of a way, for which a script may have more."""
+
+    @contextmanager
+    def talk(way: Way, **script: Any) -> Iterator[RTVIClient]:
+        bot: BotServer = shared_bots.server(way.kind)
+        if way.transport == "eval":
+            url = bot.base_url
+        else:
+            bot.follow({"voice": {"mute": None, "text": "word"}.get(way.voice, way.voice), **script})
+            url = bot.ws_url
+        with connect(url, transport=way.transport, mic=False, speaker=False, connect_timeout=GUARD) as client:
+            yield client
+
+    return talk
+
+
+Talk = Callable[..., AbstractContextManager[RTVIClient]]
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.matrix)])
-def test_one_after_the_other(client: RTVIClient, count: int) -> None:
+@pytest.mark.parametrize("way", each(WAYS))
+def test_one_after_the_other(talk: Talk, way: Way, count: int) -> None:
     """Every answer is that to its question, complete without a wait, with all of its audio."""
-    for number in range(count):
-        check(client, number)
+    with talk(way) as client:
+        if way.voice == "mute":
+            assert client.ask("Do you speak?", GUARD).assumed  # once, and then it is known
+        for number in range(count):
+            turn = client.ask(f"number {number}", GUARD, audio_response=way.voice != "text")
+            assert turn.bot_text == f"You said: number {number}."
+            assert (turn.status, turn.assumed, turn.spoken_text) == ("complete", None, turn.bot_text)
+            assert turn.audio.seconds == pytest.approx(4 * WORD_SECONDS if way.is_aloud else 0)
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(150, marks=pytest.mark.matrix)])
-def test_questions_that_are_given_up(client: RTVIClient, count: int) -> None:
-    """Whoever gives a question up, and asks the next at once, gets the answer to that."""
+@pytest.mark.parametrize("way", each([way for way in WAYS if way.is_aloud]))
+def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
+    """If a question is given up, the next one, asked at once, gets its own answer."""
     patience = random.Random(count)
     answered = 0
-    for number in range(count):
-        try:
-            turn = client.ask(f"question number {number}", patience.choice([0.05, 0.3, 1.0, GUARD]))
-        except RequestTimeoutError:
-            continue
-        answered += 1
-        assert turn.user_text == f"question number {number}"
-        # Pipecat before 1.0 joins two quick questions, and answers the last words.
-        assert turn.interrupted or turn.bot_text.endswith(f"question number {number}.")
-    assert client.ask("question number 9999", GUARD).bot_text.endswith("9999.")
+    with talk(way) as client:
+        for number in range(count):
+            try:
+                turn = client.ask(f"number {number}", patience.choice([0.05, 0.3, 1.0, GUARD]))
+            except RequestTimeoutError:
+                continue
+            answered += 1
+            assert turn.user_text == f"number {number}"
+            # Pipecat before 1.0 joins two quick questions, and answers the last words.
+            assert turn.interrupted or turn.bot_text.endswith(f"number {number}.")
+        assert client.ask("number 9999", GUARD).bot_text.endswith("9999.")
     assert answered
 
 
-def test_a_spoken_question(client: RTVIClient) -> None:
+@pytest.fixture
+def spoken(tmp_path: Path) -> Path:
+    """Return a WAV file that bots take as speech."""
+    return write_wav(tmp_path / "spoken.wav", [tone(0.8), quiet(0.1)])
+
+
+@pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
+def test_a_spoken_question(talk: Talk, way: Way, spoken: Path) -> None:
     """What was heard, the answer to it, and how long the user heard nothing."""
-    turn = client.ask(Path(SPEECH), GUARD)
+    with talk(way) as client:
+        turn = client.ask(spoken, GUARD)
     assert turn.user_text == "hello bot"
     assert turn.bot_text == "You said: hello bot."
-    assert turn.audio.seconds == pytest.approx(0.8)
+    assert turn.audio.seconds == pytest.approx(4 * WORD_SECONDS)
     assert turn.user_audio.seconds > 0.5
     assert turn.voice_to_voice is not None
     assert turn.voice_to_voice > 0
 
 
-def test_an_interruption(client: RTVIClient) -> None:
+@pytest.mark.matrix
+@pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat in ("1.14.0", "0.0.73")]))
+def test_the_sample_rate_of_a_question_is_no_matter(talk: Talk, way: Way, tmp_path: Path) -> None:
+    """The bot needs the same time whatever the rate, also after a number of questions."""
+    waited: dict[int, list[float]] = {}
+    for rate in (8000, 16_000, 22_050, 48_000):
+        question = write_wav(tmp_path / f"{rate}.wav", [tone(1.0, rate), quiet(0.1, rate)], rate)
+        with talk(way) as client:
+            turns = [client.ask(question, GUARD) for _ in range(5)]
+        assert [turn.bot_text for turn in turns] == ["You said: hello bot."] * 5
+        waited[rate] = [turn.voice_to_voice or 0 for turn in turns]
+    usual = [statistics.median(seconds) for seconds in waited.values()]
+    assert max(usual) <= 1.25 * min(usual), waited
+
+
+@pytest.mark.parametrize("by", ["text", "voice"])
+@pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
+def test_an_interruption(talk: Talk, way: Way, by: str, spoken: Path) -> None:
     """The first answer is cut, and what was spoken of it is its beginning; the second is whole."""
-    second = client.barge_in("Stop", delay=0.3)
-    first = client.ask("a " + "very " * 20 + "long question", GUARD)
-    answer = second.result(GUARD)
+    with talk(way) as client:
+        second = client.barge_in("Stop" if by == "text" else spoken, delay=0.3)
+        first = client.ask(f"a {'very ' * 20}long question", GUARD)
+        answer = second.result(GUARD)
     assert first.interrupted
     assert "".join(first.bot_text.split()).startswith("".join(first.spoken_text.split()))
     assert first.spoken_text != first.bot_text
-    assert answer.bot_text == "You said: Stop."
+    assert answer.bot_text == ("You said: Stop." if by == "text" else "You said: hello bot.")
+
+
+FUNCTIONS = ["filler-and-slow-function", "chain", "parallel", "client-function", "text-only-function"]
+
+
+@pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat != "0.0.73"]))  # which reports none
+@pytest.mark.parametrize("scenario", FUNCTIONS)
+def test_functions(talk: Talk, way: Way, scenario: str) -> None:
+    """An answer is one turn, whatever functions the bot calls for it, with each call and its result."""
+    (expected,) = EXPECTED[scenario]
+    with talk(way, **SCENARIOS[scenario].bot) as client:
+        if scenario == "client-function":
+            client.register_function_call_handler("get_weather", lambda _: {"temperature": 12})
+        turn = client.ask("Weather?", GUARD, audio_response=not scenario.startswith("text-only"))
+        hello = client.ask("Hello", GUARD)
+        turns = client.turns()
+    assert turn.bot_text == expected.bot
+    assert (turn.status, turn.assumed) == ("complete", None)
+    calls = [(call.function_name, call.arguments, call.result) for call in turn.function_calls]
+    assert calls == [*expected.calls]
+    assert (hello.bot_text, len(turns)) == ("You said: Hello.", 2)

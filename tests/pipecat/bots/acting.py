@@ -1,4 +1,4 @@
-"""How scripted bots act, in every version of Pipecat."""
+"""What scripted bots have in common, in every version of Pipecat: their server, and how they act."""
 
 from __future__ import annotations
 
@@ -6,12 +6,68 @@ import asyncio
 import itertools
 from typing import Any
 
-from pipecat.frames.frames import ErrorFrame, FunctionCallFromLLM, LLMTextFrame, TTSSpeakFrame
-from pipecat.processors.frame_processor import FrameDirection
+from pipecat.frames.frames import ErrorFrame, Frame, FunctionCallFromLLM, LLMTextFrame, TTSSpeakFrame
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from script import Script, tokens
+from serving import Host
 
 TOKEN_SECONDS = 0.01
 _calls = itertools.count(1)
+
+
+class ScriptedHost(Host):
+    """A server that is posted the script of its next session, and what the bot of the last session is to say unasked.
+
+    Attributes:
+        script: of the next session.
+        task: of the last session.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script = Script()
+        self.task: Any = None
+
+        @self.app.post("/script")
+        async def give(script: dict[str, Any]) -> None:
+            self.script = Script(**script)
+
+        @self.app.post("/say")
+        async def say(what: dict[str, str]) -> None:
+            await self.task.queue_frame(TTSSpeakFrame(what["text"]))
+
+
+class Acting:
+    """The part of a language model that does what the script says, in front of a `RepeatingLLM`."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+
+    async def answer(self, context: Any) -> None:
+        await act(self.script.reply(context.get_messages()), self, context)
+
+
+class Reader(FrameProcessor):
+    """Has the answers of a script read out, with no language model.
+
+    Args:
+        script: has them.
+        question: the frame that runs a language model.
+    """
+
+    def __init__(self, script: Script, question: type[Frame]) -> None:
+        super().__init__()
+        self._script = script
+        self._question = question
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, self._question):
+            for _, text in self._script.reply(frame.context.get_messages()):
+                await self.push_frame(TTSSpeakFrame(text))
+        else:
+            await self.push_frame(frame, direction)
 
 
 async def act(steps: list[Any], llm: Any, context: Any) -> None:
@@ -31,6 +87,16 @@ async def act(steps: list[Any], llm: Any, context: Any) -> None:
                 await asyncio.sleep(value)
             case "speak":
                 await llm.push_frame(TTSSpeakFrame(value))
+
+
+async def greet(script: Script, task: Any, context: Any, run: Frame) -> None:
+    """Greet as a script says; `run` runs the language model."""
+    for kind, text in script.greets:
+        if kind == "speak":
+            await task.queue_frame(TTSSpeakFrame(text))
+        else:
+            context.add_message({"role": "system", "content": text})
+            await task.queue_frame(run)
 
 
 def register(script: Script, llm: Any, rtvi: Any) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
 
 import numpy as np
-from acting import act
+from acting import Acting
 from pipecat.frames import frames
 from pipecat.frames.frames import (
     Frame,
@@ -70,12 +69,11 @@ class HearingSTT(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
-class HearingLLM(RepeatingLLM):
+class HearingLLM(Acting, RepeatingLLM):
     """Hears and speaks: a model from speech to speech, as OpenAI's. What it heard is told when it answers already."""
 
     def __init__(self, script: Script) -> None:
-        super().__init__()
-        self._script = script
+        super().__init__(script)
         self._ear = _Ear()
         self._transcripts = itertools.cycle(script.hears)
         self._heard: str | None = None
@@ -97,12 +95,9 @@ class HearingLLM(RepeatingLLM):
                 self._speech = self.create_task(self._answer_speech(next(self._transcripts)))
         await super().process_frame(frame, direction)
 
-    async def answer(self, context: Any) -> None:
-        await act(self._script.reply(context.get_messages()), self, context)
-
     async def _answer_speech(self, heard: str) -> None:
         self._heard = heard
-        [(_, text)] = self._script.reply(LLMContext([{"role": "user", "content": heard}]).get_messages())
+        [(_, text)] = self.script.reply(LLMContext([{"role": "user", "content": heard}]).get_messages())
         await self.push_frame(LLMFullResponseStartFrame())
         await self.push_frame(TTSStartedFrame())
         for n, token in enumerate(tokens(text)):

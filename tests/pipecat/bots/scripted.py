@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any
 
 with contextlib.suppress(ModuleNotFoundError):  # only 0.0.108 needs it
     import sentences  # noqa: F401
 
 # isort: split
-from acting import act, register
+from acting import Acting, Reader, ScriptedHost, greet, register
 from external import HearingLLM, HearingSTT
 from fastapi import WebSocket
-from pipecat.frames.frames import Frame, LLMContextFrame, LLMRunFrame, TTSAudioRawFrame, TTSSpeakFrame
+from pipecat.frames.frames import Frame, LLMContextFrame, LLMRunFrame, TTSAudioRawFrame
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair, LLMUserAggregatorParams
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.processors.frameworks.rtvi import RTVIFunctionCallReportLevel, RTVIObserverParams
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.services.settings import TTSSettings
@@ -29,41 +28,15 @@ from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPI
 from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies, UserTurnStrategies
 from script import Script
-from serving import Host
 from session import PipelineSession
 from sounds import LevelVAD, tone
 from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
-host = Host()
-scripts = [Script()]
-tasks: list[PipelineTask] = []
+host = ScriptedHost()
 
 
-class ActingLLM(RepeatingLLM):
+class ActingLLM(Acting, RepeatingLLM):
     """Does what the script says."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__()
-        self._script = script
-
-    async def answer(self, context: Any) -> None:
-        await act(self._script.reply(context.get_messages()), self, context)
-
-
-class Reader(FrameProcessor):
-    """Has the answers of a script read out, with no language model."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__()
-        self._script = script
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        await super().process_frame(frame, direction)
-        if isinstance(frame, LLMContextFrame):
-            for _, text in self._script.reply(frame.context.get_messages()):
-                await self.push_frame(TTSSpeakFrame(text))
-        else:
-            await self.push_frame(frame, direction)
 
 
 class SlowSTT(ScriptedSTT):
@@ -94,20 +67,8 @@ class SentenceTTS(TTSService):
 VOICES = {"word": ToneTTS, "sentence": SentenceTTS}
 
 
-@host.app.post("/script")
-async def give(script: dict[str, Any]) -> None:
-    """Take the script of the next session."""
-    scripts[0] = Script(**script)
-
-
-@host.app.post("/say")
-async def say(what: dict[str, str]) -> None:
-    """Have the bot say something unasked."""
-    await tasks[-1].queue_frame(TTSSpeakFrame(what["text"]))
-
-
 async def bot(websocket: WebSocket) -> None:
-    script = scripts[0]
+    script = host.script
     options = {"audio_in_enabled": True, "audio_out_enabled": script.audio_out, "serializer": ProtobufFrameSerializer()}
     transport = FastAPIWebsocketTransport(websocket, FastAPIWebsocketParams(**options))
     context = LLMContext()
@@ -126,7 +87,7 @@ async def bot(websocket: WebSocket) -> None:
         transport.input(),
         *stt,
         aggregators.user(),
-        llm if script.model else Reader(script),
+        llm if script.model else Reader(script, LLMContextFrame),
         *tts,
         transport.output(),
         aggregators.assistant(),
@@ -144,18 +105,13 @@ async def bot(websocket: WebSocket) -> None:
 
     @task.rtvi.event_handler("on_client_ready")
     async def on_client_ready(*_: object) -> None:
-        for kind, text in script.greets:
-            if kind == "speak":
-                await task.queue_frame(TTSSpeakFrame(text))
-            else:
-                context.add_message({"role": "system", "content": text})
-                await task.queue_frame(LLMRunFrame())
+        await greet(script, task, context, LLMRunFrame())
 
     @transport.event_handler("on_client_disconnected")
     async def on_client_disconnected(*_: object) -> None:
         await task.cancel()
 
-    tasks.append(task)
+    host.task = task
     with host.sessions.live(PipelineSession(task, transport)):
         await PipelineRunner(handle_sigint=False).run(task)
 

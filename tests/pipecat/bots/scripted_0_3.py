@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from acting import act, register
+from acting import Acting, Reader, ScriptedHost, greet, register
 from fastapi import WebSocket
 from pipecat.frames.frames import (
     Frame,
     InterimTranscriptionFrame,
     TranscriptionFrame,
     TTSAudioRawFrame,
-    TTSSpeakFrame,
     TTSStartedFrame,
 )
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.aggregators.openai_llm_context import OpenAILLMContext, OpenAILLMContextFrame
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.processors.frameworks.rtvi import (
     RTVIAction,
     RTVIActionArgument,
@@ -34,41 +32,15 @@ from pipecat.services.tts_service import WordTTSService
 from pipecat.transports.network.fastapi_websocket import FastAPIWebsocketParams, FastAPIWebsocketTransport
 from pipecat.utils.time import time_now_iso8601
 from script import Script
-from serving import Host
 from session import PipelineSession
 from sounds import WORD_SECONDS, LevelVAD, tone
 from standins_0_3 import RepeatingLLM, ScriptedSTT, ToneTTS
 
-host = Host()
-scripts = [Script()]
-tasks: list[PipelineTask] = []
+host = ScriptedHost()
 
 
-class ActingLLM(RepeatingLLM):
+class ActingLLM(Acting, RepeatingLLM):
     """Does what the script says."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__()
-        self._script = script
-
-    async def answer(self, context: Any) -> None:
-        await act(self._script.reply(context.get_messages()), self, context)
-
-
-class Reader(FrameProcessor):
-    """Has the answers of a script read out, with no language model."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__()
-        self._script = script
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        await super().process_frame(frame, direction)
-        if isinstance(frame, OpenAILLMContextFrame):
-            for _, text in self._script.reply(frame.context.get_messages()):
-                await self.push_frame(TTSSpeakFrame(text))
-        else:
-            await self.push_frame(frame, direction)
 
 
 class SlowSTT(ScriptedSTT):
@@ -111,18 +83,6 @@ class WordTTS(WordTTSService):
 VOICES = {"word": WordTTS, "sentence": ToneTTS}
 
 
-@host.app.post("/script")
-async def give(script: dict[str, Any]) -> None:
-    """Take the script of the next session."""
-    scripts[0] = Script(**script)
-
-
-@host.app.post("/say")
-async def say(what: dict[str, str]) -> None:
-    """Have the bot say something unasked."""
-    await tasks[-1].queue_frame(TTSSpeakFrame(what["text"]))
-
-
 def appending(context: OpenAILLMContext) -> RTVIProcessor:
     """Return a processor with the action by which the bots of that time were asked by text."""
     rtvi = RTVIProcessor(config=RTVIConfig(config=[]))
@@ -146,7 +106,7 @@ def appending(context: OpenAILLMContext) -> RTVIProcessor:
 
 
 async def bot(websocket: WebSocket) -> None:
-    script = scripts[0]
+    script = host.script
     options = {"audio_in_enabled": True, "audio_out_enabled": script.audio_out, "serializer": ProtobufFrameSerializer()}
     transport = FastAPIWebsocketTransport(websocket, FastAPIWebsocketParams(vad_analyzer=LevelVAD(), **options))
     context, llm = OpenAILLMContext(), ActingLLM(script)
@@ -157,7 +117,7 @@ async def bot(websocket: WebSocket) -> None:
         rtvi,
         SlowSTT(script),
         OpenAIUserContextAggregator(context),
-        llm if script.model else Reader(script),
+        llm if script.model else Reader(script, OpenAILLMContextFrame),
         *([] if script.voice is None else [VOICES[script.voice]()]),
         transport.output(),
         OpenAIAssistantContextAggregator(context),
@@ -174,12 +134,7 @@ async def bot(websocket: WebSocket) -> None:
     @rtvi.event_handler("on_client_ready")
     async def on_client_ready(rtvi: RTVIProcessor) -> None:
         await rtvi.set_bot_ready()
-        for kind, text in script.greets:
-            if kind == "speak":
-                await task.queue_frame(TTSSpeakFrame(text))
-            else:
-                context.add_message({"role": "system", "content": text})
-                await task.queue_frame(OpenAILLMContextFrame(context))
+        await greet(script, task, context, OpenAILLMContextFrame(context))
 
     @transport.event_handler("on_client_disconnected")
     async def on_client_disconnected(*_: object) -> None:
@@ -187,7 +142,7 @@ async def bot(websocket: WebSocket) -> None:
         cancellations.append(asyncio.create_task(task.cancel()))
         gone.set()
 
-    tasks.append(task)
+    host.task = task
     with host.sessions.live(PipelineSession(task, transport)):
         running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
         leaving = asyncio.create_task(gone.wait())
