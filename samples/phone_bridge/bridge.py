@@ -15,6 +15,7 @@ from rtvi_sync.media.convert import ResamplingSink, decode_mulaw, encode_mulaw
 
 RATE_HZ = 8_000
 
+
 class Earpiece:
     """What the caller hears: a sink of the bot's audio at 8 kHz, which Twilio buffers and plays in real time."""
 
@@ -55,18 +56,19 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
 
 def _relay(websocket: ServerConnection, url: str) -> None:
     with contextlib.ExitStack() as stack:
-        client = None
+        transport = None
         for event in _events_of(websocket):
             match event:
-                case {"event": "start", "streamSid": str(stream)} if client is None:
+                case {"event": "start", "streamSid": str(stream)} if transport is None:
                     print("call", stream, flush=True)
                     stack.callback(print, "end of", stream, flush=True)
                     speaker = ResamplingSink(Earpiece(websocket, stream), RATE_HZ)
                     client = stack.enter_context(connect(url, mic=False, speaker=speaker, connect_timeout=15))
-                case {"event": "media", "media": {"payload": str(payload)}} if client is not None:
+                    transport = client.transport
+                case {"event": "media", "media": {"payload": str(payload)}} if transport is not None:
                     voice = decode_mulaw(base64.b64decode(payload, validate=True))
                     with contextlib.suppress(RTVIError):  # the bot has left, and its last words are still being played
-                        client.transport.send_audio(voice, RATE_HZ)
+                        transport.send_audio(voice, RATE_HZ)
                 case {"event": "stop"} | {"event": "mark", "mark": {"name": Earpiece.LAST_WORD}}:
                     return
 

@@ -7,7 +7,7 @@ import math
 import struct
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -134,7 +134,7 @@ def read_all(source: ResamplingSource, frames: int) -> list[bytes]:
 
 @pytest.mark.parametrize("soxr", [True, False])
 def test_a_source_at_another_rate(soxr: bool, monkeypatch: pytest.MonkeyPatch):
-    """One second stays one second of the same loudness, in chunks of at most the requested size; again after close()."""
+    """One second stays one second of the same loudness, in chunks of at most the requested size."""
     if soxr:
         pytest.importorskip("soxr")
     else:
@@ -153,7 +153,7 @@ def test_a_source_at_another_rate(soxr: bool, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_source_of_the_same_rate_is_bit_exact():
     """It is passed on as it is, also what a source returns as a bytearray."""
-    parts = iter([bytearray(b"abcd"), b"ef", b""])
+    parts: Iterator[bytes] = iter((bytearray(b"abcd"), b"ef", b""))
     source = ResamplingSource(CallbackSource(lambda frames: next(parts), 16_000), 16_000)
     assert read_all(source, 1) == [b"ab", b"cd", b"ef"]
 

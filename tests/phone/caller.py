@@ -52,7 +52,7 @@ class Caller:
     def __init__(self, url: str, stream: str = "MZ18ad3ab5a668481ce02b83e7395059f0") -> None:
         self._url = url
         self._open = contextlib.ExitStack()
-        self.heard = bytearray()
+        self.heard = b""
         self.unplayed: deque[bytes | str] = deque()
         self.cleared: list[int] = []
         self.returned: list[str] = []
