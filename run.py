@@ -91,7 +91,8 @@ Every command first sets up what it needs, in .venv/ and .cache/ of this folder.
 # Names of tables in pyproject.toml, which alone lists packages.
 DEMO_PARTS = ("cli",)
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
-SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",)}  # samples that need more than the others
+# Samples that need more than the others.
+SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
 TEST_PARTS = (*SOAK_PARTS, "resample", "files", "screen", "speed", "locust", "samples", "bench", "test")

@@ -34,7 +34,7 @@ TALKERS: dict[str, tuple[str, ...]] = {
     "line_transport": ("--url", "tcp://127.0.0.1:1"),
     "video_transport": ("--url", "tcp://127.0.0.1:1"),
 }
-OTHERS = ("celery_task", "django_app", "flask_app", "kiosk", "load_test", "notebook")
+OTHERS = ("celery_task", "django_app", "flask_app", "kiosk", "load_test", "notebook", "phone_bridge")
 # What each needs beyond the package itself.
 NEEDED = {
     "celery_task": "celery",

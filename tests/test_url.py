@@ -13,7 +13,9 @@ import pytest
 
 from rtvi_sync import RTVIClient, cli
 from rtvi_sync.media import NullSink
+from rtvi_sync.media.convert import encode_mulaw
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
+from tests.phone.caller import Caller, bridge_to, talk_until
 from tests.support.http_server import Answer, ScriptedServer, scripted_server
 from tests.support.wavs import quiet, tone, write_wav
 
@@ -103,6 +105,12 @@ def notebook(url: str) -> None:
     names["client"].close()
 
 
+def phone_bridge(url: str) -> None:
+    with bridge_to(url) as number, Caller(number) as caller:
+        caller.say(encode_mulaw(tone(0.3, 8_000)))
+        talk_until(lambda: caller.heard, caller)
+
+
 PROGRAMS: dict[str, Callable[[str], object]] = {
     "demo": command("demo", "--out", "out.wav", "--url"),
     "talk": command("talk", "--mic", "none", "--speaker", "none"),
@@ -116,6 +124,7 @@ PROGRAMS: dict[str, Callable[[str], object]] = {
     "django_app": django_app,
     "flask_app": flask_app,
     "notebook": notebook,
+    "phone_bridge": phone_bridge,
     "for_url()": own_client,
     "MeasuredClient and RTVIUser": measured_client,
     "run_many()": many_sessions,

@@ -62,6 +62,11 @@ def is_source(value: object) -> bool:
     return _is_object("mic", value)
 
 
+def is_sink(value: object) -> bool:
+    """Tell whether an object can be used as a sink of audio."""
+    return _is_object("speaker", value)
+
+
 def _rule(kind: Kind) -> Rule:
     (*methods, last), example = _OBJECTS[kind]
     files = " a Path, a function" if kind in _FILES else ""

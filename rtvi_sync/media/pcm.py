@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
-from ..protocol.validation import integer
+from ..protocol.validation import BYTES, COUNT, integer
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -50,8 +50,10 @@ def check_rate(rate_hz: int) -> int:
     return rate_hz
 
 
-def to_mono(pcm: bytes, channels: int) -> bytes:
+def to_mono(pcm: bytes, channels: int = 2) -> bytes:
     """Return the mean of interleaved channels, without an incomplete last frame."""
+    BYTES.check(pcm=pcm)
+    COUNT.check(channels=channels)
     if channels == 1:
         return pcm[: len(pcm) - len(pcm) % 2]
     samples = array.array("h")
@@ -62,6 +64,15 @@ def to_mono(pcm: bytes, channels: int) -> bytes:
     mono = array.array("h", (sum(frame) // channels for frame in zip(*tracks, strict=True)))
     _swap_on_big_endian(mono)
     return mono.tobytes()
+
+
+def to_stereo(pcm: bytes) -> bytes:
+    """Return two interleaved channels with the same samples, without an incomplete last sample."""
+    BYTES.check(pcm=pcm)
+    samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
+    both = array.array("h", bytes(4 * len(samples)))
+    both[0::2] = both[1::2] = samples
+    return both.tobytes()
 
 
 def first_channel(pcm: bytes, channels: int) -> bytes:

@@ -82,6 +82,38 @@ class LinearResampler:
         return self.convert(pcm_tools.bytes_of(last))
 
 
+class RateConverter:
+    """A converter of a stream of mono PCM, whose rate may change, to one rate; audio of that rate passes unchanged.
+
+    Args:
+        to_hz: sample rate of the output.
+    """
+
+    def __init__(self, to_hz: int) -> None:
+        self.to_hz: int = to_hz
+        self._resampler: Resampler | LinearResampler | None = None
+
+    def convert(self, pcm: bytes, from_hz: int) -> bytes:
+        """Take the next input and return the output that is ready, after the rest of the input of another rate."""
+        rest = b""
+        if self._resampler is not None and self._resampler.from_hz != from_hz:
+            rest = self.finish()
+        if from_hz == self.to_hz:
+            return rest + pcm
+        if self._resampler is None:
+            self._resampler = resampler_of(from_hz, self.to_hz)
+        return rest + self._resampler.convert(pcm)
+
+    def finish(self) -> bytes:
+        """End the input and return the rest of the output; the next input begins a new stream."""
+        resampler, self._resampler = self._resampler, None
+        return b"" if resampler is None else resampler.finish()
+
+    def reset(self) -> None:
+        """Discard the rest of the output; the next input begins a new stream."""
+        self._resampler = None
+
+
 def resampler_of(from_hz: int, to_hz: int) -> Resampler | LinearResampler:
     """Return soxr's resampler if it is installed, else a linear one."""
     try:

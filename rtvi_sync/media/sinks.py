@@ -13,7 +13,7 @@ from ..errors import DeviceError
 from ..protocol.validation import COUNT, FUNCTION, PATH, check_takes
 from . import pcm as pcm_tools
 from .base import file_error
-from .resample import LinearResampler, Resampler, resampler_of
+from .resample import RateConverter
 
 
 class NullSink:
@@ -114,8 +114,7 @@ class WavSink:
         self._file: io.FileIO | None = None
         self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
-        self._rate: int | None = None
-        self._resampler: Resampler | LinearResampler | None = None
+        self._converter: RateConverter | None = None  # to the rate of the file
         self._size = 0
         self._size_in_header = 0
 
@@ -133,15 +132,15 @@ class WavSink:
         Raises:
             DeviceError: the file cannot be written, or it has reached the 4 GiB of the format.
         """
-        if self._rate is None:
-            self._rate = sample_rate_hz
-        if sample_rate_hz == self._rate and self._resampler is None:
-            self._append(pcm)
+        if self._converter is None:
+            self._converter = RateConverter(sample_rate_hz)
+        if sample_rate_hz == self._converter.to_hz:
+            self._append(self._converter.convert(pcm, sample_rate_hz))
             return
         # Converted second by second, because the audio of a bot with a low rate grows up to some hundred times.
         size = 2 * sample_rate_hz
         for begin in range(0, len(pcm), size):
-            self._append(self._resampled(pcm[begin : begin + size], sample_rate_hz))
+            self._append(self._converter.convert(pcm[begin : begin + size], sample_rate_hz))
 
     def drop(self) -> None:
         """Do nothing: received audio is kept."""
@@ -155,9 +154,8 @@ class WavSink:
         if self._file is None and self._created:
             return
         try:
-            if self._resampler is not None:
-                resampler, self._resampler = self._resampler, None
-                self._append(resampler.finish())
+            if self._converter is not None and (rest := self._converter.finish()):
+                self._append(rest)
         finally:
             self._complete()
 
@@ -183,22 +181,15 @@ class WavSink:
             file.seek(pcm_tools.WAV_HEADER_BYTES + self._size)
             _write_all(file, pcm)
             self._size += len(pcm)
-            if self._size - self._size_in_header >= 2 * self._HEADER_LAG * (self._rate or 0):
+            if self._size - self._size_in_header >= 2 * self._HEADER_LAG * self._rate:
                 # Written after the audio that it counts, so that the file is valid in between.
                 self._write_header(file)
         except OSError as error:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
-    def _resampled(self, pcm: bytes, sample_rate_hz: int) -> bytes:
-        """Return the audio at the rate of the file, after the rest of the audio of another rate."""
-        rest = b""
-        if self._resampler is not None and self._resampler.from_hz != sample_rate_hz:
-            rest, self._resampler = self._resampler.finish(), None
-        if sample_rate_hz == self._rate or self._rate is None:
-            return rest + pcm
-        if self._resampler is None:
-            self._resampler = resampler_of(sample_rate_hz, self._rate)
-        return rest + self._resampler.convert(pcm)
+    @property
+    def _rate(self) -> int:
+        return self._DEFAULT_RATE_HZ if self._converter is None else self._converter.to_hz
 
     def _opened(self) -> io.FileIO:
         if self._file is not None and not self._guard.intact:
@@ -225,7 +216,7 @@ class WavSink:
 
     def _write_header(self, file: io.FileIO) -> None:
         file.seek(0)
-        _write_all(file, pcm_tools.wav_header(self._rate or self._DEFAULT_RATE_HZ, self._size))
+        _write_all(file, pcm_tools.wav_header(self._rate, self._size))
         self._size_in_header = self._size
 
 

@@ -8,7 +8,6 @@ number of frames (PyAudio does not check it).
 
 from __future__ import annotations
 
-import array
 import functools
 import importlib
 from collections.abc import Callable
@@ -203,7 +202,7 @@ class PyAudioOutput(_Stream):
             return
         try:
             # PyAudio reads this number of frames from memory, whatever the length of the bytes.
-            self._stream.write(_to_stereo(pcm) if self._channels == 2 else pcm, frames)
+            self._stream.write(pcm_tools.to_stereo(pcm) if self._channels == 2 else pcm, frames)
         except OSError as error:
             raise self._failed(error) from error
         self._written = (self._written + pcm)[-2 * self._buffer_frames :]
@@ -249,14 +248,6 @@ def _available(count: Callable[[], int]) -> int:
         return max(0, count())
     except OSError:
         return 0
-
-
-def _to_stereo(pcm: bytes) -> bytes:
-    """Return two channels with the same samples."""
-    samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
-    both = array.array("h", bytes(4 * len(samples)))
-    both[0::2] = both[1::2] = samples
-    return both.tobytes()
 
 
 def _pyaudio() -> Any:

@@ -53,6 +53,7 @@ METHODS: Final = {
             *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
             *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
             *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
+            *("ResamplingSink.write", "FrameSink.write"),
             *("AudioTrack.publish", "VideoTrack.publish", "TrackFrames.shrink"),
         ),
         _CALLED_BY_SESSION,

@@ -11,6 +11,7 @@ import rtvi_sync
 import rtvi_sync.cli
 import rtvi_sync.flask
 import rtvi_sync.media
+import rtvi_sync.media.convert
 import rtvi_sync.messages
 import rtvi_sync.notebook
 import rtvi_sync.signals
@@ -21,6 +22,7 @@ import rtvi_sync.testing.faults
 MODULES = (
     rtvi_sync,
     rtvi_sync.media,
+    rtvi_sync.media.convert,
     rtvi_sync.testing,
     rtvi_sync.testing.faults,
     rtvi_sync.signals,

@@ -27,6 +27,17 @@ from rtvi_sync.media import (
     WavSink,
     WavSource,
 )
+from rtvi_sync.media.convert import (
+    FrameSink,
+    ResamplingSink,
+    ResamplingSource,
+    decode_alaw,
+    decode_mulaw,
+    encode_alaw,
+    encode_mulaw,
+    to_mono,
+    to_stereo,
+)
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot, FaultProxy, MeasuredClient, faults, run_many
 from tests.behaviour.validation.calls import (
@@ -125,6 +136,33 @@ TABLE: dict[str, Call] = {
     "WavSink": construct(WavSink, {"path": "no_such_folder/file.wav"}, path=(*NOT_PATH, None)),
     "BytesSink": construct(BytesSink, max_bytes=NOT_COUNT),
     "CallbackSink": construct(CallbackSink, {"fn": print}, fn=(*NOT_FUNCTION, None), on_drop=NOT_FUNCTION),
+    "ResamplingSource": construct(
+        ResamplingSource,
+        {"source": SilenceSource(), "sample_rate_hz": 8_000},
+        source=(5, None, "file.wav", print),
+        sample_rate_hz=(*NOT_RATE, None),
+    ),
+    "ResamplingSource.read": construct(ResamplingSource(SilenceSource(), 8_000).read, {"frames": 1}, frames=NOT_COUNT),
+    "ResamplingSink": construct(
+        ResamplingSink,
+        {"sink": BytesSink(), "sample_rate_hz": 8_000},
+        sink=(5, None, "file.wav", print, SilenceSource()),
+        sample_rate_hz=(*NOT_RATE, None),
+    ),
+    "FrameSink": construct(
+        FrameSink,
+        {"frame_size": 160, "sample_rate_hz": 8_000},
+        frame_size=NOT_COUNT,
+        sample_rate_hz=(*NOT_RATE, None),
+        delay_frames=(*NOT_INTEGER, None, -1),
+        max_bytes=NOT_COUNT,
+    ),
+    "encode_mulaw": construct(encode_mulaw, {"pcm": b""}, pcm=(*NOT_BYTES, b"odd")),
+    "encode_alaw": construct(encode_alaw, {"pcm": b""}, pcm=(*NOT_BYTES, b"odd")),
+    "decode_mulaw": construct(decode_mulaw, {"data": b""}, data=NOT_BYTES),
+    "decode_alaw": construct(decode_alaw, {"data": b""}, data=NOT_BYTES),
+    "to_mono": construct(to_mono, {"pcm": b""}, pcm=NOT_BYTES, channels=NOT_COUNT),
+    "to_stereo": construct(to_stereo, {"pcm": b""}, pcm=NOT_BYTES),
     "AudioTrack.frames": construct(AudioTrack(label="mic").frames, buffer=(*NOT_SECONDS, None)),
     "VideoTrack.frames": construct(VideoTrack(label="cam").frames, buffer=NOT_COUNT),
     "VideoFrame": construct(

@@ -1,0 +1,264 @@
+"""Formats of telephones and browsers: other sample rates, µ-law and A-law, stereo, and frames of a fixed size.
+
+PCM is signed 16-bit little endian, mono unless said otherwise. Nothing here needs a library; with the extra `resample`
+other sample rates are made by soxr, and without it by linear interpolation, which distorts speech audibly.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from itertools import chain, repeat
+from typing import Final
+
+from ..errors import DeviceError
+from ..protocol.validation import BYTES, COUNT, COUNT_OR_ZERO, Rule
+from . import pcm as pcm_tools
+from .base import AudioSink, AudioSource
+from .kinds import is_sink, is_source
+from .pcm import to_mono, to_stereo
+from .resample import RateConverter
+
+__all__ = [
+    "FrameSink",
+    "ResamplingSink",
+    "ResamplingSource",
+    "decode_alaw",
+    "decode_mulaw",
+    "encode_alaw",
+    "encode_mulaw",
+    "to_mono",
+    "to_stereo",
+]
+
+_PCM: Final = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
+_SOURCE: Final = Rule("an AudioSource such as WavSource(path)", is_source)
+_SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
+
+
+# -- µ-law and A-law --------------------------------------------------------------------------------------------------
+
+
+class _Law:
+    """The tables of one law of G.711, which divides the positive samples into 128 intervals, each with its code.
+
+    A negative sample has the code of its complement, with the first bit flipped. A code is decoded to the middle of its
+    interval.
+
+    Args:
+        codes: the codes of the intervals, from the quietest on.
+        widths: the samples in each interval.
+        begin: the first sample of the first interval.
+    """
+
+    def __init__(self, codes: Iterable[int], widths: Iterable[int], begin: int = 0) -> None:
+        positive, levels = bytearray(), [0] * 256
+        for code, width in zip(codes, widths, strict=True):
+            levels[code] = begin + len(positive) + width // 2
+            levels[code ^ 0x80] = -levels[code]
+            positive += bytes(repeat(code, width))
+        del positive[:-begin]
+        positive += bytes(repeat(positive[-1], 0x8000 - len(positive)))  # the loudest samples are clipped
+        flipped = bytes(code ^ 0x80 for code in range(256))
+        # A negative index counts from the end of the table, so a sample is the index of its code.
+        self._code_of = bytes(positive + positive[::-1].translate(flipped)).__getitem__
+        self._low_bytes = bytes(level & 0xFF for level in levels)
+        self._high_bytes = bytes(level >> 8 & 0xFF for level in levels)
+
+    def encode(self, pcm: bytes) -> bytes:
+        _PCM.check(pcm=pcm)
+        return bytes(map(self._code_of, pcm_tools.samples_of(pcm)))
+
+    def decode(self, data: bytes) -> bytes:
+        BYTES.check(data=data)
+        codes = bytes(data)
+        pcm = bytearray(2 * len(codes))
+        pcm[0::2] = codes.translate(self._low_bytes)
+        pcm[1::2] = codes.translate(self._high_bytes)
+        return bytes(pcm)
+
+
+_SEGMENTS: Final = range(8)
+_MULAW: Final = _Law(range(0xFF, 0x7F, -1), chain.from_iterable(repeat(8 << s, 16) for s in _SEGMENTS), begin=-4)
+_ALAW: Final = _Law(
+    (code ^ 0x55 for code in range(0x80, 0x100)),
+    chain.from_iterable(repeat(16 << max(0, s - 1), 16) for s in _SEGMENTS),
+)
+
+
+def encode_mulaw(pcm: bytes) -> bytes:
+    """Return PCM as µ-law (G.711, PCMU), one byte a sample.
+
+    Raises:
+        ValueError: the number of bytes is odd.
+    """
+    return _MULAW.encode(pcm)
+
+
+def decode_mulaw(data: bytes) -> bytes:
+    """Return µ-law (G.711, PCMU) as PCM."""
+    return _MULAW.decode(data)
+
+
+def encode_alaw(pcm: bytes) -> bytes:
+    """Return PCM as A-law (G.711, PCMA), one byte a sample.
+
+    Raises:
+        ValueError: the number of bytes is odd.
+    """
+    return _ALAW.encode(pcm)
+
+
+def decode_alaw(data: bytes) -> bytes:
+    """Return A-law (G.711, PCMA) as PCM."""
+    return _ALAW.decode(data)
+
+
+# -- sample rates -----------------------------------------------------------------------------------------------------
+
+
+class ResamplingSource:
+    """A source that reads another source and returns its audio at another sample rate.
+
+    It may end, be closed and be read again as that source. Like each source of the application it is read on a thread
+    of its own.
+
+    Args:
+        source: the source that is read and closed with this one.
+        sample_rate_hz: the rate that the bot gets.
+    """
+
+    def __init__(self, source: AudioSource, sample_rate_hz: int) -> None:
+        _SOURCE.check(source=source)
+        self._source = source
+        self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
+        self._ready = b""
+        self._ended = False
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Return the rate that the bot gets."""
+        return self._converter.to_hz
+
+    def read(self, frames: int) -> bytes:
+        """Return up to `frames` samples at the new rate; `b""` after the last."""
+        COUNT.check(frames=frames)
+        rate = self._source.sample_rate_hz
+        while not self._ready and not self._ended:
+            pcm = self._source.read(-(-frames * rate // self._converter.to_hz))
+            self._ended = not pcm
+            self._ready = self._converter.convert(pcm, rate) if pcm else self._converter.finish()
+        pcm, self._ready = self._ready[: 2 * frames], self._ready[2 * frames :]
+        return pcm
+
+    def close(self) -> None:
+        """Close the source, which may be read again."""
+        self._converter.reset()
+        self._ready, self._ended = b"", False
+        self._source.close()
+
+
+class ResamplingSink:
+    """A sink that passes the bot's audio on to another sink, at one sample rate whatever the bot's is.
+
+    Audio of that rate passes bit exact. Other audio is up to 20 ms late, and its last samples follow with the next
+    audio, or at the end of the session.
+
+    Args:
+        sink: the sink that is written, dropped and closed with this one.
+        sample_rate_hz: the rate that it gets.
+    """
+
+    def __init__(self, sink: AudioSink, sample_rate_hz: int) -> None:
+        _SINK.check(sink=sink)
+        self._sink = sink
+        self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
+        #: As the sink's: a recorder also gets what an interruption voids; see `AudioSink`.
+        self.is_recorder: bool = getattr(sink, "is_recorder", False) is True
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Write the converted audio."""
+        self._write(self._converter.convert(pcm, sample_rate_hz))
+
+    def drop(self) -> None:
+        """Discard the samples that are held back, and have the sink discard what it has not played."""
+        self._converter.reset()
+        self._sink.drop()
+
+    def close(self) -> None:
+        """Write the samples that are held back, and close the sink."""
+        self._write(self._converter.finish())
+        self._sink.close()
+
+    def _write(self, pcm: bytes) -> None:
+        if pcm:
+            self._sink.write(pcm, self._converter.to_hz)
+
+
+# -- frames of a fixed size -------------------------------------------------------------------------------------------
+
+
+class FrameSink:
+    """A sink for an output that takes one frame of a fixed size at fixed times, as RTP and sound cards do.
+
+    The output's thread calls `read()`. If the bot is silent, or its audio is late, the frame is silence. When the bot
+    begins to speak, `delay_frames` more frames are silence, so that audio that comes a little later than it is due
+    leaves no gap. An interruption discards what was not read yet.
+
+    Args:
+        frame_size: samples in a frame; 160 are 20 ms at 8 kHz.
+        sample_rate_hz: rate of the output. For a bot of another rate use `ResamplingSink(sink, sample_rate_hz)`.
+        delay_frames: frames of silence before the bot's speech.
+        max_bytes: if more than this waits to be read, the sink ends with a `device_error`.
+    """
+
+    def __init__(
+        self, frame_size: int, sample_rate_hz: int, *, delay_frames: int = 2, max_bytes: int = 16 * 1024 * 1024
+    ) -> None:
+        COUNT.check(frame_size=frame_size, max_bytes=max_bytes)
+        COUNT_OR_ZERO.check(delay_frames=delay_frames)
+        self._frame_bytes = 2 * frame_size
+        self._rate = pcm_tools.check_rate(sample_rate_hz)
+        self._delay_frames = self._delay_left = delay_frames
+        self._max_bytes = max_bytes
+        # Guards `_waiting`, which the session's thread and the output's hold for a moment.
+        self._lock = threading.RLock()
+        self._waiting = bytearray()
+
+    def read(self) -> bytes:
+        """Return the next frame; does not block. One thread at a time may call it."""
+        with self._lock:
+            if self._waiting and not self._delay_left:
+                frame = bytes(self._waiting[: self._frame_bytes])
+                del self._waiting[: self._frame_bytes]
+                return frame.ljust(self._frame_bytes, b"\0")
+            self._delay_left = self._delay_left - 1 if self._waiting else self._delay_frames
+        return bytes(self._frame_bytes)
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Append the audio.
+
+        Raises:
+            DeviceError: it has another rate, or the sink is full.
+        """
+        if sample_rate_hz != self._rate:
+            raise DeviceError(
+                f"The bot's audio has {sample_rate_hz} Hz and this FrameSink {self._rate} Hz; give the client a "
+                f"ResamplingSink(sink, {self._rate})",
+                devices=("speaker",),
+            )
+        with self._lock:
+            if len(self._waiting) + len(pcm) > self._max_bytes:
+                raise DeviceError(
+                    f"This FrameSink is full ({self._max_bytes} bytes); call read() for each frame of the output",
+                    devices=("speaker",),
+                )
+            self._waiting += pcm
+
+    def drop(self) -> None:
+        """Discard the audio that was not read yet."""
+        with self._lock:
+            self._waiting.clear()
+
+    def close(self) -> None:
+        """Do nothing: the rest can still be read."""

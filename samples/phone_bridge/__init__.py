@@ -1,0 +1,1 @@
+"""A bridge between telephone calls of Twilio and a bot."""

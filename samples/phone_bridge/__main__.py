@@ -1,0 +1,43 @@
+"""A telephone number for a bot: a server for Twilio Media Streams that holds a session for each call.
+
+    python3 run.py sample phone_bridge --url ws://localhost:7860/ws-client --port 8080
+
+Without a URL the callers talk to the built-in bot. README.md beside this file says how Twilio finds the bridge.
+"""
+
+import argparse
+import contextlib
+import functools
+import sys
+
+from websockets.sync.server import serve
+
+from rtvi_sync import RTVIClient
+from rtvi_sync.cli import run_program
+from rtvi_sync.testing import EmbeddedBot
+
+from .bridge import hold_call
+
+MAX_MESSAGE_BYTES = 65_536  # Twilio's have some hundred
+
+
+def main() -> None:
+    """Read the command line, and answer calls until Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="run.py sample phone_bridge", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
+    parser.add_argument("--port", type=int, default=8080, help="of this server; 0: any free one")
+    given = parser.parse_args()
+    if given.url:
+        RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first caller waits
+    with contextlib.ExitStack() as stack:
+        url = given.url or stack.enter_context(EmbeddedBot()).ws_url
+        answer = functools.partial(hold_call, url=url)
+        server = stack.enter_context(
+            serve(answer, "127.0.0.1", given.port, compression=None, max_size=MAX_MESSAGE_BYTES)
+        )
+        print(f"Waiting for calls at ws://127.0.0.1:{server.socket.getsockname()[1]}/", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -1,0 +1,213 @@
+"""Calls through the bridge: audio both ways, interruptions, marks, and every way in which a call ends."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync.media.convert import decode_mulaw, encode_mulaw
+from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.testing import EmbeddedBot
+from tests.phone.caller import Caller, bridge_to, talk_until
+from tests.support.slowness import GUARD
+from tests.support.wavs import tone
+
+ROOT = Path(__file__).parents[2]
+INVALID = 1007
+DONE = 1000
+
+
+@contextlib.contextmanager
+def call(**options: Any) -> Iterator[tuple[EmbeddedBot, Caller]]:
+    """Yield a bot with these options, and a caller that is connected to it by the bridge."""
+    with EmbeddedBot(**options) as bot, bridge_to(bot.ws_url) as url, Caller(url) as caller:
+        yield bot, caller
+
+
+def voice(seconds: float, amplitude: int = 8_000) -> bytes:
+    """Return speech as a telephone has it."""
+    return encode_mulaw(tone(seconds, 8_000, amplitude))
+
+
+def test_audio_both_ways() -> None:
+    """The bot hears the caller's µ-law, and what it says comes back: the same to the last bit, as it was decoded."""
+    said = voice(0.5)
+    with call(transcripts="Hello") as (bot, caller):
+        caller.say(said)
+        talk_until(lambda: decode_mulaw(said) in decode_mulaw(caller.heard), caller)
+        assert decode_mulaw(said) in bot.wait_for_session().audio
+
+
+def test_a_bot_of_another_rate() -> None:
+    """Its 24 kHz become 8 kHz: as loud, and as long."""
+    with call(transcripts="Hello", audio_out_sample_rate_hz=24_000) as (_, caller):
+        caller.say(voice(0.5))
+        talk_until(lambda: len(caller.heard) > 0.45 * 8_000, caller)
+        heard = memoryview(decode_mulaw(caller.heard)).cast("h")[1_000:3_000]
+        assert math.hypot(*heard) / math.sqrt(len(heard)) == pytest.approx(8_000 / math.sqrt(2), rel=0.1)
+
+
+def test_a_caller_who_interrupts() -> None:
+    """Twilio is told to clear what it has buffered of the answer, and the next answer is heard."""
+    words = " ".join(["word"] * 60)
+    with call(transcripts=["Tell me.", "Stop!"], replies=[words, "All right."], echo=False) as (bot, caller):
+        caller.say(voice(0.4))
+        talk_until(lambda: caller.heard, caller)
+        cleared = len(caller.cleared)  # one, because bots interrupt themselves whenever the user begins to speak
+        caller.say(voice(0.4))
+        talk_until(lambda: len(caller.cleared) > cleared, caller)
+        heard = len(caller.heard)
+        talk_until(lambda: len(caller.heard) > heard, caller)
+        assert bot.wait_for_session().ended is None
+
+
+def test_what_is_buffered_is_cleared() -> None:
+    """A bot that is far ahead is silent at once: all of it is discarded that Twilio has not played."""
+    with call(transcripts="Stop!") as (bot, caller):
+        ahead = AudioRawFrame(audio=tone(20.0, 8_000), sample_rate=8_000, num_channels=1)
+        session = bot.wait_for_session()
+        talk_until(lambda: session.messages, caller)
+        session.send({"label": "rtvi-ai", "type": "bot-started-speaking"})
+        session.send_frame(ahead)
+        talk_until(lambda: caller.heard, caller)
+        caller.say(voice(0.4))
+        talk_until(lambda: caller.cleared, caller)
+        assert caller.cleared[0] + len(caller.heard) == 20 * 8_000
+
+
+def test_the_bot_leaves() -> None:
+    """Its last words are played before the bridge hangs up: a mark behind them says when."""
+    goodbye = tone(1.0, 8_000)
+    with call() as (bot, caller):
+        session = bot.wait_for_session()
+        talk_until(lambda: session.messages, caller)
+        session.send_frame(AudioRawFrame(audio=goodbye, sample_rate=8_000, num_channels=1))
+        session.close()
+        talk_until(lambda: caller.close_code is not None, caller)
+        assert caller.heard == encode_mulaw(goodbye)
+        assert caller.returned == ["last word"]
+        assert caller.close_code == DONE
+
+
+def test_the_caller_hangs_up() -> None:
+    """The bot's session ends, and the stream."""
+    with call() as (bot, caller):
+        session = bot.wait_for_session()
+        caller.hang_up()
+        assert session.wait_ended(GUARD).initiator == "client"
+        talk_until(lambda: caller.close_code == DONE, caller)
+
+
+def test_a_caller_who_is_gone_in_the_middle() -> None:
+    """The bot's session ends although nothing was told, while the bot speaks."""
+    with call(transcripts="Tell me.", replies=" ".join(["word"] * 60), echo=False) as (bot, caller):
+        caller.say(voice(0.4))
+        talk_until(lambda: caller.heard, caller)
+        caller.websocket.socket.shutdown(socket.SHUT_RDWR)
+        assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "hello",
+        "[]",
+        "5",
+        "{}",
+        {"event": 5},
+        {"event": "media", "media": {"payload": "no base64!"}},
+        b"\xff\xfe\xfd",
+        "[" * 50_000,
+    ],
+    ids=lambda message: str(message)[:30] or "empty",
+)
+def test_what_twilio_never_sends(message: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """The call ends with the code for it, and the bot's session; the next call is answered."""
+    with EmbeddedBot() as bot, bridge_to(bot.ws_url) as url:
+        with Caller(url) as caller:
+            session = bot.wait_for_session()
+            caller.send(message)
+            assert session.wait_ended(GUARD).initiator == "client"
+            talk_until(lambda: caller.close_code is not None, caller)
+            assert caller.close_code == INVALID
+        with Caller(url) as caller:
+            caller.say(voice(0.3))
+            talk_until(lambda: caller.heard, caller)
+    captured = capfd.readouterr()
+    assert ("no call of Twilio's" in captured.out, captured.err) == (True, "")
+
+
+def test_what_the_bridge_does_not_know() -> None:
+    """Events that it has no use for, and a second start, are ignored."""
+    with call() as (bot, caller):
+        caller.send({"event": "dtmf", "dtmf": {"track": "inbound_track", "digit": "1"}})
+        caller.send({"event": "mark", "mark": {"name": "not its own"}})
+        caller.send({"event": "media", "media": {}})
+        caller.send({"event": "new in 2030"})
+        caller.start()
+        caller.say(voice(0.3))
+        talk_until(lambda: caller.heard, caller)
+        assert len(bot.sessions) == 1
+
+
+def test_no_bot(capfd: pytest.CaptureFixture[str]) -> None:
+    """The bridge hangs up, and its operator reads why."""
+    with bridge_to("ws://127.0.0.1:1") as url, Caller(url) as caller:
+        talk_until(lambda: caller.close_code == DONE, caller)
+    assert "no bot for this call: " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.matrix)])
+def test_calls_at_once(number: int) -> None:
+    """Each caller hears the own voice, whole and bit exact, and no other caller's."""
+    said = [voice(1.0, 4_000 + 200 * index) for index in range(number)]
+    with EmbeddedBot() as bot, bridge_to(bot.ws_url) as url, contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(Caller(url, f"MZ{index:032}")) for index in range(number)]
+        for caller, own in zip(callers, said, strict=True):
+            caller.say(own)
+
+        def all_heard() -> bool:
+            pairs = zip(callers, said, strict=True)
+            return all(decode_mulaw(own) in decode_mulaw(caller.heard) for caller, own in pairs)
+
+        talk_until(all_heard, *callers)
+        assert len(bot.sessions) == number
+        for caller in callers:
+            caller.hang_up()
+        for session in bot.sessions:
+            assert session.wait_ended(GUARD).initiator == "client"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
+def test_the_program(tmp_path: Path) -> None:
+    """It says where it waits, answers with the built-in bot, and ends with Ctrl-C during a call."""
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "samples.phone_bridge", "--port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
+                caller.say(voice(0.4))
+                talk_until(lambda: caller.heard, caller)
+                process.send_signal(signal.SIGINT)
+                talk_until(lambda: caller.close_code is not None, caller)
+            assert process.communicate(timeout=GUARD) == ("call MZ7\nend of MZ7\n", "")
+        finally:
+            process.kill()
+    assert process.returncode == 130
