@@ -7,6 +7,8 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing import faults
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
     from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest
+    from rtvi_sync.testing.embedded_bot.reply import Reply
+    from rtvi_sync.testing.embedded_bot.scripted_faults import Fault
     from rtvi_sync.testing.embedded_bot.session import BotSession
     from rtvi_sync.testing.fault_injection.fault_connection import Injection, ProxyConnection
     from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
@@ -18,12 +20,14 @@ __all__ = [
     "BotRequest",
     "BotSession",
     "EmbeddedBot",
+    "Fault",
     "FaultProxy",
     "Injection",
     "MeasuredClient",
     "Measurement",
     "Percentiles",
     "ProxyConnection",
+    "Reply",
     "Report",
     "Row",
     "faults",
@@ -34,6 +38,8 @@ __all__ = [
 _NAMES = {
     "embedded_bot.bot": "EmbeddedBot",
     "embedded_bot.http_endpoint": "BotRequest",
+    "embedded_bot.reply": "Reply",
+    "embedded_bot.scripted_faults": "Fault",
     "embedded_bot.session": "BotSession",
     "fault_injection.fault_connection": "Injection ProxyConnection",
     "fault_injection.fault_proxy": "FaultProxy",

@@ -14,7 +14,7 @@ DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
 
 
 @attrs.frozen
-class Fault:
+class ConnectionFault:
     """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted.
 
     A number out of range, such as a rate of 0, raises `ValueError`; a value that is no number raises `TypeError`.
@@ -22,7 +22,7 @@ class Fault:
 
 
 @attrs.frozen
-class Delay(Fault):
+class Delay(ConnectionFault):
     """Every byte arrives later.
 
     Attributes:
@@ -33,7 +33,7 @@ class Delay(Fault):
 
 
 @attrs.frozen
-class Split(Fault):
+class Split(ConnectionFault):
     """Data is split into chunks, each sent in a segment of its own.
 
     Attributes:
@@ -44,7 +44,7 @@ class Split(Fault):
 
 
 @attrs.frozen
-class Coalesce(Fault):
+class Coalesce(ConnectionFault):
     """Data is buffered and sent in one chunk.
 
     Attributes:
@@ -57,7 +57,7 @@ class Coalesce(Fault):
 
 
 @attrs.frozen
-class Throttle(Fault):
+class Throttle(ConnectionFault):
     """The connection is slow.
 
     Attributes:
@@ -68,7 +68,7 @@ class Throttle(Fault):
 
 
 @attrs.frozen
-class Drop(Fault):
+class Drop(ConnectionFault):
     """Bytes are dropped; those after them arrive as if the dropped bytes had never been sent.
 
     Attributes:
@@ -79,7 +79,7 @@ class Drop(Fault):
 
 
 @attrs.frozen
-class Corrupt(Fault):
+class Corrupt(ConnectionFault):
     """Bytes arrive with some of their bits flipped.
 
     Attributes:
@@ -92,15 +92,15 @@ class Corrupt(Fault):
 
 
 @attrs.frozen
-class BlackHole(Fault):
+class BlackHole(ConnectionFault):
     """No more bytes get through, and the connection stays open. When the fault is lifted, the held bytes arrive."""
 
 
 @attrs.frozen
-class HalfClose(Fault):
+class HalfClose(ConnectionFault):
     """The receiver sees the end of the stream (FIN); the other direction stays open."""
 
 
 @attrs.frozen
-class Reset(Fault):
+class Reset(ConnectionFault):
     """The receiver sees the connection reset (RST). For the sender it is closed."""

@@ -25,7 +25,7 @@ from rtvi_sync.testing import faults
         (faults.Corrupt, {"mask": 256}),
     ],
 )
-def test_faults_with_invalid_numbers(kind: Callable[..., faults.Fault], arguments: dict[str, float]) -> None:
+def test_faults_with_invalid_numbers(kind: Callable[..., faults.ConnectionFault], arguments: dict[str, float]) -> None:
     """They raise when they are made, so they cannot end the proxy's thread later."""
     with pytest.raises(ValueError, match=next(reversed(arguments))):
         kind(**arguments)

@@ -36,7 +36,7 @@ _CONFIG: Final[list[dict[str, Any]]] = [
 ]
 _ANSWER_SECONDS: Final = 60.0
 
-_FAULTS: Final[tuple[Callable[[random.Random], faults.Fault], ...]] = (
+_FAULTS: Final[tuple[Callable[[random.Random], faults.ConnectionFault], ...]] = (
     lambda rng: faults.Delay(rng.uniform(0.01, 0.4)),
     lambda rng: faults.Split(rng.choice((1, 20, 300))),
     lambda rng: faults.Coalesce(1_000_000, rng.uniform(0.01, 0.2)),

@@ -66,6 +66,7 @@ class ActionRegistry:
         self._reply_control = reply_control
         self._quirks = quirks
         self._run_requested = False
+        self._interrupts = False
         self._functions: dict[str, Action] = {
             "llm:get_context": self._get_context,
             "llm:set_context": self._set_context,
@@ -106,6 +107,8 @@ class ActionRegistry:
         # A real bot's language model runs in its pipeline, so its reply follows the action's own answer.
         run_requested, self._run_requested = self._run_requested, False
         if run_requested:
+            if self._interrupts:
+                self._reply_control.stop_speaking()
             self._reply_control.respond()
 
     def _get_context(self) -> list[dict[str, Any]]:
@@ -122,9 +125,7 @@ class ActionRegistry:
         return self._run() if run_immediately else True
 
     def _run(self, interrupt: bool = True) -> bool:
-        if interrupt:
-            self._reply_control.stop_speaking()
-        self._run_requested = True
+        self._run_requested, self._interrupts = True, interrupt
         return True
 
     def _say(self, text: str, interrupt: bool = False) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ from rtvi_sync.testing.embedded_bot.http_api import BotAPI
 from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest, HTTPEndpoint
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.options import BotOptions
+from rtvi_sync.testing.embedded_bot.reply import PATTERN, matches
+from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
 
 if TYPE_CHECKING:
@@ -43,8 +46,12 @@ class EmbeddedBot(BotOptions):
     Attributes:
         transcripts: the transcripts of the user's speech, turn by turn and again from the first; without a script the
             transcript states how long the user spoke.
-        replies: the bot's replies, turn by turn and again from the first, or a function from the user's words to the
-            reply. Without it the bot says "You said: ...".
+        replies: what the bot does when the user has said something: replies by pattern, where the first one counts that
+            is found in the user's words, in any case of letters; replies turn by turn and again from the first; or a
+            function from the user's words to the reply. A reply is a string or a `Reply`. To what fits no pattern, and
+            without replies, the bot says "You said: ...".
+        greeting: what the bot does unasked when it is ready, a string or a `Reply`.
+        faults: what goes wrong, and when: `Fault` objects.
         on_request: answers to `client-message` requests by their type: a value, or a function of the request's data
             whose exception becomes an `error-response`. A request of any other type gets its data back.
         handler: called with session and message for every RTVI message, on the thread of the session, before the bot
@@ -95,11 +102,17 @@ class EmbeddedBot(BotOptions):
     _websocket_server: WebSocketServer | None = attrs.field(init=False, default=None, repr=False)
     _endpoint: HTTPEndpoint | None = attrs.field(init=False, default=None, repr=False)
     _api: BotAPI | None = attrs.field(init=False, default=None, repr=False)
-    # Guards _sessions and _new_sessions, and wakes threads that wait for a session. Held for a moment by the threads of
-    # sessions and by the test's threads.
+    _fault_plan: FaultPlan = attrs.field(init=False, repr=False)
+    # Guards _sessions, _new_sessions and _heard, and wakes threads that wait for them. Held for a moment by the threads
+    # of sessions and by the test's threads.
     _changed: threading.Condition = attrs.field(init=False, factory=threading.Condition, repr=False)
     _sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
     _new_sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
+    _heard: list[str] = attrs.field(init=False, factory=list, repr=False)
+
+    @_fault_plan.default
+    def _plan_of_faults(self) -> FaultPlan:
+        return FaultPlan(self.faults)
 
     def start(self) -> None:
         """Start to listen; `base_url` and `ws_url` are set when this returns.
@@ -169,6 +182,34 @@ class EmbeddedBot(BotOptions):
                 raise RequestTimeoutError(f"No client connected to the bot within {timeout:g} s")
             return self._new_sessions.pop(0)
 
+    @property
+    def heard(self) -> list[str]:
+        """Return what users have typed and said so far, oldest first, in all sessions; a spoken text is complete."""
+        with self._changed:
+            return list(self._heard)
+
+    def assert_heard(self, *patterns: str, timeout: float = 5.0) -> None:
+        """Wait until users have said what fits these patterns, in this order; other texts may lie between.
+
+        Args:
+            patterns: regular expressions, searched in what a user said, in any case of letters.
+            timeout: seconds.
+
+        Raises:
+            AssertionError: users have not said so within `timeout`; the text has the first pattern that is missing,
+                and what the bot has heard.
+        """
+        for pattern in patterns:
+            PATTERN.check(pattern=pattern)
+        WAIT.check(timeout=timeout)
+        with self._changed:
+            if not self._changed.wait_for(lambda: _missing(patterns, self._heard) is None, timeout):
+                lines = [f"  {number}  {text!r}" for number, text in enumerate(self._heard, 1)]
+                raise AssertionError(
+                    f"Users did not say {_missing(patterns, self._heard)!r} within {timeout:g} s\n"
+                    + "\n".join(["the bot heard:", *lines] if lines else ["the bot heard nothing"])
+                )
+
     def __enter__(self) -> EmbeddedBot:
         self.start()
         return self
@@ -178,11 +219,17 @@ class EmbeddedBot(BotOptions):
     ) -> None:
         self.stop()
 
+    def _note_heard(self, text: str) -> None:
+        with self._changed:
+            self._heard.append(text)
+            self._changed.notify_all()
+
     def _serve(self, connection: Connection) -> None:
         state = SessionState(
             bot_version=BotVersion(self.version),
             config=LiveConfig(self.config, self.config_types, self.on_config),
-            context=LLMContext(self.replies),
+            context=LLMContext(self.replies, self._note_heard),
+            fault_plan=self._fault_plan,
         )
         session = BotSession(connection, state)
         requested = self._api.requested_config(connection.path) if self._api is not None else None
@@ -201,3 +248,9 @@ class EmbeddedBot(BotOptions):
                 self._sessions.remove(session)
             session.finish(end)
             conversation.close()
+
+
+def _missing(patterns: Sequence[str], heard: Sequence[str]) -> str | None:
+    """Return the first pattern that fits nothing after what the patterns before it fit."""
+    texts = iter(heard)
+    return next((pattern for pattern in patterns if not any(matches(pattern, text) for text in texts)), None)

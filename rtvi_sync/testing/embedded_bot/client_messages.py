@@ -47,9 +47,7 @@ class ClientMessageHandlers:
             "ui-snapshot": lambda received: _check(received, tree=dict),
             "ui-cancel-task": lambda received: _check(received, task_id=str),
             "ui-cancel-job-group": lambda received: _check(received, job_id=str),
-            "llm-function-call-result": lambda received: _check(
-                received, function_name=str, tool_call_id=str, arguments=dict, result=(dict, str)
-            ),
+            "llm-function-call-result": self._function_result,
         }
 
     def _client_message(self, received: Message) -> None:
@@ -69,7 +67,7 @@ class ClientMessageHandlers:
         data = received.get("data") or {}
         text, run, spoken = field(data, "content", str), *_run_options(data)
         if run:
-            self._reply_player.interrupt()
+            self._reply_player.interrupt(typed=True)
         chat = {"text": text, "input_type": "chat", "timestamp": now(), "final": True, "msg_id": received["id"]}
         self._messenger.emit("user-input", chat)
         self._context.add("user", text)
@@ -86,7 +84,7 @@ class ClientMessageHandlers:
         field(source, source["type"], str)
         run, spoken = _run_options(data)
         if run:
-            self._reply_player.interrupt()
+            self._reply_player.interrupt(typed=True)
         self._context.add("user", text)
         if run:
             self._reply_player.respond(spoken=spoken)
@@ -96,12 +94,16 @@ class ClientMessageHandlers:
         role, content = field(data, "role", str), required(data, "content")
         run = bool(optional(data, "run_immediately", bool))
         if run:
-            self._reply_player.interrupt()
+            self._reply_player.interrupt(typed=True)
         if not self._options.quirks:
             self._messenger.emit("append-to-context-result", {"result": "Message appended to context"}, received["id"])
         self._context.add(role, content)
         if run:
             self._reply_player.respond()
+
+    def _function_result(self, received: Message) -> None:
+        _check(received, function_name=str, tool_call_id=str, arguments=dict, result=(dict, str))
+        self._reply_player.take_result(received["data"]["tool_call_id"], received["data"]["result"])
 
     def _dtmf(self, received: Message) -> None:
         data = received.get("data") or {}

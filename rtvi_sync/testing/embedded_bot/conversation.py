@@ -38,12 +38,19 @@ class BotConversation:
         self._options = options
         self._context = context = state.context
         self._messenger = Messenger(state.bot_version, session.send)
-        self._reply_player = ReplyPlayer(session, self._messenger, context, options)
+        self._reply_player = ReplyPlayer(session, self._messenger, context, options, state.fault_plan)
         self._speech_input = SpeechInput(session, self._messenger, self._reply_player, context, options)
         actions = ActionRegistry(options.actions or {}, context, self._reply_player, quirks=options.quirks)
         self._actions = ActionHandlers(self._messenger, actions)
         providers: list[HandlerProvider] = [
-            Handshake(self._messenger, state.config, requested_config, options),
+            Handshake(
+                self._messenger,
+                state.config,
+                requested_config,
+                options,
+                self._reply_player,
+                ready=state.fault_plan.begin_session() and options.ready,
+            ),
             ClientMessageHandlers(self._messenger, self._reply_player, context, options),
             self._speech_input,
         ]

@@ -11,6 +11,7 @@ from rtvi_sync.testing.embedded_bot.bot_version import negotiate
 from rtvi_sync.testing.embedded_bot.config import LiveConfig, read_config
 from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
+from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -28,13 +29,26 @@ class Handshake:
         config: of the session.
         requested: the config in the connect request, any JSON; None if it had none.
         options: of the bot.
+        reply_player: greets the user.
+        ready: False: the bot never becomes ready.
     """
 
-    def __init__(self, messenger: Messenger, config: LiveConfig, requested: Any, options: BotOptions) -> None:
+    def __init__(
+        self,
+        messenger: Messenger,
+        config: LiveConfig,
+        requested: Any,
+        options: BotOptions,
+        reply_player: ReplyPlayer,
+        *,
+        ready: bool,
+    ) -> None:
         self._messenger = messenger
         self._config = config
         self._requested = requested
         self._options = options
+        self._reply_player = reply_player
+        self._ready = ready
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
@@ -46,7 +60,7 @@ class Handshake:
             # Real bots send them when the pipeline starts. Here the first message decides in which encoding.
             zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
             self._messenger.emit("metrics", {"ttfb": zero, "processing": zero})
-        if not self._options.ready:
+        if not self._ready:
             return
         bot_version, has_services = self._messenger.bot_version, self._options.has_config or self._options.has_actions
         negotiation = negotiate(bot_version, (received.get("data") or {}).get("version"), has_services=has_services)
@@ -70,6 +84,7 @@ class Handshake:
         if negotiation.includes_config:
             ready["config"] = self._config.services
         self._messenger.emit("bot-ready", ready, received["id"])
+        self._reply_player.greet()
 
     def _configure(self) -> bool:
         """Set the config of the connect request. A real bot that fails at it never becomes ready, and sends nothing."""

@@ -15,7 +15,7 @@ from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest, HTTPRespons
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.messenger import Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.script import Message, llm_run, message
+from rtvi_sync.testing.embedded_bot.script import Message, message, written
 from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries, field, invalid
 
 _NOT_FOUND: Final = HTTPResponse(404, {"detail": "Not Found"})
@@ -152,4 +152,6 @@ class HTTPActionRun:
         if self._wants_run:
             said, reply = self._context.run()
             yield message("user-llm-text", {"text": said})
-            yield from llm_run(reply)
+            yield message("bot-llm-started")
+            yield from written(reply.text or "")
+            yield message("bot-llm-stopped")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any
 
-Replies: TypeAlias = Callable[[str], str] | Sequence[str]
+from rtvi_sync.testing.embedded_bot.reply import Replies, Reply, choose_reply
 
 
 class LLMContext:
@@ -16,10 +16,12 @@ class LLMContext:
 
     Args:
         replies: the script, as `EmbeddedBot` takes it.
+        on_heard: called with the text of each message of a user.
     """
 
-    def __init__(self, replies: Replies) -> None:
+    def __init__(self, replies: Replies, on_heard: Callable[[str], None] | None = None) -> None:
         self._replies = replies
+        self._on_heard = on_heard
         self._runs = itertools.count()
         # Guards _messages. Held for a moment by the threads of the session, of its actions and of the test.
         self._lock = threading.Lock()
@@ -33,8 +35,12 @@ class LLMContext:
 
     def extend(self, messages: Iterable[dict[str, Any]]) -> None:
         """Add messages at the end."""
+        messages = list(messages)
         with self._lock:
             self._messages.extend(messages)
+        for message in messages:
+            if self._on_heard is not None and message.get("role") == "user":
+                self._on_heard(_text(message))
 
     def replace(self, messages: Iterable[dict[str, Any]]) -> None:
         """Replace all messages by others."""
@@ -45,19 +51,15 @@ class LLMContext:
         """Add one message."""
         self.extend([{"role": role, "content": content}])
 
-    def run(self) -> tuple[str, str]:
+    def run(self) -> tuple[str, Reply]:
         """Answer the user's last message, and add the reply as a message of the assistant.
 
         Returns:
             What the user said, "" if nothing, and the reply.
         """
         said = next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
-        replies, run = self._replies, next(self._runs)
-        if not replies:
-            reply = f"You said: {said}"
-        else:
-            reply = replies(said) if callable(replies) else replies[run % len(replies)]
-        self.add("assistant", reply)
+        reply = choose_reply(self._replies, said, next(self._runs))
+        self.add("assistant", reply.text or reply.filler)
         return said, reply
 
 

@@ -18,13 +18,16 @@ from rtvi_sync.protocol.validation import (
     STRINGS,
     WAIT,
     Rule,
+    instance_of,
     list_of,
     mapping_of,
 )
 from rtvi_sync.testing.embedded_bot.actions import Action, ActionName
 from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
 from rtvi_sync.testing.embedded_bot.config import Config, OnConfig, OptionTypes
+from rtvi_sync.testing.embedded_bot.reply import REPLIES, REPLY, AnyReply, Replies, as_replies
 from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.scripted_faults import Fault
 from rtvi_sync.testing.embedded_bot.session import BotSession
 
 _STRINGS = list_of(STRING, "a string or a list of them")
@@ -36,17 +39,7 @@ def _as_tuple(texts: str | Sequence[str]) -> Sequence[str]:
     return tuple(texts) if _STRINGS.has_type(texts) else texts
 
 
-def _as_replies(replies: Callable[[str], str] | str | Sequence[str]) -> Callable[[str], str] | Sequence[str]:
-    return replies if callable(replies) else _as_tuple(replies)
-
-
-_REPLIES = Rule(
-    "a function, a string or a list of strings",
-    lambda replies: FUNCTION.has_type(replies) or _STRINGS.has_type(replies),
-    lambda replies: callable(replies) or all(isinstance(reply, str) for reply in replies),
-)
-
-
+_FAULTS = list_of(instance_of("a Fault", Fault), "a list of faults")
 _THRESHOLD = Rule("a number of 0 or more, or math.inf", NUMBER.has_type, lambda threshold: threshold >= 0)
 _ACTION_NAME = Rule(
     "'service:action' or ('service', 'action')",
@@ -72,7 +65,9 @@ class BotOptions:
     """The options of `EmbeddedBot`; see there."""
 
     transcripts: Sequence[str] = attrs.field(default=(), converter=_as_tuple, validator=_STRINGS)
-    replies: Callable[[str], str] | Sequence[str] = attrs.field(default=(), converter=_as_replies, validator=_REPLIES)
+    replies: Replies = attrs.field(default=(), converter=as_replies, validator=REPLIES)
+    greeting: AnyReply | None = attrs.field(default=None, validator=REPLY.or_none)
+    faults: Sequence[Fault] = attrs.field(default=(), validator=_FAULTS)
     on_request: Mapping[str, Any] = attrs.field(factory=dict, validator=MAPPING)
     handler: Callable[[BotSession, Message], bool | None] | None = attrs.field(default=None, validator=FUNCTION.or_none)
     echo: bool = attrs.field(default=True, validator=BOOL)

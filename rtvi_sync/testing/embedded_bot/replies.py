@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import queue
 import threading
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
+from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.messenger import Messenger
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.script import Step, bot_speech, bot_turn, words_of
+from rtvi_sync.testing.embedded_bot.reply import Reply
+from rtvi_sync.testing.embedded_bot.reply_script import AwaitResult, CutReply, ReplyScript, Script, Voice, cut_reply
+from rtvi_sync.testing.embedded_bot.script import Message, SpeechScript, message, words_of
+from rtvi_sync.testing.embedded_bot.scripted_faults import FaultKind, FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 _TONES_HZ: Final = 24000
+# To the thread of a reply: the id of a call and its result, or None to stop.
+_Signals: TypeAlias = "queue.SimpleQueue[tuple[str, Any] | None]"
 
 
 class ReplyPlayer:
@@ -31,13 +38,22 @@ class ReplyPlayer:
         messenger: sends the messages.
         context: the conversation that the bot replies to.
         options: of the bot.
+        fault_plan: what goes wrong.
     """
 
-    def __init__(self, session: BotSession, messenger: Messenger, context: LLMContext, options: BotOptions) -> None:
+    def __init__(
+        self,
+        session: BotSession,
+        messenger: Messenger,
+        context: LLMContext,
+        options: BotOptions,
+        fault_plan: FaultPlan,
+    ) -> None:
         self._session = session
         self._messenger = messenger
         self._context = context
         self._options = options
+        self._fault_plan = fault_plan
         self._segment_ids = itertools.count(1, 100)
         self._output_rate = options.audio_out_sample_rate_hz
         self._input_rate: int | None = None
@@ -45,28 +61,48 @@ class ReplyPlayer:
         # that they stop has ended; the thread of a reply does not take it.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._cancelled = threading.Event()
+        self._signals: _Signals = queue.SimpleQueue()
         self._speaking = False
+        self._cut = CutReply()
+        # Messages of replies that were interrupted, by the type of message after which they are sent.
+        self._late: dict[str, list[Message]] = {}
 
     def set_input_rate(self, sample_rate: int) -> None:
         """Note the rate of the user's audio. The first one becomes the bot's, unless the bot has a rate by then."""
         self._input_rate = self._input_rate or sample_rate
 
-    def interrupt(self) -> None:
-        """Stop the current reply and report the interruption; like real bots, also if the bot was silent."""
+    def interrupt(self, *, typed: bool) -> None:
+        """Stop the current reply and report the interruption; like real bots, also if the bot was silent.
+
+        Args:
+            typed: True: the user has typed. Bots of 1.x tell the end of their speech then when the next reply begins.
+        """
         with self._lock:
             self._stop()
-            # Bots got the interruption frame in the same version as the message.
+            cut, self._cut = self._cut, CutReply()
+            stopped = [message("bot-stopped-speaking")] if self._speaking else []
+            self._speaking = False
             if self._messenger.bot_version.sends("bot-interrupted"):
+                # Bots got the interruption frame in the same version as the message.
                 self._session.send_frame(InterruptionFrame())
                 self._messenger.emit("bot-interrupted")
-            self._emit_stopped_speaking()
+                self._send([*cut.calls, *cut.words, *stopped])
+                if cut.sentences:
+                    self._late["bot-started-speaking"] = cut.sentences
+            elif typed:
+                self._late["user-llm-text"] = cut.calls
+                self._late["bot-llm-started"] = [*cut.words, *stopped]
+            else:
+                self._send([*cut.calls, *stopped])
 
     def stop_speaking(self) -> None:
         """Stop the current reply; report only the end of the speech."""
         with self._lock:
             self._stop()
-            self._emit_stopped_speaking()
+            self._cut = CutReply()
+            if self._speaking:
+                self._speaking = False
+                self._messenger.emit("bot-stopped-speaking")
 
     def stop(self) -> None:
         """Stop the current reply without a message."""
@@ -77,71 +113,136 @@ class ReplyPlayer:
         """Run the language model on the context and play its reply.
 
         Args:
-            utterance: the audio of the user's last message, if it was spoken.
+            utterance: the audio of the user's last message, if it was spoken and has just ended.
             spoken: False: the reply is text only.
         """
         said, reply = self._context.run()
-        self._begin(self._turn(reply, utterance, spoken=spoken), heard=said)
+        fault = self._fault_plan.ask(said)
+        acknowledgement = [message("user-llm-text", {"text": said})]
+        if utterance is not None and self._messenger.bot_version.generation > 0:
+            at = 1 if self._messenger.bot_version.generation > 1 else 0
+            acknowledgement.insert(at, message("user-stopped-speaking"))
+        echoed = None
+        if utterance is not None and self._options.echo:
+            echoed = partial(_echo, utterance, self._choose_output_rate())
+        self._begin(self._script(reply, echoed, spoken=spoken), acknowledgement, fault)
+
+    def greet(self) -> None:
+        """Play the bot's greeting, if it has one."""
+        greeting = self._options.greeting
+        if greeting is not None:
+            reply = Reply(greeting) if isinstance(greeting, str) else greeting
+            self._context.add("assistant", reply.text or reply.filler)
+            self._begin(self._script(reply))
 
     def say(self, text: str) -> None:
         """Speak a text that is not from the language model."""
-        self._begin(self._speech(text), heard=None)
+        self._begin(self._script(Reply(filler=text)))
 
-    def _begin(self, script: Iterator[Step], *, heard: str | None) -> None:
+    def take_result(self, call_id: str, result: Any) -> None:
+        """Note that a function of the client has returned."""
+        self._signals.put((call_id, result))
+
+    def _script(self, reply: Reply, echoed: Voice | None = None, *, spoken: bool = True) -> ReplyScript:
+        version, rate = self._messenger.bot_version, self._choose_output_rate()
+        route = self._session.eval_route
+        return ReplyScript(
+            reply=reply,
+            bot_version=version,
+            speech=SpeechScript(version.generation, self._messenger.generation, next(self._segment_ids)),
+            voice=lambda text: tones(words_of(text), rate),
+            echo=echoed,
+            spoken=spoken,
+            mute=route is not None and bool(route.flags.get("skip_tts")),
+        )
+
+    def _begin(
+        self, script: ReplyScript, acknowledgement: Sequence[Message] = (), fault: FaultKind | None = None
+    ) -> None:
         with self._lock:
             self._stop()
-            if heard is not None:
-                self._messenger.emit("user-llm-text", {"text": heard})
-            self._cancelled = threading.Event()
-            self._thread = start_thread("bot-turn", self._play, script, self._cancelled)
+            self._cut = CutReply()
+            self._send(acknowledgement)
+            if script.reply.text is None:
+                self._send(self._late.pop("bot-llm-started", ()))
+            self._signals = queue.SimpleQueue()
+            self._thread = start_thread("bot-turn", self._play, script, self._signals, fault)
 
     def _stop(self) -> None:
         if self._thread is not None:
-            self._cancelled.set()
+            self._signals.put(None)
             # The join ensures that nothing of the old reply follows the next message. The thread's waits end with the
-            # event, its sends when the client reads or the connection is cut.
+            # signal, its sends when the client reads or the connection is cut.
             self._thread.join()
             self._thread = None
-
-    def _emit_stopped_speaking(self) -> None:
-        if self._speaking:
-            self._speaking = False
-            self._messenger.emit("bot-stopped-speaking")
-
-    def _turn(self, reply: str, utterance: Utterance | None, *, spoken: bool) -> Iterator[Step]:
-        rate, words = self._choose_output_rate(), words_of(reply)
-        speech: ReplyAudio | None = None
-        route = self._session.eval_route
-        spoken = spoken and not (route is not None and route.flags.get("skip_tts"))
-        if spoken and utterance is not None and self._options.echo:
-            speech = echo(utterance, words, rate)
-        elif spoken:
-            speech = tones(words, rate)
-        yield from bot_turn(
-            reply, speech, first_segment_id=next(self._segment_ids), generation=self._messenger.generation
-        )
-
-    def _speech(self, text: str) -> Iterator[Step]:
-        speech = tones(words_of(text), self._choose_output_rate())
-        yield from bot_speech(
-            text, speech, first_segment_id=next(self._segment_ids), generation=self._messenger.generation
-        )
 
     def _choose_output_rate(self) -> int:
         """Return the bot's rate, which is chosen when it first speaks and then stays."""
         self._output_rate = self._output_rate or self._input_rate or _TONES_HZ
         return self._output_rate
 
-    def _play(self, script: Iterator[Step], cancelled: threading.Event) -> None:
-        """Send a reply in real time; runs on the reply's own thread."""
-        began = time.monotonic()
+    def _play(self, script: ReplyScript, signals: _Signals, fault: FaultKind | None) -> None:
+        """Send a reply in real time, with a fault; runs on the reply's own thread."""
+        is_heard = script.spoken and not script.mute and words_of(script.reply.filler + script.reply.spoken)
+        faulty = "bot-tts-text" if is_heard else "bot-llm-text"
+        steps = script.failure() if fault == "error" else script.steps()
         with contextlib.suppress(DisconnectedError):
-            for due, item in script:
-                if cancelled.wait(max(0.0, began + due - time.monotonic())):
-                    return
+            for item in self._in_time(steps, signals, pace=2.0 if fault == "slow" else 1.0):
                 if isinstance(item, AudioRawFrame):
                     self._session.send_frame(item)
                     continue
-                if item["type"] in ("bot-started-speaking", "bot-stopped-speaking"):
-                    self._speaking = item["type"] == "bot-started-speaking"
-                self._messenger.send(item)
+                self._send([item])
+                if item["type"] == faulty and fault is not None:
+                    self._strike(fault)
+                    if fault == "stall":
+                        return
+                    fault = None
+            if fault is not None:
+                self._strike(fault)
+
+    def _in_time(self, script: Script, signals: _Signals, pace: float) -> Iterator[Message | AudioRawFrame]:
+        """Yield what is due, until the end or a signal to stop."""
+        began, results = time.monotonic(), dict[str, Any]()
+        step = next(script, None)
+        while step is not None:
+            due, item = step[0] * pace, step[1]
+            is_awaited = isinstance(item, AwaitResult)
+            while not (isinstance(item, AwaitResult) and item.call_id in results):
+                try:
+                    signal = signals.get(timeout=None if is_awaited else max(0.0, began + due - time.monotonic()))
+                except queue.Empty:
+                    break
+                if signal is None:
+                    self._cut = cut_reply(item, script, speaking=self._speaking)
+                    return
+                results[signal[0]] = signal[1]
+            if isinstance(item, AwaitResult):
+                began = time.monotonic() - due
+            else:
+                yield item
+            try:
+                step = script.send(results)
+            except StopIteration:
+                return
+
+    def _strike(self, fault: FaultKind) -> None:
+        if fault == "drop":
+            self._session.drop()
+        elif fault == "close":
+            self._session.close()
+        elif fault == "malformed":
+            self._session.send_frame(MessageFrame(data='{"label": "rtvi-ai", "type": '))
+
+    def _send(self, messages: Iterable[Message]) -> None:
+        """Send messages, and after each what is still told of replies that were interrupted."""
+        for each in messages:
+            kind = each["type"]
+            if kind in ("bot-started-speaking", "bot-stopped-speaking"):
+                self._speaking = kind == "bot-started-speaking"
+            self._messenger.send(each)
+            for late in self._late.pop(kind, ()):
+                self._messenger.send(late)
+
+
+def _echo(utterance: Utterance, sample_rate: int, text: str) -> ReplyAudio:
+    return echo(utterance, words_of(text), sample_rate)

@@ -1,7 +1,8 @@
-"""A bot's turn as a timed script: which messages and audio are sent, in which order and when. Pure."""
+"""A bot's speech as a timed script: which messages and audio are sent, in which order and when. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -45,11 +46,11 @@ class Segment:
     """One sentence of a reply, as `bot-output` reports it.
 
     Attributes:
-        id: `segment_id`, the same in all reports of the sentence.
+        id: `segment_id`, the same in all reports of the sentence; None: the bot is of RTVI 1.x, where they have none.
         text: the sentence.
     """
 
-    id: int
+    id: int | None
     text: str
 
     def announced(self, *, will_be_spoken: bool) -> Message:
@@ -80,66 +81,92 @@ class Segment:
         return self._output("word", word, spoken=True, will_be_spoken=False, spoken_status="new")
 
     def _output(self, kind: str, text: str, **more: Any) -> Message:
+        if self.id is None:
+            return message("bot-output", {"text": text, "spoken": more["spoken"], "aggregated_by": kind})
         data = {"text": text, "output_type": kind, "text_type": kind, "aggregated_by": kind, "segment_id": self.id}
         return message("bot-output", data | {name: value for name, value in more.items() if value is not None})
 
 
-def llm_run(reply: str) -> Iterator[Message]:
+def written(reply: str) -> Iterator[Message]:
     """Yield the messages that the language model sends while it writes a reply."""
-    yield message("bot-llm-started")
     for number, sentence in enumerate(sentences_of(reply)):
         for token in re.findall(r"\s*\S+", sentence if number == 0 else f" {sentence}"):
             yield message("bot-llm-text", {"text": token})
         yield message("bot-transcription", {"text": sentence})
-    yield message("bot-llm-stopped")
 
 
-def bot_turn(reply: str, speech: ReplyAudio | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
-    """Yield a reply in the order and at the pace of a real bot.
+class SpeechScript:
+    """Which messages and audio the bot's speech is in one session.
 
     Args:
-        reply: the text.
-        speech: its audio, with one start per word; None if it is not spoken.
-        first_segment_id: `segment_id` of the first sentence; those of the others follow.
+        bot_generation: of the bot: 0, 1 or 2.
         generation: of the protocol that the client speaks: 0, 1 or 2.
+        first_id: `segment_id` of the first sentence.
     """
-    for item in llm_run(reply):
-        yield 0.0, item
-    yield from bot_speech(reply, speech, first_segment_id=first_segment_id, generation=generation)
 
+    def __init__(self, bot_generation: int, generation: int, first_id: int) -> None:
+        self._generation = generation
+        self._ids: Iterator[int | None] = itertools.repeat(None) if bot_generation == 1 else itertools.count(first_id)
 
-def bot_speech(text: str, speech: ReplyAudio | None, *, first_segment_id: int, generation: int) -> Iterator[Step]:
-    """Yield the part of a turn that follows the language model. Arguments as for `bot_turn`."""
-    segments = [Segment(id=first_segment_id + number, text=part) for number, part in enumerate(sentences_of(text))]
-    if not segments or speech is None or not speech.pcm:
-        for segment in segments:
-            yield 0.0, segment.announced(will_be_spoken=False)
-        return
-    yield from _spoken(segments, speech, generation)
+    def silent(self, text: str) -> Iterator[Message]:
+        """Yield the messages for a text that is not spoken. Bots before RTVI 2.0 send none."""
+        for segment in self._segments(text):
+            if segment.id is not None:
+                yield segment.announced(will_be_spoken=False)
 
+    def spoken(self, text: str, speech: ReplyAudio, *, begin: float, after_model: bool) -> Iterator[Step]:
+        """Yield speech: audio in complete chunks in real time, and between them each word when it is spoken.
 
-def _spoken(segments: list[Segment], speech: ReplyAudio, generation: int) -> Iterator[Step]:
-    """Yield audio in complete chunks in real time, and between them each word when it is spoken."""
-    chunk_bytes = 2 * max(1, round(speech.sample_rate * CHUNK))
-    chunks = -(-len(speech.pcm) // chunk_bytes)
-    cues = _cued_sentences(segments, speech) if generation == 0 else _cued_words(segments, speech, generation)
-    cue = next(cues, None)
-    yield 0.0, message("bot-tts-started")
-    for index in range(chunks):
-        due = _due(index)
-        while cue is not None and cue[0] < (index + 1) * CHUNK:
-            for item in cue[1]:
-                yield due, item
-            cue = next(cues, None)
-        audio = speech.pcm[index * chunk_bytes : (index + 1) * chunk_bytes].ljust(chunk_bytes, b"\0")
-        yield due, AudioRawFrame(audio=audio, sample_rate=speech.sample_rate)
-        if index == 0:
-            yield due, message("bot-tts-stopped")
-    while cue is not None:
-        for item in cue[1]:
-            yield _due(chunks), item
+        Args:
+            text: the words; there is at least one.
+            speech: their audio.
+            begin: seconds after the beginning of the turn.
+            after_model: False: no run of the language model precedes the speech.
+        """
+        chunk_bytes = _chunk_bytes(speech)
+        cues = self._cues(self._segments(text), speech)
         cue = next(cues, None)
-    yield _due(chunks) + (_OLD_STOP_DELAY if generation == 0 else 0.0), message("bot-stopped-speaking")
+        yield begin, message("bot-tts-started")
+        if self._generation == 0:
+            yield begin, message("bot-tts-stopped")
+        for index in range(_chunks(speech)):
+            due = begin + _due(index)
+            audio = speech.pcm[index * chunk_bytes : (index + 1) * chunk_bytes].ljust(chunk_bytes, b"\0")
+            # A real bot's first audio precedes all that is told of the speech.
+            yield due, AudioRawFrame(audio=audio, sample_rate=speech.sample_rate)
+            while cue is not None and cue[0] < (index + 1) * CHUNK:
+                for item in cue[1]:
+                    yield due, item
+                cue = next(cues, None)
+            if index == 0 and self._generation > 0:
+                yield due, message("bot-tts-stopped")
+                if self._generation == 1 and after_model:
+                    yield due, message("bot-llm-stopped")
+        while cue is not None:
+            for item in cue[1]:
+                yield begin + _due(_chunks(speech)), item
+            cue = next(cues, None)
+        yield begin + self.duration(speech), message("bot-stopped-speaking")
+
+    def duration(self, speech: ReplyAudio) -> float:
+        """Return the seconds from the beginning of a speech to the report of its end."""
+        return _due(_chunks(speech)) + (_OLD_STOP_DELAY if self._generation == 0 else 0.0)
+
+    def _segments(self, text: str) -> list[Segment]:
+        return [Segment(id=next(self._ids), text=part) for part in sentences_of(text)]
+
+    def _cues(self, segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
+        if self._generation == 0:
+            return _cued_sentences(segments, speech)
+        return _cued_words(segments, speech) if self._generation == 1 else _cued_progress(segments, speech)
+
+
+def _chunk_bytes(speech: ReplyAudio) -> int:
+    return 2 * max(1, round(speech.sample_rate * CHUNK))
+
+
+def _chunks(speech: ReplyAudio) -> int:
+    return -(-len(speech.pcm) // _chunk_bytes(speech))
 
 
 def _due(chunk: int) -> float:
@@ -157,18 +184,25 @@ def _cued_sentences(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue
         yield ends[words], [message("bot-tts-text", {"text": segment.text})]
 
 
-def _cued_words(segments: list[Segment], speech: ReplyAudio, generation: int) -> Iterator[Cue]:
-    """Yield the cues of later bots, which report each word when it begins; clients of 1.x get words, not progress."""
+def _cued_words(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
+    """Yield the cues for clients of 1.x: all sentences as soon as they are written, and each word when it begins."""
+    words = [(segment, word) for segment in segments for word in words_of(segment.text)]
+    announced = [segment.announced(will_be_spoken=True) for segment in segments]
+    for number, (start, (segment, word)) in enumerate(zip(speech.word_starts, words, strict=True)):
+        said = [segment.word(word), message("bot-tts-text", {"text": word})]
+        yield start, said if number else [message("bot-started-speaking"), announced[0], *said, *announced[1:]]
+
+
+def _cued_progress(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
+    """Yield the cues for clients of 2.x: each word when it begins, and a sentence when the one before is over."""
     starts = iter(speech.word_starts)
-    for segment in segments:
-        position = 0
+    for number, segment in enumerate(segments):
         for match in re.finditer(r"\S+", segment.text):
-            word, first_of_turn = match.group(), segment is segments[0] and position == 0
-            announced = [segment.announced(will_be_spoken=True)] if position == 0 else []
-            progress = [segment.progress(segment.text[: match.end()])] if generation > 1 else []
-            # A real bot's clock reports the first progress of a turn before its audio path reports the start of speech.
-            opening = [*progress, message("bot-started-speaking"), *announced]
-            said = [] if generation > 1 else [segment.word(word)]
-            said.append(message("bot-tts-text", {"text": word}))
-            yield next(starts), [*(opening if first_of_turn else announced + progress), *said]
-            position = match.end()
+            word = message("bot-tts-text", {"text": match.group()})
+            said = [word, segment.progress(segment.text[: match.end()])]
+            if number == 0 and match.start() == 0:
+                # A real bot's clock reports the first progress of a turn before its audio path the start of speech.
+                said = [said[1], message("bot-started-speaking"), segment.announced(will_be_spoken=True), word]
+            if match.end() == len(segment.text):
+                said += [later.announced(will_be_spoken=True) for later in segments[number + 1 : number + 2]]
+            yield next(starts), said

@@ -30,6 +30,7 @@ from rtvi_sync.testing.embedded_bot.eval_route import EvalRoute, open_eval_route
 from rtvi_sync.testing.embedded_bot.functions import call_function
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = integer(0, 65535)
@@ -62,11 +63,12 @@ class Connection(Protocol):
 
 @attrs.frozen(kw_only=True)
 class SessionState:
-    """The state that a session and its conversation share: the bot's version, and the current config and context."""
+    """What a session and its conversation share: the bot's version and faults, and the current config and context."""
 
     bot_version: BotVersion
     config: LiveConfig
     context: LLMContext
+    fault_plan: FaultPlan = attrs.field(factory=FaultPlan)
 
 
 class BotSession:

@@ -98,15 +98,17 @@ class SpeechInput:
             self._user_turn, self._interims = next(self._user_turns), 0
             self._reply_player.stop()  # nothing of the reply may follow the next message
             self._messenger.emit("user-started-speaking")
-            self._reply_player.interrupt()
+            self._reply_player.interrupt(typed=False)
         elif isinstance(heard, SpeechContinues):
             self._interim(heard.duration)
         else:
+            # Bots of 0.3 tell the end of the user's speech before its transcript, later ones when they have the text.
+            if self._messenger.bot_version.generation == 0:
+                self._messenger.emit("user-stopped-speaking")
             if not self._interims:
                 self._interim(heard.duration)
             text = self._transcript() or f"({heard.duration:.1f} s of speech)"
             self.transcribe(text, final=True)
-            self._messenger.emit("user-stopped-speaking")
             self._context.add("user", text)
             self._reply_player.respond(heard)
 

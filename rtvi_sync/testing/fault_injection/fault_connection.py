@@ -16,14 +16,14 @@ import attrs
 
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, WAIT, instance_of, one_of
 from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
-from rtvi_sync.testing.faults import DIRECTIONS, Direction, Fault
+from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault, Direction
 
 _READ_BYTES: Final = 64 * 1024
 # With this SO_LINGER value close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
 _RESET_ON_CLOSE: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
-_FAULT = instance_of("an object of rtvi_sync.testing.faults, such as Reset()", Fault)
+_FAULT = instance_of("an object of rtvi_sync.testing.faults, such as Reset()", ConnectionFault)
 _DIRECTION = one_of(*DIRECTIONS)
 
 
@@ -47,7 +47,7 @@ class Injection:
         directions: the directions in which it acts.
     """
 
-    def __init__(self, fault: Fault, directions: tuple[Direction, ...], apply: Apply) -> None:
+    def __init__(self, fault: ConnectionFault, directions: tuple[Direction, ...], apply: Apply) -> None:
         self.fault: Final = fault
         self.directions: Final = directions
         self._apply = apply
@@ -94,7 +94,12 @@ class InjectionPlan:
 
     @classmethod
     def from_arguments(
-        cls, fault: Fault, direction: Direction | None, after_bytes: int, counted_in: Direction | None, apply: Apply
+        cls,
+        fault: ConnectionFault,
+        direction: Direction | None,
+        after_bytes: int,
+        counted_in: Direction | None,
+        apply: Apply,
     ) -> InjectionPlan:
         """Build a plan from the arguments of `inject()`.
 
@@ -136,7 +141,7 @@ class ProxyConnection:
 
     def inject(
         self,
-        fault: Fault,
+        fault: ConnectionFault,
         direction: Direction | None = None,
         *,
         after_bytes: int = 0,

@@ -12,11 +12,11 @@ import attrs
 from rtvi_sync.testing.faults import (
     BlackHole,
     Coalesce,
+    ConnectionFault,
     Corrupt,
     Delay,
     Direction,
     Drop,
-    Fault,
     HalfClose,
     Reset,
     Split,
@@ -28,14 +28,14 @@ _MAX_QUEUED_BYTES: Final = 256 * 1024
 # Seconds between two sends of a throttled connection.
 _THROTTLE_INTERVAL: Final = 0.01
 
-F = TypeVar("F", bound=Fault)
+F = TypeVar("F", bound=ConnectionFault)
 
 
 class InjectedFault(Protocol):
     """A fault that was injected into a pipe."""
 
     @property
-    def fault(self) -> Fault:
+    def fault(self) -> ConnectionFault:
         """Return the fault."""
 
     @property
@@ -86,8 +86,8 @@ class FaultPipe:
         self.ended: bool = False
         self.closed: bool = False
         self._triggers: list[tuple[int, Callable[[float], None]]] = []
-        self._injected: dict[type[Fault], InjectedFault] = {}
-        self._remaining: dict[type[Fault], int | None] = {}  # bytes that are still to be dropped or corrupted
+        self._injected: dict[type[ConnectionFault], InjectedFault] = {}
+        self._remaining: dict[type[ConnectionFault], int | None] = {}  # bytes that are still to be dropped or corrupted
         self._queue: deque[_Entry] = deque()
         self._queued_bytes = 0
         self._held = bytearray()  # coalesced
@@ -163,7 +163,7 @@ class FaultPipe:
         if len(self._held) >= coalesce.size_bytes:
             self._release_held(now)
 
-    def _consume(self, kind: type[Fault], size: int) -> int:
+    def _consume(self, kind: type[ConnectionFault], size: int) -> int:
         remaining = self._remaining[kind]
         if remaining is None:
             return size

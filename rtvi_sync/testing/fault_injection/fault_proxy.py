@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
-from rtvi_sync.testing.faults import Direction, Fault
+from rtvi_sync.testing.faults import ConnectionFault, Direction
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class FaultProxy:
 
     def inject(
         self,
-        fault: Fault,
+        fault: ConnectionFault,
         direction: Direction | None = None,
         *,
         after_bytes: int = 0,

@@ -30,7 +30,7 @@ class Harm:
     """
 
     name: str
-    fault: faults.Fault | None
+    fault: faults.ConnectionFault | None
     direction: Direction | None
     harmless: bool = False
     falsifies: bool = False
@@ -39,18 +39,18 @@ class Harm:
         return f"{self.name} {self.direction or 'both ways'}"
 
 
-_HARMLESS: Final[dict[str, faults.Fault]] = {
+_HARMLESS: Final[dict[str, faults.ConnectionFault]] = {
     "delay": faults.Delay(0.03),
     "split": faults.Split(),
     "coalesce": faults.Coalesce(1_000_000, 0.05),
     "throttle": faults.Throttle(100_000),
 }
-_FALSIFYING: Final[dict[str, faults.Fault]] = {
+_FALSIFYING: Final[dict[str, faults.ConnectionFault]] = {
     "drop": faults.Drop(7),
     "corrupt": faults.Corrupt(),
     "garble": faults.Corrupt(None, 0xFF),
 }
-_CUTTING: Final[dict[str, faults.Fault]] = {
+_CUTTING: Final[dict[str, faults.ConnectionFault]] = {
     "swallow": faults.Drop(),
     "half-close": faults.HalfClose(),
     "reset": faults.Reset(),

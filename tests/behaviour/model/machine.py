@@ -24,7 +24,7 @@ from .operations import OPERATIONS
 from .world import CLIENTS, GRACE, TALLY, Call, Options, World
 
 _THREADS: Final = 3
-_FAULTS: Final[tuple[faults.Fault, ...]] = (
+_FAULTS: Final[tuple[faults.ConnectionFault, ...]] = (
     faults.Delay(0.005),
     faults.Split(3),
     faults.Coalesce(10_000, 0.01),
@@ -41,7 +41,7 @@ _CALL: Final = st.tuples(st.integers(0, _THREADS - 1), st.integers(0, CLIENTS - 
 _CLIENT: Final = st.integers(0, CLIENTS - 1)
 
 
-def _strike(*where: str) -> st.SearchStrategy[tuple[faults.Fault, faults.Direction | None, str, int]]:
+def _strike(*where: str) -> st.SearchStrategy[tuple[faults.ConnectionFault, faults.Direction | None, str, int]]:
     """Draw what happens in which direction to what, after how many bytes."""
     return st.tuples(
         st.sampled_from(_FAULTS),
@@ -90,7 +90,7 @@ class ClientMachine(RuleBasedStateMachine):
     def in_a_session(
         self,
         number: int,
-        strikes: list[tuple[faults.Fault, faults.Direction | None, str, int]],
+        strikes: list[tuple[faults.ConnectionFault, faults.Direction | None, str, int]],
         calls: list[tuple[int, int, str]],
     ) -> None:
         """Make calls while at least one client has a session to begin with; meanwhile things may happen to its line."""
@@ -141,7 +141,7 @@ class ClientMachine(RuleBasedStateMachine):
         connect_works_in_the_last_handler(made[0])
 
     @rule(strike=_strike("the line", "lines to come", "requests to come"))
-    def strike(self, strike: tuple[faults.Fault, faults.Direction | None, str, int]) -> None:
+    def strike(self, strike: tuple[faults.ConnectionFault, faults.Direction | None, str, int]) -> None:
         """Let something happen to a connection, after a number of bytes."""
         self.world.strike(*strike)
 

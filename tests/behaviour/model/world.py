@@ -18,7 +18,7 @@ import attrs
 from rtvi_sync import DisconnectedError, Event, ReconnectPolicy, RTVIClient, RTVIEvent, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection
-from rtvi_sync.testing.faults import Direction, Fault
+from rtvi_sync.testing.faults import ConnectionFault, Direction
 from tests.support.loopback import serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import open_descriptors, package_threads
@@ -233,7 +233,7 @@ class World:
 
     # -- what happens to them -----------------------------------------------------------------------------------------
 
-    def strike(self, fault: Fault, way: Direction | None, where: str, after_bytes: int) -> None:
+    def strike(self, fault: ConnectionFault, way: Direction | None, where: str, after_bytes: int) -> None:
         """Do harm to the newest session, or to connections to come."""
         proxy = self.http if where == "requests to come" else self.ws
         line = proxy.connections[-1] if where == "the line" and proxy.connections else proxy

@@ -39,7 +39,7 @@ from rtvi_sync.media.convert import (
     to_stereo,
 )
 from rtvi_sync.notebook import Conversation
-from rtvi_sync.testing import EmbeddedBot, FaultProxy, MeasuredClient, faults, run_many
+from rtvi_sync.testing import EmbeddedBot, Fault, FaultProxy, MeasuredClient, Reply, faults, run_many
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
@@ -72,7 +72,9 @@ BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 BOT = construct(
     EmbeddedBot,
     transcripts=NOT_TEXTS,
-    replies=(5, {"a": "b"}, [5], b"text", *NOT_FUNCTION[2:]),
+    replies=(5, {"(": "b"}, {5: "b"}, {"a": 5}, {"a": None}, [5], b"text", *NOT_FUNCTION[2:]),
+    greeting=(5, ["Hello"], b"text"),
+    faults=(5, None, "drop", ["drop"], [faults.Reset()], {"drop": 1}),
     on_request=(*NOT_MAPPING, None, {5: "value"}),
     handler=NOT_FUNCTION,
     echo=(*NOT_BOOL, None),
@@ -185,6 +187,30 @@ TABLE: dict[str, Call] = {
     ),
     # the embedded bot
     "EmbeddedBot": BOT,
+    "Reply": construct(
+        Reply,
+        {"text": "Yes."},
+        text=NOT_STRING,
+        after=(*NOT_WAIT, None),
+        filler=(*NOT_STRING, None),
+        call=(5, "", [], ("a",), ("a", {}, 1), (5, {}), ("", {}), ("a", 5), ("a", {5: 1})),
+        result=({1, 2}, b"text", object()),
+        seconds=(*NOT_WAIT, None),
+        report_level=(5, None, "all"),
+        say=NOT_STRING,
+    ),
+    "Fault": construct(
+        Fault,
+        {"kind": "drop"},
+        kind=(5, None, "reset", ["drop"]),
+        on=(0, -1, 1.5, True, "(", ["a"], b"a"),
+    ),
+    "EmbeddedBot.assert_heard": call(
+        lambda targets: targets.bot().assert_heard,
+        {"timeout": 0},
+        patterns="variadic: the test of its own is in tests/testing/embedded_bot/test_bot.py",
+        timeout=(*NOT_WAIT, None),
+    ),
     "EmbeddedBot.stop": call(lambda targets: targets.bot().stop, timeout=(*NOT_WAIT, None)),
     "EmbeddedBot.wait_for_session": call(
         lambda targets: targets.bot().wait_for_session, {"timeout": 0}, timeout=(*NOT_WAIT, None)

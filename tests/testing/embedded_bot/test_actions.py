@@ -176,7 +176,7 @@ def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
     with EmbeddedBot(version="0.3.0") as bot:
         client = talk(bot)
         client.act("tts:say", text="A very long text of many words. " * 20)
-        spoken = client.until("bot-tts-stopped")
+        spoken = client.until("bot-started-speaking")
         client.act("tts:interrupt", id="quiet")
         quiet = client.until_id("quiet")
         client.act("tts:say", text="Well.", interrupt=True)
@@ -185,8 +185,8 @@ def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
     # The answer comes from the thread of the actions, the speech from its own.
     assert [name for name in names(spoken) if name not in ("action-response", "AudioRawFrame")] == [
         "bot-tts-started",
-        "bot-started-speaking",
         "bot-tts-stopped",
+        "bot-started-speaking",
     ]
     assert [name for name in names(quiet) if name in ("bot-interrupted", "bot-stopped-speaking", "action-response")][
         -2:

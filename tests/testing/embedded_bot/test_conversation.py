@@ -40,7 +40,7 @@ def test_a_spoken_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:
 
     heard = ["user-input", "user-transcription"] * 2
     started = ["user-started-speaking", "InterruptionFrame", "bot-interrupted"]
-    assert names(items) == [*started, *heard, "user-stopped-speaking", *ANSWER]
+    assert names(items) == [*started, *heard, "user-llm-text", "user-stopped-speaking", *ANSWER[1:]]
     texts = [item["data"] for item in items if isinstance(item, dict) and item["type"] == "user-transcription"]
     assert [(data["text"], data["final"]) for data in texts] == [("Hello", False), ("Hello bot", True)]
 

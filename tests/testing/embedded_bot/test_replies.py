@@ -45,7 +45,7 @@ def test_audio_has_one_rate_a_session(talk: Talk, speech_first: bool, rate: int)
 
 
 def test_speech_interrupts_speech(talk: Talk) -> None:
-    """Speech interrupts the bot's speech: no audio of the old turn follows the interruption."""
+    """Speech interrupts the bot's speech: one more word of the old turn follows the interruption, and no audio."""
     with EmbeddedBot(replies=["A very long reply of many words " * 20, "Yes."], echo=False, hangover=QUICK) as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Talk"})
@@ -56,7 +56,7 @@ def test_speech_interrupts_speech(talk: Talk) -> None:
         answer = client.until("bot-stopped-speaking")
 
     assert names(cut)[-3:] == ["user-started-speaking", "InterruptionFrame", "bot-interrupted"]
-    assert names(rest) == ["bot-stopped-speaking"]
+    assert names(rest) == ["bot-tts-text", "bot-output", "bot-stopped-speaking"]
     assert [
         item["data"]["text"] for item in answer if not isinstance(item, AudioRawFrame) and "bot-tr" in item["type"]
     ] == ["Yes."]
@@ -71,7 +71,12 @@ def test_text_interrupts_speech(talk: Talk) -> None:
         client.send("send-text", {"content": "Stop"})
 
         assert names(client.until("bot-interrupted"))[-2:] == ["InterruptionFrame", "bot-interrupted"]
-        assert names(client.until("user-input")) == ["bot-stopped-speaking", "user-input"]
+        assert names(client.until("user-input")) == [
+            "bot-tts-text",
+            "bot-output",
+            "bot-stopped-speaking",
+            "user-input",
+        ]
 
 
 def test_audio_is_not_faster_than_real_time(talk: Talk) -> None:

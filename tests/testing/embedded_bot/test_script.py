@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing.embedded_bot.script import Step, bot_turn, sentences_of, words_of
+from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
+from rtvi_sync.testing.embedded_bot.reply import Reply
+from rtvi_sync.testing.embedded_bot.reply_script import Item, ReplyScript
+from rtvi_sync.testing.embedded_bot.script import SpeechScript, sentences_of, words_of
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
 
 from .bot_client import WRITTEN
 
 RATE = 16000
+Step: TypeAlias = tuple[float, Item]
 REPLY = "One two. Three."
 
 
@@ -22,8 +27,18 @@ def speech(seconds: float, *word_starts: float) -> ReplyAudio:
     return ReplyAudio(pcm=b"\1\2" * round(seconds * RATE), sample_rate=RATE, word_starts=word_starts)
 
 
+VERSIONS = (BotVersion("0.3.0"), BotVersion("1.2.0"), BotVersion("2.2.0"))
+
+
 def play(reply: str, sound: ReplyAudio | None, *, generation: int = 2) -> list[Step]:
-    return list(bot_turn(reply, sound, first_segment_id=7, generation=generation))
+    script = ReplyScript(
+        reply=Reply(reply),
+        bot_version=VERSIONS[generation],
+        speech=SpeechScript(generation, generation, 7),
+        voice=lambda _: sound or ReplyAudio(pcm=b"", sample_rate=RATE, word_starts=()),
+        spoken=sound is not None,
+    )
+    return list(script.steps())
 
 
 def outline(steps: list[Step]) -> list[str]:
@@ -35,52 +50,54 @@ def name_of(step: Step) -> str:
     item = step[1]
     if isinstance(item, AudioRawFrame):
         return "audio"
+    assert isinstance(item, dict)
     data = item.get("data", {})
     if item["type"] == "bot-output":
-        kind = data["text"] if data["aggregated_by"] == "word" else data["spoken_status"]
+        kind = data["text"] if data["aggregated_by"] == "word" else data.get("spoken_status", "new")
         return f"bot-output {kind} {data.get('spoken_progress', {}).get('accumulated_text', '')}".rstrip()
     return " ".join([item["type"], *data.values()])
 
 
 def test_order_of_a_spoken_turn() -> None:
-    """The order is that of a real 2.x bot, including its first progress before bot-started-speaking."""
+    """The order is that of a real 2.x bot: audio first, then its first progress before bot-started-speaking."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8))) == [
         *WRITTEN,
         "bot-tts-started",
+        "audio",
         "bot-output in-progress One",
         "bot-started-speaking",
         "bot-output new",
         "bot-tts-text One",
-        "audio",
         "bot-tts-stopped",
         "audio",
-        "bot-output completed One two.",
         "bot-tts-text two.",
-        "audio",
+        "bot-output completed One two.",
         "bot-output new",
-        "bot-output completed Three.",
+        "audio",
         "bot-tts-text Three.",
+        "bot-output completed Three.",
         "audio",
         "bot-stopped-speaking",
     ]
 
 
 def test_order_for_clients_of_protocol_1() -> None:
-    """Clients of 1.x get each sentence once and then every word."""
+    """Clients of 1.x get every sentence as it is written and then every word; the model stops twice."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8), generation=1)) == [
         *WRITTEN,
         "bot-tts-started",
+        "audio",
         "bot-started-speaking",
         "bot-output new",
         "bot-output One",
         "bot-tts-text One",
-        "audio",
+        "bot-output new",
         "bot-tts-stopped",
+        "bot-llm-stopped",
         "audio",
         "bot-output two.",
         "bot-tts-text two.",
         "audio",
-        "bot-output new",
         "bot-output Three.",
         "bot-tts-text Three.",
         "audio",

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from rtvi_sync.testing import faults
 from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
-from rtvi_sync.testing.faults import DIRECTIONS, Fault
+from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault
 
 
 @attrs.define
 class Injected:
     """An injected fault."""
 
-    fault: Fault
+    fault: ConnectionFault
     directions: tuple[faults.Direction, ...] = DIRECTIONS
     lifted: bool = False
     strikes: int = 0
@@ -26,7 +26,7 @@ class Injected:
         self.strikes += 1
 
 
-def pipe_with(*injected: Fault) -> FaultPipe:
+def pipe_with(*injected: ConnectionFault) -> FaultPipe:
     """Return a pipe with faults from the beginning."""
     pipe = FaultPipe()
     for fault in injected:
@@ -270,7 +270,7 @@ HARMLESS = [
         max_size=30,
     )
 )
-def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[Fault, int] | str | float]) -> None:
+def test_what_is_harmless_loses_nothing(steps: list[bytes | tuple[ConnectionFault, int] | str | float]) -> None:
     """With any delays, splits, black holes and throttles at any moments, every byte arrives, in order."""
     pipe, all_injected = FaultPipe(), []
     sent, came, now = b"", b"", 0.0
