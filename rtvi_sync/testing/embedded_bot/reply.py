@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,15 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+JSON: Final = Rule("JSON data", _is_json)
 PATTERN: Final = Rule("a regular expression (a str)", lambda value: isinstance(value, str), _compiles)
 _CALL: Final = Rule(
     "the name of a function, or a tuple of its name and its arguments",
@@ -39,6 +49,7 @@ def _as_call(call: Any) -> Any:
     if isinstance(call, tuple) and len(call) == 2:
         NAME.check_one("the function's name in call", call[0])
         MAPPING.check_one("the function's arguments in call", call[1])
+        JSON.check_one("the function's arguments in call", call[1])
     return call
 
 
@@ -70,7 +81,7 @@ class Reply:
     call: str | tuple[str, Mapping[str, Any]] | None = attrs.field(
         default=None, kw_only=True, converter=_as_call, validator=_CALL
     )
-    result: Any = attrs.field(default=None, kw_only=True)
+    result: Any = attrs.field(default=None, kw_only=True, validator=JSON)
     seconds: float = attrs.field(default=0.0, kw_only=True, validator=WAIT)
     report_level: ReportLevel = attrs.field(default="full", kw_only=True, validator=one_of(*LEVELS))
     say: str | None = attrs.field(default=None, kw_only=True, validator=STRING.or_none)

@@ -115,7 +115,7 @@ class ReplyScript:
         is_over = False
         for end, item in self._filler(began, after_model=True):
             results |= (yield end, item) or {}
-            if not is_over and (reports.call_id in results and not is_ours or end >= returns_at):
+            if not is_over and ((reports.call_id in results and not is_ours) or end >= returns_at):
                 is_over = True
                 for each in reports.stopped(results[reports.call_id]):
                     yield end, each

@@ -18,7 +18,8 @@ FaultKind: TypeAlias = Literal["drop", "close", "stall", "malformed", "slow", "e
 class Fault:
     """What goes wrong with an embedded bot. Faults of the network are those of `FaultProxy`.
 
-    All but the last three happen when the reply's first word has been spoken, or written if nothing is spoken.
+    All but the last three happen when the reply's first word, or with RTVI 0.3 its first sentence, has been spoken, or
+    its first word written if nothing is spoken.
 
     Attributes:
         kind: "drop": the connection breaks without a close frame. "close": the bot closes it (code 1000). "stall": the

@@ -11,11 +11,11 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import descriptors
 
-from .bot_client import QUICK, Client, Talk, pcm_of, silence, threads_of_bots, tone
+from .bot_client import QUICK, Client, Talk, names, pcm_of, silence, threads_of_bots, tone
 
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
@@ -111,3 +111,49 @@ def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
             bot.start()
 
     assert threads_of_bots() == []
+
+
+def test_what_the_bot_has_heard(talk: Talk) -> None:
+    """What users typed and said is kept in order, over all sessions; what others wrote is not."""
+    with EmbeddedBot(version="1.2.0", transcripts="Spoken words", hangover=QUICK) as bot:
+        first, second = talk(bot), talk(bot)
+        first.send("send-text", {"content": "Typed words"})
+        bot.assert_heard("typed", timeout=GUARD)
+        first.send("append-to-context", {"role": "system", "content": "Be brief."})
+        first.send("append-to-context", {"role": "user", "content": "A note"})
+        bot.assert_heard("note", timeout=GUARD)
+        second.say(tone(0.2) + silence(0.4))
+        bot.assert_heard("^Typed", "spoken words$", timeout=GUARD)
+
+        assert bot.heard == ["Typed words", "A note", "Spoken words"]
+
+
+def test_what_the_bot_has_not_heard(talk: Talk) -> None:
+    """The error has the first pattern that is missing, and what was heard; the order counts."""
+    with EmbeddedBot() as bot:
+        with pytest.raises(AssertionError, match=r"Users did not say 'Oslo' within 0 s\nthe bot heard nothing"):
+            bot.assert_heard("Oslo", timeout=0)
+        client = talk(bot)
+        client.send("send-text", {"content": "Oslo"})
+        client.send("send-text", {"content": "Hello"})
+        bot.assert_heard("Oslo", "Hello", timeout=GUARD)
+        expected = r"Users did not say 'Oslo' within 0 s\nthe bot heard:\n  1  'Oslo'\n  2  'Hello'$"
+        with pytest.raises(AssertionError, match=expected):
+            bot.assert_heard("Hello", "Oslo", timeout=0)
+        with pytest.raises(ValueError, match=r"pattern must be a regular expression \(a str\), not '\('"):
+            bot.assert_heard("(")
+
+
+@pytest.mark.parametrize(("greeting", "is_written"), [("Welcome.", True), (Reply(filler="Welcome."), False)])
+def test_a_bot_that_greets(talk: Talk, greeting: str | Reply, is_written: bool) -> None:
+    """It speaks when it is ready, with or without its model, and remembers what it said."""
+    with EmbeddedBot(greeting=greeting) as bot:
+        client = talk(bot)
+        client.send("client-ready", {"version": "2.2.0"})
+        client.until("bot-ready")
+        items = client.until("bot-stopped-speaking")
+        context = bot.wait_for_session().context
+
+    assert ("bot-llm-started" in names(items)) is is_written
+    assert "user-llm-text" not in names(items)
+    assert context == [{"role": "assistant", "content": "Welcome."}]
