@@ -8,7 +8,7 @@ from typing import Any
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 
-from ..server import SAMPLE_RATE_HZ
+from ..server_frames import SAMPLE_RATE_HZ
 from .base import LIMIT, Peer
 
 
@@ -44,6 +44,9 @@ class Ours(Peer):
 
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
         return self._client.send_client_request(command, data, timeout)
+
+    def ask(self, text: str) -> str:
+        return self._client.ask(text, LIMIT).bot_text
 
     def send_audio(self, pcm: bytes) -> None:
         self._transport.send_audio(pcm, SAMPLE_RATE_HZ)
@@ -84,6 +87,17 @@ class OursByEvents(Ours):
             for event in events:
                 assert isinstance(event.data, TranscriptData)
                 self.on_event(event.data.timestamp)
+
+    def ask(self, text: str) -> str:
+        """Do what an application without `ask()` has to do."""
+        written = []
+        with self._client.events("bot-llm-text", "bot-stopped-speaking", timeout=LIMIT) as events:
+            self._client.send_text(text)
+            for event in events:
+                if event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
+                    break
+                written.append(event.data.text)
+        return "".join(written)
 
     def close(self) -> None:
         super().close()
