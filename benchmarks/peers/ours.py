@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
@@ -60,6 +60,22 @@ class Ours(Peer):
         self._client.disconnect()
 
 
+# What tells the texts of both sides, what was spoken, functions, errors and the end.
+_OF_A_TURN: Final = (
+    RTVIEvent.USER_LLM_TEXT,
+    RTVIEvent.BOT_INTERRUPTED,
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_TEXT,
+    RTVIEvent.BOT_LLM_STOPPED,
+    RTVIEvent.BOT_OUTPUT,
+    RTVIEvent.BOT_TTS_TEXT,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+    RTVIEvent.BOT_STOPPED_SPEAKING,
+    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+    RTVIEvent.ERROR,
+)
+
+
 def _listen(_: object) -> None:
     pass
 
@@ -89,14 +105,15 @@ class OursByEvents(Ours):
                 self.on_event(event.data.timestamp)
 
     def ask(self, text: str) -> str:
-        """Do what an application without `ask()` has to do."""
+        """Do what an application without `ask()` does to know as much of a turn."""
         written = []
-        with self._client.events("bot-llm-text", "bot-stopped-speaking", timeout=LIMIT) as events:
+        with self._client.events(*_OF_A_TURN, timeout=LIMIT) as events:
             self._client.send_text(text)
             for event in events:
-                if event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
+                if event.type is RTVIEvent.BOT_LLM_TEXT:
+                    written.append(event.data.text)
+                elif event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
                     break
-                written.append(event.data.text)
         return "".join(written)
 
     def close(self) -> None:
