@@ -16,8 +16,6 @@ FRAMES_PER_SECOND: Final = 50
 
 #: The answer to a text.
 ANSWER_TEXT: Final = "Well, let me see: the sun will shine in the whole country tomorrow."
-# Seconds of audio of a word of it.
-_WORD_SECONDS: Final = 0.2
 #: Messages and audio frames of it, a second: faster than speech, and slow enough that a client waits for each.
 ANSWER_RATE: Final = 500
 
@@ -68,11 +66,11 @@ _EVENT_BEFORE, _, _EVENT_AFTER = message_frame(
 _FRAME: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (FRAME_BYTES // 80)
 
 
-def _audio_frame(number: int) -> bytes:
+def _audio_frame(number: int, pcm: bytes = _FRAME) -> bytes:
     """Return an audio frame as a bot sends it: with an id, and a name that has a number."""
     about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
     return framed(
-        _field(AUDIO_KIND, about + _field(0x1A, _FRAME) + b"\x20" + _varint(SAMPLE_RATE_HZ) + b"\x28" + _varint(1))
+        _field(AUDIO_KIND, about + _field(0x1A, pcm) + b"\x20" + _varint(SAMPLE_RATE_HZ) + b"\x28" + _varint(1))
     )
 
 
@@ -115,10 +113,12 @@ def _speech() -> Iterator[bytes]:
                 "spoken_progress": progress,
             },
         )
-        yield from AUDIO_FRAMES[: round(_WORD_SECONDS * FRAMES_PER_SECOND)]
+        yield from _WORD
     yield message_frame("bot-tts-stopped", None)
 
 
+# 0.2 s in frames of 40 ms, as Pipecat sends them unless it is told otherwise.
+_WORD: Final = [_audio_frame(number, 2 * _FRAME) for number in range(10_000, 10_005)]
 _WORDS: Final = re.findall(r"\s*\S+", ANSWER_TEXT)
 _ANSWER: Final = [*_writing(), *_speech()]
 END_OF_ANSWER: Final = message_frame("bot-stopped-speaking", None)

@@ -41,8 +41,8 @@ _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _SOFT_END = 0.5
 # Seconds without further speech of the user after which an answer counts, where nobody knows when the voice ended.
 _QUIET = 1.5
-# The rate of microphones, which Pipecat expects: it does not resample. At other rates its bots take pauses for longer or
-# shorter than they are, and those of Pipecat 0.0.73 lag more and more.
+# The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
+# longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
 _RATE_HZ = 16_000
 
 
