@@ -12,7 +12,8 @@ from rtvi_sync import RTVIEvent
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient
 
-from .server import FRAMES_PER_SECOND, Command
+from .server import Command
+from .server_frames import FRAMES_PER_SECOND
 
 EVENTS_PER_SECOND: Final = 5
 #: Seconds between two checks of a session.

@@ -36,6 +36,7 @@ from rtvi_sync.testing import run_many
 
 from . import server
 from .held import SETTLE, client_of, hold
+from .server_frames import FRAMES_PER_SECOND
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "scaling.md"
@@ -169,7 +170,7 @@ def in_one_process(url: str, number: int, seconds: float) -> Held:
         rss_kb=figures[1],
         requests=_percentiles([one.seconds for one in done]),
         gaps=_percentiles([gap for gap, _ in looks]),
-        real_time=sum(rate > 0.98 * server.FRAMES_PER_SECOND for _, rate in looks) / len(looks),
+        real_time=sum(rate > 0.98 * FRAMES_PER_SECOND for _, rate in looks) / len(looks),
     )
 
 

@@ -9,7 +9,7 @@ from locust import constant, events, task
 from locust.env import Environment
 
 from benchmarks.held import PAUSE, SETTLE, client_of, look  # Locust knows no package around this file
-from benchmarks.server import FRAMES_PER_SECOND
+from benchmarks.server_frames import FRAMES_PER_SECOND
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.testing import MeasuredClient
 

@@ -22,7 +22,7 @@ from rtvi_sync.protocol.engine import Engine
 from rtvi_sync.signals import EventSignal
 from rtvi_sync.transports.websocket_frames import FrameReader, masked_frame
 
-from .server import FRAME_BYTES, SAMPLE_RATE_HZ
+from .server_frames import FRAME_BYTES, SAMPLE_RATE_HZ
 
 ROOT: Final = Path(__file__).parents[1]
 #: Calls per measurement of a part, so that the overhead of the measurement's loop does not count.

@@ -9,6 +9,9 @@ each of which is answered at once by a server response; `Command` lists them. Th
 `ws://.../?events=5&audio=50` is sent 5 events and 50 audio frames a second from its ready message on, and `?mute` is
 never told that the bot is ready.
 
+A text that is sent is answered as by a bot of RTVI 2.0, which writes, and speaks by audio and by reports of its words:
+`ANSWER_RATE` messages and frames a second.
+
 An event is a `user-transcription`, as a bot sends it many times a sentence. Its `timestamp` is the time of this
 machine's monotonic clock, which all processes share, at which it was sent: twenty characters that `float()` reads.
 """
@@ -36,15 +39,21 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-#: Bytes of an audio frame: 20 ms of 16-bit mono.
-FRAME_BYTES: Final = 640
-SAMPLE_RATE_HZ: Final = 16_000
-FRAMES_PER_SECOND: Final = 50
+from .server_frames import (
+    ANSWER_RATE,
+    AUDIO_FRAMES,
+    AUDIO_KIND,
+    BINARY_OPCODE,
+    END_OF_ANSWER,
+    NEXT_AUDIO_FRAME,
+    answer_frames,
+    event_frame,
+    framed,
+    message_frame,
+)
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-# The first byte of a serialized frame: the field number of its kind, length-delimited.
-_AUDIO, _MESSAGE = 0x12, 0x22
-_BINARY, _CLOSE, _PING = 0x82, 0x88, 0x89
+_CLOSE, _PING = 0x88, 0x89
 # One for all sessions: allocating one of this size for each read would take longer than the read.
 _INPUT: Final = memoryview(bytearray(1 << 18))
 # Bytes of a burst that are written at a time, so that other sessions are served in between.
@@ -53,64 +62,7 @@ _BLOCK_BYTES: Final = 1 << 17
 _TURN: Final = 64
 
 
-def _varint(number: int) -> bytes:
-    coded = bytearray()
-    while number > 0x7F:
-        coded.append(number & 0x7F | 0x80)
-        number >>= 7
-    coded.append(number)
-    return bytes(coded)
-
-
-def _field(tag: int, data: bytes) -> bytes:
-    return bytes([tag]) + _varint(len(data)) + data
-
-
-def _framed(payload: bytes, first: int = _BINARY) -> bytes:
-    """Return an unmasked WebSocket frame, as servers send it."""
-    size = len(payload)
-    if size < 126:
-        return bytes([first, size]) + payload
-    if size < 1 << 16:
-        return bytes([first, 126]) + size.to_bytes(2, "big") + payload
-    return bytes([first, 127]) + size.to_bytes(8, "big") + payload
-
-
-def _message(type: str, data: Any, id: str | None = None) -> bytes:
-    """Return the frame of an RTVI message."""
-    message = {"label": "rtvi-ai", "type": type, "data": data, **({"id": id} if id is not None else {})}
-    return _framed(_field(_MESSAGE, _field(0x0A, json.dumps(message).encode())))
-
-
-def _stamp() -> bytes:
-    return b"%020.9f" % time.monotonic()
-
-
-_EVENT_BEFORE, _, _EVENT_AFTER = _message(
-    "user-transcription",
-    {"text": "What is the weather like tomorrow?", "final": False, "timestamp": "@" * 20, "user_id": "user"},
-).partition(b"@" * 20)
-# A square wave, which no client mistakes for silence.
-_FRAME: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (FRAME_BYTES // 80)
-
-
-def _audio_frame(number: int) -> bytes:
-    """Return an audio frame as a bot sends it: with an id, and a name that has a number."""
-    about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
-    return _framed(
-        _field(_AUDIO, about + _field(0x1A, _FRAME) + b"\x20" + _varint(SAMPLE_RATE_HZ) + b"\x28" + _varint(1))
-    )
-
-
-_AUDIO_FRAMES: Final = [_audio_frame(number) for number in range(10_000, 10_200)]
-_NEXT_AUDIO_FRAME: Final = itertools.cycle(_AUDIO_FRAMES).__next__
-
-
-def _event() -> bytes:
-    return _EVENT_BEFORE + _stamp() + _EVENT_AFTER
-
-
-_MAKERS: Final = {"events": _event, "audio": _NEXT_AUDIO_FRAME}
+_MAKERS: Final = {"events": event_frame, "audio": NEXT_AUDIO_FRAME}
 
 
 class Command:
@@ -132,6 +84,8 @@ class Command:
     #: `{"times": true}` was asked for before. `late` is the server's own: by how many seconds it was at most late with
     #: what it sends this client at given times.
     HEARD: Final = "heard"
+    #: Answered with the time at which the last answer to a text ended, `{"ended": seconds}`.
+    ANSWERED: Final = "answered"
     #: The server ends the session.
     LEAVE: Final = "leave"
 
@@ -183,6 +137,7 @@ class Session:
         self._asked: dict[str, str] | None = None
         self._heard = Heard()
         self._waits_to_write = False
+        self._answered = 0.0
         self.open = True
 
     def readable(self) -> None:
@@ -226,7 +181,7 @@ class Session:
             if begin + size > end:
                 break
             position = begin + size
-            if first == _BINARY and size and data[begin] ^ data[begin - 4] == _AUDIO:
+            if first == BINARY_OPCODE and size and data[begin] ^ data[begin - 4] == AUDIO_KIND:
                 frames += 1
                 size_of_audio += size
                 continue
@@ -234,12 +189,12 @@ class Session:
             if frames:  # before the message that may ask for their number
                 self._heard.note(frames, size_of_audio)
                 frames = size_of_audio = 0
-            if first == _BINARY:
+            if first == BINARY_OPCODE:
                 self._take_message(payload)
             elif first == _PING:
-                self.send(_framed(payload, 0x8A))
+                self.send(framed(payload, 0x8A))
             elif first == _CLOSE:
-                self.send(_framed(payload[:2], _CLOSE))
+                self.send(framed(payload[:2], _CLOSE))
                 self._server.drop(self)
                 return
         self._rest = data[position:]
@@ -252,19 +207,28 @@ class Session:
             self._begin(message["id"])
         elif message["type"] == "client-message":
             self._obey(message["id"], message["data"]["t"], message["data"].get("d"))
+        elif message["type"] == "send-text":
+            frames = answer_frames(message["data"]["content"])
+            answer = itertools.chain(frames, self._end_of_answer())
+            self._server.pace(self, answer.__next__, ANSWER_RATE, len(frames) + 1)
+
+    def _end_of_answer(self) -> Iterator[bytes]:
+        """Yield the last message, and note when."""
+        self._answered = time.monotonic()
+        yield END_OF_ANSWER
 
     def _begin(self, id: str) -> None:
         assert self._asked is not None
         if "mute" in self._asked:
             return
-        self.send(_message("bot-ready", {"version": "2.0.0", "about": {"library": "benchmarks"}}, id))
+        self.send(message_frame("bot-ready", {"version": "2.0.0", "about": {"library": "benchmarks"}}, id))
         for kind, make in _MAKERS.items():
             if kind in self._asked:
                 self._server.pace(self, make, float(self._asked[kind]), 0)
 
     def _obey(self, id: str, command: str, arguments: Any) -> None:
         if command == Command.LEAVE:
-            self.send(_framed((1000).to_bytes(2, "big"), _CLOSE))
+            self.send(framed((1000).to_bytes(2, "big"), _CLOSE))
             return
         if command == Command.SILENCE:
             return
@@ -274,14 +238,16 @@ class Session:
             self._heard = Heard(self._heard.last, [] if arguments and arguments.get("times") else None)
         elif command == Command.CLOCK:
             answer = {"now": time.monotonic()}
-        self.send(_message("server-response", {"t": command, "d": answer}, id))
+        elif command == Command.ANSWERED:
+            answer = {"ended": self._answered}
+        self.send(message_frame("server-response", {"t": command, "d": answer}, id))
         if command in _MAKERS:
             number, rate = int(arguments.get("n", 0)), float(arguments.get("rate", 0))
             if rate:
                 self._server.pace(self, _MAKERS[command], rate, number)
             else:
-                end = _event() if command == Command.AUDIO else b""
-                self._begin_burst([_event()] if command == Command.EVENTS else _AUDIO_FRAMES, number, end)
+                end = event_frame() if command == Command.AUDIO else b""
+                self._begin_burst([event_frame()] if command == Command.EVENTS else AUDIO_FRAMES, number, end)
 
     def send_due(self, data: bytes, late: float) -> None:
         """Send as `send()` does, and record the delay in seconds."""

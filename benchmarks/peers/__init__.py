@@ -39,7 +39,7 @@ ENVIRONMENTS: Final = {
 #: Of those that differ from another one in few scenarios: their names. All else is that of the other.
 ONLY: Final = {
     "ours-signal": ("events", "latency-1000"),
-    "ours-events": ("events", "latency-1000"),
+    "ours-events": ("events", "latency-1000", "ask"),
 }
 
 _PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipecat-session", "pipecat-pipeline")
@@ -47,6 +47,7 @@ _PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipeca
 #: Of the scenarios that are not for all: the peers that they are measured with.
 AMONG: Final = {
     **dict.fromkeys(("busy-event", "busy-request", "import", "jitter", "quiet", "timeouts"), ("ours", "ref")),
+    "ask": ("ours", "ours-events", "ref", "raw"),
     **dict.fromkeys(("drift", "growth"), ("ours",)),
     "system-calls": (*_PYTHON, "raw"),
     **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100"), _PYTHON),

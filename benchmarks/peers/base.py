@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
-from ..server import FRAME_BYTES, FRAMES_PER_SECOND
+from ..server_frames import FRAME_BYTES, FRAMES_PER_SECOND
 
 #: Seconds that anything may take if a scenario does not say otherwise.
 LIMIT = 240.0
@@ -53,6 +53,10 @@ class Peer(abc.ABC):
     @abc.abstractmethod
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
         """Send a client message and return the data of its response; raise an error when it does not come in time."""
+
+    def ask(self, text: str) -> str:
+        """Send a text, and return the bot's answer when it has been spoken. Only what is measured with it has it."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def send_audio(self, pcm: bytes) -> None:
@@ -152,6 +156,8 @@ class MessagePeer(Peer):
         self._numbers = 0
         self._heard: list[bytes] = []
         self._talk: Talk | None = None
+        self._written: list[str] = []
+        self._spoken = threading.Event()
 
     @abc.abstractmethod
     def _transmit(self, payload: bytes) -> None:
@@ -175,6 +181,10 @@ class MessagePeer(Peer):
                 if waiter is not None:
                     waiter[1].append(message["data"].get("d"))
                     waiter[0].set()
+            elif type_ == "bot-llm-text":
+                self._written.append(message["data"]["text"])
+            elif type_ == "bot-stopped-speaking":
+                self._spoken.set()
             elif type_ == "bot-ready":
                 self._ready.set()
 
@@ -208,6 +218,15 @@ class MessagePeer(Peer):
             del self._waiting[id_]
             raise TimeoutError(f"no response to {command}")
         return answer[0]
+
+    def ask(self, text: str) -> str:
+        self._written.clear()
+        self._spoken.clear()
+        self._numbers += 1
+        self._say(str(self._numbers), "send-text", {"content": text, "options": {"run_immediately": True}})
+        if not self._spoken.wait(LIMIT):
+            raise TimeoutError("no answer")
+        return "".join(self._written)
 
     def send_audio(self, pcm: bytes) -> None:
         self._transmit(self._audio_payload(pcm))

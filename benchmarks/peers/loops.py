@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..server import FRAMES_PER_SECOND
+from ..server_frames import FRAMES_PER_SECOND
 from .base import FRAME, LIMIT, Peer
 
 _T = TypeVar("_T")

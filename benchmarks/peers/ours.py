@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 
-from ..server import SAMPLE_RATE_HZ
+from ..server_frames import SAMPLE_RATE_HZ
 from .base import LIMIT, Peer
 
 
@@ -45,6 +45,9 @@ class Ours(Peer):
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
         return self._client.send_client_request(command, data, timeout)
 
+    def ask(self, text: str) -> str:
+        return self._client.ask(text, LIMIT).bot_text
+
     def send_audio(self, pcm: bytes) -> None:
         self._transport.send_audio(pcm, SAMPLE_RATE_HZ)
 
@@ -55,6 +58,22 @@ class Ours(Peer):
 
     def close(self) -> None:
         self._client.disconnect()
+
+
+# What tells the texts of both sides, what was spoken, functions, errors and the end.
+_OF_A_TURN: Final = (
+    RTVIEvent.USER_LLM_TEXT,
+    RTVIEvent.BOT_INTERRUPTED,
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_TEXT,
+    RTVIEvent.BOT_LLM_STOPPED,
+    RTVIEvent.BOT_OUTPUT,
+    RTVIEvent.BOT_TTS_TEXT,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+    RTVIEvent.BOT_STOPPED_SPEAKING,
+    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+    RTVIEvent.ERROR,
+)
 
 
 def _listen(_: object) -> None:
@@ -84,6 +103,18 @@ class OursByEvents(Ours):
             for event in events:
                 assert isinstance(event.data, TranscriptData)
                 self.on_event(event.data.timestamp)
+
+    def ask(self, text: str) -> str:
+        """Do what an application without `ask()` does to know as much of a turn."""
+        written = []
+        with self._client.events(*_OF_A_TURN, timeout=LIMIT) as events:
+            self._client.send_text(text)
+            for event in events:
+                if event.type is RTVIEvent.BOT_LLM_TEXT:
+                    written.append(event.data.text)
+                elif event.type is RTVIEvent.BOT_STOPPED_SPEAKING:
+                    break
+        return "".join(written)
 
     def close(self) -> None:
         super().close()

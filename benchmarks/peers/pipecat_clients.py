@@ -28,7 +28,7 @@ from pipecat.transports.websocket.client import (
 from pipecat.utils.asyncio.task_manager import TaskManager
 from pipecat.workers.runner import WorkerRunner
 
-from ..server import FRAME_BYTES, FRAMES_PER_SECOND, SAMPLE_RATE_HZ
+from ..server_frames import FRAME_BYTES, FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from .base import FRAME, LIMIT
 from .loops import MessageLoopPeer, run
 

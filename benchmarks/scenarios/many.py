@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ..peers.base import Peer
-from ..server import FRAMES_PER_SECOND, Command
+from ..server import Command
+from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile
 
 NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from ..peers.base import LIMIT, Peer
-from ..server import FRAMES_PER_SECOND, Command
+from ..server import Command
+from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile
 from .session import Counting
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import statistics
 import sys
 import threading
 import time
 from typing import Final
 
 from ..peers.base import LIMIT, Peer
-from ..server import FRAME_BYTES, FRAMES_PER_SECOND, Command
+from ..server import Command
+from ..server_frames import ANSWER_TEXT, FRAME_BYTES, FRAMES_PER_SECOND
 from .figures import Scenario, percentile, spread
 
 # The share of a measurement that only warms up.
@@ -83,6 +85,24 @@ def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     taken = [client.seconds("request", Command.ECHO, number) for number in range(200 + round(3000 * effort))]
     client.close()
     return spread(taken[200:], "us", 1e6)
+
+
+def ask(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """Measure from the end of an answer until the call that waits for it returns, and the CPU time of a turn."""
+    client = peer(url, hearing=True)
+    client.connect()
+    late, spent = [], []
+    for number in range(4 + round(150 * effort)):
+        before = time.process_time()
+        said = client.ask(f"question {number}")
+        returned, after = time.monotonic(), time.process_time()
+        if said != ANSWER_TEXT:
+            raise RuntimeError(f"the answer was {said!r}")
+        late.append(returned - client.request(Command.ANSWERED)["ended"])
+        spent.append(after - before)
+    client.close()
+    # The first ones warm up.
+    return {**spread(late[3:], "us", 1e6), "cpu_ms": statistics.mean(spent[3:]) * 1e3}
 
 
 def latency(peer: type[Peer], url: str, effort: float, *, rate: float, seconds: float) -> dict[str, float]:
@@ -212,6 +232,7 @@ def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 SCENARIOS: Final[dict[str, Scenario]] = {
     "connect": connect,
     "request": request,
+    "ask": ask,
     "latency-idle": functools.partial(latency, rate=2, seconds=30),
     "latency-50": functools.partial(latency, rate=50, seconds=6),
     "latency-1000": functools.partial(latency, rate=1000, seconds=4),

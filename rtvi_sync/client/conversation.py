@@ -19,7 +19,6 @@ import attrs
 
 from ..errors import ProtocolError
 from ..events import Event, RTVIEvent
-from ..media.turn_audio import TurnAudio
 from ..messages import BotReadyData, RTVIMessage
 from ..protocol.dialects import parse_version
 from ..protocol.engine import Deliver
@@ -29,7 +28,7 @@ from ..protocol.turns import TurnTracker
 from ..session.dispatcher import Dispatcher
 from ..session.first_messages import Entry
 from ..session.session import Session
-from .session_audio import SessionAudio
+from .session_audio import AudioOfTurn, SessionAudio
 from .turn import Turn
 
 # How many turns a client keeps.
@@ -37,8 +36,9 @@ MAX_TURNS = 100
 # Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
 _READ_FIRST = 0.01
 
-# The audio of a turn is read at this interval at least, in seconds, if the bot sends events.
-_READ_INTERVAL = 1.0
+# The audio of a turn is read at this interval at least, in seconds, if the bot sends events, so that little is left to
+# do when the turn is over.
+_READ_INTERVAL = 0.25
 
 
 class SessionFollower:
@@ -278,8 +278,7 @@ class Conversation:
 
     def _ended(self, follower: SessionFollower, record: TurnRecord) -> Turn:
         follower.audio.read([record.modality])
-        audio = follower.audio.take(record)
-        turn = _turn_of(attrs.evolve(record, timings=audio.timings), audio.bot, audio.user, follower.bot)
+        turn = _turn_of(record, follower.audio.take(record), follower.bot)
         over = self._over
         over[turn.number] = turn
         for number in [number for number in over if number <= turn.number - MAX_TURNS]:
@@ -299,12 +298,14 @@ class Conversation:
             return tuple(over.get(record.number) or _turn_of(record) for record in self._tracker.turns)
 
 
-_NONE = TurnAudio()
+_RECORDED = [field.name for field in attrs.fields(TurnRecord)]
 
 
-def _turn_of(record: TurnRecord, audio: TurnAudio = _NONE, user_audio: TurnAudio = _NONE, bot: str = "") -> Turn:
-    fields = {field.name: getattr(record, field.name) for field in attrs.fields(TurnRecord)}
-    return Turn(**fields, audio=audio, user_audio=user_audio, bot=bot)
+def _turn_of(record: TurnRecord, audio: AudioOfTurn | None = None, bot: str = "") -> Turn:
+    fields = {name: getattr(record, name) for name in _RECORDED}
+    if audio is not None:
+        fields |= {"timings": audio.timings, "audio": audio.bot, "user_audio": audio.user}
+    return Turn(**fields, bot=bot)
 
 
 def _about(bot: BotReadyData) -> str:

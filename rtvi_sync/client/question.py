@@ -29,7 +29,6 @@ from ..media.resample import resample
 from ..media.session import Insertion
 from ..media.sources import BytesSource, MemorySource, SourceRun, WavSource
 from ..messages import RTVIMessage
-from ..protocol.dialects import parse_version
 from ..protocol.states import CloseInfo
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
@@ -42,9 +41,9 @@ _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _SOFT_END = 0.5
 # Seconds without further speech of the user after which an answer counts, where nobody knows when the voice ended.
 _QUIET = 1.5
-# Bots before 1.0 analyse one window of each frame and do not resample for that: at other rates they lag more and more.
-# (Seen: Pipecat 0.0.73.)
-_OLD_BOTS_RATE_HZ = 16_000
+# The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
+# longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
+_RATE_HZ = 16_000
 
 
 def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
@@ -309,10 +308,8 @@ class SpokenQuestion(Question):
         self, conversation: Conversation, dispatcher: Dispatcher, session: Session, source: AudioSource
     ) -> None:
         super().__init__(conversation, dispatcher, session)
-        version = parse_version(session.channel.engine.version)
-        if version is not None and version < (1, 0) and isinstance(source, BytesSource):
-            pcm = resample(source.pcm, source.sample_rate_hz, _OLD_BOTS_RATE_HZ)
-            source = BytesSource(pcm, _OLD_BOTS_RATE_HZ)
+        if isinstance(source, BytesSource) and source.sample_rate_hz != _RATE_HZ:
+            source = BytesSource(resample(source.pcm, source.sample_rate_hz, _RATE_HZ), _RATE_HZ)
         self._source = source
         self._insertion: Insertion | None = None
         self._run: SourceRun | None = None

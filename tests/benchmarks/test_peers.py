@@ -17,7 +17,7 @@ from tests.support.required import missing
 from tests.support.slowness import GUARD
 
 TINY = 0.01
-SCENARIOS = sorted({*session.SCENARIOS} - {"latency-idle"})  # slow, and as latency-50
+SCENARIOS = sorted({*session.SCENARIOS} - {"latency-idle", "ask"})  # slow, and as latency-50; not for all
 # Whatever can be measured, and what becomes of a request that is not answered and of a bot that is not ready.
 PROGRAM = """
 import json, sys

@@ -161,9 +161,10 @@ def test_the_session_ends_meanwhile() -> None:
             client.ask(source, 0.1)
 
 
-def test_bots_before_1_0_get_16_khz() -> None:
-    """They lag behind audio of other rates."""
-    with TalkingBot(audio=True, version="0.3.0").client() as client:
+@pytest.mark.parametrize("version", ["0.3.0", "2.2.0"])
+def test_bots_get_16_khz(version: str) -> None:
+    """They take the pauses of audio of other rates for longer or shorter than they are."""
+    with TalkingBot(audio=True, version=version).client() as client:
         sent = transport_of(client).sent_audio
         thread = InThread(lambda: client.ask(SPEECH, GUARD))
         until(lambda: sent)

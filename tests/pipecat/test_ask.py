@@ -115,7 +115,7 @@ def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
     with talk(way) as client:
         for number in range(count):
             try:
-                turn = client.ask(f"number {number}", patience.choice([0.05, 0.3, 1.0, GUARD]))
+                turn = client.ask(f"number {number}", patience.choice([0.001, 0.02, 0.3, 1.0, GUARD]))
             except RequestTimeoutError:
                 continue
             answered += 1

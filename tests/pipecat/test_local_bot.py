@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,6 +124,13 @@ def test_the_ways_in(local_bot: LocalBot) -> None:
     """Each entry of `transport_params` lets its clients in; a session over WebRTC waits for their offer."""
     assert greetings(local_bot.url) == [answers.GREETING] * 2
     assert "sessionId" in start_for_webrtc(local_bot.url).json()
+
+
+def test_the_sample_of_tests_passes(local_bot: LocalBot) -> None:
+    """All tests of samples/bot_test pass against the live bot, none is skipped."""
+    words = [sys.executable, "-m", "samples.bot_test", "-q", "-W", "error", "--rtvi-url", local_bot.url]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=GUARD)
+    assert re.match(r"6 passed in", done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
 
 def test_without_the_packages_of_webrtc(environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from ...scenarios.figures import spread
-from ...server import FRAME_BYTES, FRAMES_PER_SECOND, Command
+from ...server import Command
+from ...server_frames import FRAME_BYTES, FRAMES_PER_SECOND
 from ..base import FRAME, LIMIT, Peer
 
 _SCRIPT = Path(sys.prefix) / "page/bundle.js"

@@ -24,7 +24,8 @@ REF: Final = find("ref")
 from benchmarks import parts  # noqa: E402
 from benchmarks.peers.base import FRAME, Peer  # noqa: E402
 from benchmarks.scenarios.session import Counting  # noqa: E402
-from benchmarks.server import SAMPLE_RATE_HZ, Command  # noqa: E402
+from benchmarks.server import Command  # noqa: E402
+from benchmarks.server_frames import SAMPLE_RATE_HZ  # noqa: E402
 from rtvi_sync.protocol import audio_frames, frames  # noqa: E402
 
 _LOT: Final = 40  # audio frames: a client may keep no more than a second of it
