@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rtvi_sync import BotError, DisconnectedError, RequestTimeoutError, RTVIClient
+from rtvi_sync import BotError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
 from rtvi_sync.testing import EmbeddedBot, Fault, Reply
 from tests.support.slowness import GUARD
 
@@ -36,7 +36,7 @@ def talk(**options: Any) -> Iterator[tuple[RTVIClient, Told, EmbeddedBot]]:
     with EmbeddedBot(**{"replies": REPLIES, **options}) as bot:
         client = RTVIClient.for_url(bot.base_url, mic=False, speaker=False, connect_timeout=GUARD)
         for name in EVENTS:
-            client.on(name, note(name))
+            client.on(RTVIEvent(name), note(name))
         with client:
             yield client, told, bot
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot, Reply
@@ -29,7 +31,9 @@ def test_a_list_is_followed_and_begins_again() -> None:
 
 def test_a_function_returns_a_string_or_a_reply() -> None:
     """Anything else is an error that says so."""
-    replies = {"weather": SUNNY, "oslo": "It rains."}.get
+
+    def replies(said: str) -> Any:
+        return {"weather": SUNNY, "oslo": "It rains."}.get(said)
 
     assert choose_reply(replies, "weather", 0) == SUNNY
     assert choose_reply(replies, "oslo", 0) == RAINY

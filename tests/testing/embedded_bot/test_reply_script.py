@@ -26,7 +26,7 @@ def voice(text: str) -> ReplyAudio:
     )
 
 
-def script_of(reply: Reply, version: str = "2.2.0", **options: bool) -> ReplyScript:
+def script_of(reply: Reply, version: str = "2.2.0", **options: Any) -> ReplyScript:
     bot_version = BotVersion(version)
     speech = SpeechScript(bot_version.generation, bot_version.generation, 1)
     return ReplyScript(reply=reply, bot_version=bot_version, speech=speech, voice=voice, **options)
