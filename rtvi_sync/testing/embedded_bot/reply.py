@@ -107,7 +107,7 @@ REPLIES: Final = Rule(
 )
 
 
-def as_replies(replies: Any) -> Any:
+def as_replies(replies: Replies | AnyReply) -> Replies:
     """Return replies in one of the forms of `Replies`, or the value as it is if it is none.
 
     Raises:
@@ -120,7 +120,7 @@ def as_replies(replies: Any) -> Any:
         return dict(replies)
     if isinstance(replies, (str, Reply)):
         return (replies,)
-    if _LIST.has_type(replies):
+    if isinstance(replies, Sequence) and _LIST.has_type(replies):
         _LIST.check_one("replies", replies)
         return tuple(replies)
     return replies
