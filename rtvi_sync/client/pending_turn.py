@@ -15,6 +15,9 @@ from ..session.session import Session
 from .question import Question
 from .turn import Turn
 
+# Seconds after which the microphone speaks again if the bot has not heard what was said.
+_HEARING_LIMIT = 5.0
+
 
 class PendingTurn:
     """A question that is asked when an event of the bot comes, and the turn that it leads to. Made by `barge_in()`.
@@ -42,6 +45,7 @@ class PendingTurn:
         self._cancelled = False
         self._due = False  # the event has come
         self._asked = False
+        self._was_said = False
         self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._came)
 
     def result(self, timeout: Seconds | None = 30.0) -> Turn:
@@ -71,6 +75,8 @@ class PendingTurn:
                 "larger timeout, or another event as after=."
             ) from None
         except Exception as error:
+            if self._cancelled:
+                raise RTVIError("This question was cancelled") from None
             self._error = error
             self._end()
             raise
@@ -85,8 +91,9 @@ class PendingTurn:
         return turn is not None and not turn.is_open
 
     def cancel(self) -> bool:
-        """Ask nothing; return False if the question was asked already."""
+        """Ask nothing. If the question was asked already, say nothing more of it, and return False."""
         if self._asked:
+            self._rest_if_speaking()
             return False
         self._cancelled = True
         self._end()
@@ -104,10 +111,12 @@ class PendingTurn:
         if is_end or (event.type is RTVIEvent.TURN_ENDED and self._asked and self._question.may_rest(event.data)):
             self._stop()
             self._later(self._question.rest)
-        elif event.type is self._after and not self._due and self._is_meant(event):
+            return
+        if event.type is RTVIEvent.TURN_ENDED and not self._asked:
+            self._question.forget()
+        if event.type is self._after and not self._due and self._is_meant(event):
             self._due = True
-            io = self._runtime.io
-            io.call(lambda: io.call_later(self._delay, lambda: self._later(self._ask)))
+            self._call_later(self._delay, self._ask)
 
     def _is_meant(self, event: Event) -> bool:
         try:
@@ -116,6 +125,10 @@ class PendingTurn:
             self._stop()
             self._question.fail(error)
             return False
+
+    def _call_later(self, seconds: Seconds, call: Callable[[], None]) -> None:
+        io = self._runtime.io
+        io.call(lambda: io.call_later(seconds, lambda: self._later(call)))
 
     def _later(self, call: Callable[[], None]) -> None:
         """Call something on a worker, because a source may block when it is opened and closed."""
@@ -130,9 +143,16 @@ class PendingTurn:
         except BaseException as error:  # noqa: BLE001 - result() raises it
             self._question.fail(error)
             self._question.rest()
-        self._rest_if_cancelled()
+        self._watch()
 
-    def _rest_if_cancelled(self) -> None:
-        """Say nothing of what was cancelled while it was about to be asked."""
-        if self._cancelled:
+    def _watch(self) -> None:
+        """Let the microphone speak again if the bot does not hear what was said, or it was cancelled meanwhile."""
+        was_said, self._was_said = self._was_said, self._question.is_said
+        if self._cancelled or (was_said and self._was_said):
+            self._rest_if_speaking()
+        elif self._question.is_speaking:
+            self._call_later(_HEARING_LIMIT, self._watch)
+
+    def _rest_if_speaking(self) -> None:
+        if self._question.is_speaking:
             self._question.rest()

@@ -113,6 +113,10 @@ class Question(ABC):
         self._failure = error
         self._stream.end(CloseInfo())
 
+    def forget(self) -> None:
+        """Discard what came before the question is asked. On the event queue."""
+        self._stream.clear()
+
     @property
     def has_ended(self) -> bool:
         """Tell whether nothing more can come."""
@@ -125,6 +129,16 @@ class Question(ABC):
     @abstractmethod
     def rest(self) -> None:
         """Do what `close()` does, except for what `answer()` still needs. Any thread."""
+
+    @property
+    def is_speaking(self) -> bool:
+        """Tell whether it speaks, or is silent, in the microphone's place."""
+        return False
+
+    @property
+    def is_said(self) -> bool:
+        """Tell whether it has said all, and the user's turn that this led to is over, or never began."""
+        return True
 
     def close(self) -> None:
         """Listen no longer."""
@@ -347,6 +361,17 @@ class SpokenQuestion(Question):
     def may_rest(self, turn: Turn) -> bool:
         """See `Question`."""
         return self._may_be(turn) and self._all_sent
+
+    @property
+    def is_speaking(self) -> bool:
+        """See `Question`."""
+        return self._insertion is not None
+
+    @property
+    def is_said(self) -> bool:
+        """See `Question`."""
+        turn = self.turn_so_far()
+        return self._all_sent and (turn is None or not turn.is_open)
 
     def rest(self) -> None:
         """See `Question`. Let the microphone speak again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import deque
@@ -81,6 +82,12 @@ class EventStream(Generic[DataT]):
         self._events.append((event, size))
         self._wake()
         return True
+
+    def clear(self) -> None:
+        """Discard the events that are queued. Called by the queue's worker."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._bytes_pushed -= self._events.popleft()[1]
 
     def end(self, info: CloseInfo) -> None:
         """End the stream after the events that are queued."""

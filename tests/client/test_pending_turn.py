@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from rtvi_sync import BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIError, RTVIEvent
+from rtvi_sync.client import pending_turn
 from tests.support.clients import bot_says, session_of, settle
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
@@ -184,3 +185,47 @@ def test_a_source_that_blocks_delays_no_event() -> None:
         hangs_up(client)
         with pytest.raises(DisconnectedError):
             pending.result(GUARD)
+
+
+def test_turns_before_are_not_kept() -> None:
+    """A question whose event never comes holds no turn of the session."""
+    with TalkingBot().client() as client:
+        pending = client.barge_in("stop", after="metrics")
+        for number in range(3):
+            client.ask(f"Question {number}", GUARD)
+        settle(client)
+        assert not pending._question._stream._events
+
+
+def test_cancel_while_result_waits() -> None:
+    """result() tells of that, and not of an end of the session, each time."""
+    with TalkingBot().client() as client:
+        pending = client.barge_in("stop", after="metrics")
+        waiting = InThread(lambda: pending.result(GUARD))
+        until(lambda: pending._question._stream._notifier._sleepers)
+        pending.cancel()
+        assert str(waiting.error()) == "This question was cancelled"
+        with pytest.raises(RTVIError, match="cancelled"):
+            pending.result(GUARD)
+
+
+def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The microphone speaks again soon, though nobody calls result()."""
+    monkeypatch.setattr(pending_turn, "_HEARING_LIMIT", 0.01)
+    with TalkingBot(audio=True).client() as client:
+        media = session_of(client).media._session
+        client.barge_in(b"\0\0" * 800, after="server-message", sample_rate_hz=16_000)
+        bot_says(client, "server-message", 1)
+        until(lambda: media._inserted)
+        until(lambda: not media._inserted)
+
+
+def test_cancel_ends_the_speech() -> None:
+    """What was begun is said no more, and the microphone is back."""
+    with TalkingBot(audio=True).client() as client:
+        media = session_of(client).media._session
+        pending = client.barge_in(b"\0\0" * 16_000 * 60, after="server-message", sample_rate_hz=16_000)
+        bot_says(client, "server-message", 1)
+        until(lambda: media._inserted)
+        assert not pending.cancel()
+        assert not media._inserted
