@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rtvi_sync import RequestTimeoutError
+from rtvi_sync import RequestTimeoutError, WouldDeadlockError
 from rtvi_sync.client.line import Line
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.slowness import GUARD
@@ -40,4 +40,14 @@ def test_first_come_first_served() -> None:
     for thread in threads[1:]:
         thread.get()
     assert order == [0, 1, 2]
+    assert line._waiting == []
+
+
+def test_a_signal_handler_does_not_wait_for_its_own_thread() -> None:
+    """The thread that has the place cannot leave it before the handler returns."""
+    line = Line()
+    with line.place(Deadline(None)):
+        with pytest.raises(WouldDeadlockError, match="signal handler"), line.place(Deadline(None)):
+            pass
+        assert len(line._waiting) == 1
     assert line._waiting == []
