@@ -218,6 +218,7 @@ class Conversation:
         if follower is self._coming:
             follower.early.append(partial(self.take_unsent, follower, at, message))
         elif follower is self._follower and message.id is not None:
+            self.asked.add(message.id)  # no call returns a turn that the bot knows nothing of
             with self._lock:
                 records = self._tracker.unsent(at, message.id)
             self._publish(follower, records)
@@ -294,8 +295,8 @@ class Conversation:
     def turns(self) -> tuple[Turn, ...]:
         """Return the last turns, with those that are not over."""
         with self._lock:
-            over = self._over
-            return tuple(over.get(record.number) or _turn_of(record) for record in self._tracker.turns)
+            over, bot = self._over, self._follower.bot if self._follower is not None else ""
+            return tuple(over.get(record.number) or _turn_of(record, bot=bot) for record in self._tracker.turns)
 
 
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]

@@ -346,6 +346,17 @@ class TestListen:
                 client.listen(0.0)
             assert client.ask("x", GUARD).number == 2
 
+    def test_what_could_not_be_sent_is_no_turn_to_return(self) -> None:
+        """The bot knows nothing of it."""
+        with TalkingBot().client() as client:
+            client.turns()
+            with pytest.raises(ValueError, match="lone surrogate"):
+                client.ask("\ud800", GUARD)
+            client.ask("x", GUARD)
+            settle(client)
+            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+                client.listen(0.0)
+
     def test_a_greeting_in_two_halves(self) -> None:
         """What came before the first call and after it is one turn, and the audio has no gap."""
         with TalkingBot(audio=True).client() as client:
