@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,19 @@ from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from .conversation import Conversation
 from .turn import Turn
-from .turn_checks import PATTERN, TEXTS, Texts, as_json, call_mismatch, contains, has_arguments, texts_of, timeline_of
+from .turn_checks import (
+    ARGUMENTS,
+    PATTERN,
+    TEXTS,
+    Texts,
+    as_json,
+    call_mismatch,
+    contains,
+    has_arguments,
+    pattern_of,
+    texts_of,
+    timeline_of,
+)
 
 _E = RTVIEvent
 _CALLS = frozenset(
@@ -58,16 +71,17 @@ class Expect:
         self._events: list[Event] = []
         self._met_calls: set[str] = set()  # ids
         self._next = 0  # from which the next call looks
-        self._since = 0.0
+        self._entered = self._since = 0.0
 
     def __enter__(self) -> Expect:
         self._stream = self._dispatcher.open_stream((), None)
-        self._events, self._next, self._since = [], 0, time.monotonic()
+        self._events, self._next = [], 0
+        self._entered = self._since = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        self._opened.close()
+        self._stream = None
 
     # -- what is expected ---------------------------------------------------------------------------------------------
 
@@ -95,7 +109,7 @@ class Expect:
         if check_from == "start":
             self._next = 0
         return self._find(
-            lambda found: found.type is type_ and (where is None or bool(where(found))), within, f"{type_.value}"
+            lambda found: found.type is type_ and (where is None or bool(where(found))), within, str(event)
         )
 
     def text(
@@ -114,12 +128,16 @@ class Expect:
         """
         TEXTS.or_none.check(contains=contains)
         PATTERN.or_none.check(matches=matches)
+        if contains is None and matches is None:
+            raise TypeError("text() needs contains= or matches=")
         said = _Said(self._events[: self._next])
 
         def is_met(event: Event) -> bool:
             return said.add(event) and any(_has(text, contains, matches) for text in said.texts)
 
-        what = " and ".join([repr(part) for part in texts_of(contains)] + ([f"/{matches}/"] if matches else []))
+        what = " and ".join(
+            [repr(part) for part in texts_of(contains)] + ([f"/{pattern_of(matches)}/"] if matches else [])
+        )
         self._find(
             is_met, within, f"the bot to say {what}", lambda: (f"it said {one_line(said.best)!r}", "text_mismatch")
         )
@@ -132,6 +150,7 @@ class Expect:
             ExpectationError: it did not come.
         """
         NAME.check(name=name)
+        ARGUMENTS.check(arguments=arguments)
         calls: list[ReportedFunctionCall] = []
 
         def is_met(event: Event) -> bool:
@@ -169,7 +188,7 @@ class Expect:
         """
         type_ = event_from(event)
         FUNCTION.or_none.check(where=where)
-        self._absent(lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {type_.value}")
+        self._absent(lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {event}")
 
     def no_more(self, *, for_: Seconds) -> None:
         """Expect that the bot neither writes, speaks nor calls functions for some seconds.
@@ -213,7 +232,7 @@ class Expect:
         while (event := self._at(position, lambda: until)) is not None:
             position += 1
             if is_met(event):
-                self._fail(f"{what} for {seconds:g} s", f"{event.type.value} came", "unexpected_event")
+                self._fail(f"{what} for {seconds:g} s", f"{event.type} came", "unexpected_event")
         self._next, self._since = position, max(self._since, time.monotonic())
 
     @property
@@ -243,10 +262,14 @@ class Expect:
         return self._events[position]
 
     def _fail(self, expected: str, got: str, kind: str) -> NoReturn:
-        turns = self._conversation.turns()
+        turns = [turn for turn in self._conversation.turns() if turn.is_open or _ended(turn) >= self._entered]
         turn = turns[-1] if turns else None
         timeline = timeline_of(turn, f", {turn.bot}" if turn.bot else "") if turn is not None else ""
         raise ExpectationError(expected, got, kind, turn=turn, timeline=timeline)
+
+
+def _ended(turn: Turn) -> float:
+    return turn.timings.ended or math.inf
 
 
 class _Said:

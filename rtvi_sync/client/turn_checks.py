@@ -33,9 +33,20 @@ def _is_call(value: Any) -> bool:
     return _is_text(value) or (is_pair and _is_text(value[0]) and isinstance(value[1], Mapping))
 
 
+def _is_json(arguments: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(dict(arguments))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 TEXTS = Rule(
-    "a text (a str), or a list of texts", lambda given: _is_text(given) or _are(given, _is_text), lambda _: True
+    "a text (a str that is not empty), or a list of texts",
+    lambda given: _is_text(given) or _are(given, _is_text),
+    lambda given: all(texts_of(given)),
 )
+ARGUMENTS = Rule("arguments that are JSON", lambda given: isinstance(given, Mapping), _is_json)
 
 
 def _is_pattern(given: str | re.Pattern[str]) -> bool:
@@ -46,16 +57,16 @@ def _is_pattern(given: str | re.Pattern[str]) -> bool:
     return True
 
 
-PATTERN = Rule("a regular expression", lambda given: isinstance(given, (str, re.Pattern)), _is_pattern)
+PATTERN = Rule("a regular expression", lambda given: _is_text(getattr(given, "pattern", given)), _is_pattern)
 _NAMES = Rule("a list of names", lambda given: _are(given, _is_text), lambda _: True)
 _CALLS = Rule(
-    "a mapping of names to arguments, or a list of names and of (name, arguments)",
+    "a mapping of names to arguments that are JSON, or a list of names and of (name, arguments)",
     lambda given: (
         all(_is_text(name) and isinstance(each, (Mapping, type(None))) for name, each in given.items())
         if isinstance(given, Mapping)
         else _are(given, _is_call)
     ),
-    lambda _: True,
+    lambda given: all(_is_json(arguments) for _, arguments in calls_of(given)),
 )
 
 # Lines of a timeline in an error.
@@ -74,6 +85,11 @@ def contains(text: str, part: str) -> bool:
 def texts_of(value: Texts | None) -> list[str]:
     """Return one text, or several, as a list."""
     return [] if value is None else [value] if isinstance(value, str) else [*value]
+
+
+def pattern_of(pattern: str | re.Pattern[str]) -> str:
+    """Return a pattern as it may be shown."""
+    return pattern if isinstance(pattern, str) else pattern.pattern
 
 
 def calls_of(value: ExpectedCalls | None) -> list[tuple[str, Mapping[str, Any]]]:
@@ -167,8 +183,7 @@ class TurnChecks:
             if not contains(turn.bot_text, part):
                 raise fail(f"the bot to say {part!r}", f"it said {said}", "text_mismatch")
         if self.matches is not None and not re.search(self.matches, turn.bot_text):
-            pattern = self.matches if isinstance(self.matches, str) else self.matches.pattern
-            raise fail(f"the bot to say what matches {pattern!r}", f"it said {said}", "text_mismatch")
+            raise fail(f"the bot to say what matches {pattern_of(self.matches)!r}", f"it said {said}", "text_mismatch")
         for part in texts_of(self.excludes):
             if contains(turn.bot_text, part):
                 raise fail(f"the bot not to say {part!r}", f"it said {said}", "text_present")

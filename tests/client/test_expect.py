@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
 from tests.support.scripted_talk import said as says_aloud
 from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 
 def call_of(name: str, **arguments: Any) -> list[RTVIMessage]:
@@ -66,7 +68,7 @@ def test_where() -> None:
 @pytest.mark.parametrize(
     ("demand", "kind", "words"),
     [
-        (lambda e: e.event("server-message", within=0.0), "timeout", "serverMessage within 0 s\nbut it did not come"),
+        (lambda e: e.event("server-message", within=0.0), "timeout", "server-message within 0 s\nbut it did not come"),
         (lambda e: e.text("snow", within=0.0), "text_mismatch", "say 'snow' within 0 s\nbut it said 'You said one'"),
         (lambda e: e.text(matches="^one", within=0.0), "text_mismatch", "/^one/"),
         (lambda e: e.call("f", within=0.0), "missing_function_call", "it called get_weather"),
@@ -201,3 +203,54 @@ def test_outside_of_its_block(client: RTVIClient) -> None:
     with client.expect():
         pass
     assert not client._dispatcher._streams
+
+
+def test_after_the_block() -> None:
+    """The session is not over, and the error says what is."""
+    with TalkingBot().client() as client:
+        with client.expect(GUARD) as expect:
+            pass
+        with pytest.raises(RTVIError, match="with statement"):
+            expect.event("metrics")
+
+
+def test_a_turn_before_the_block_is_not_shown() -> None:
+    """It has nothing to do with what is expected; one that is under way has, with the bot that answers."""
+    bot = TalkingBot(lambda text: None if text == "open" else "Yes.")
+    with bot.client() as client:
+        client.ask("before", GUARD)
+        with client.expect(0.0) as expect:
+            with pytest.raises(ExpectationError) as caught:
+                expect.call("set_timer")
+            assert (caught.value.turn, caught.value.timeline) == (None, "")
+            client.send_text("open")
+            until(lambda: client.turns()[-1].is_open)
+            with pytest.raises(ExpectationError, match="turn 2, RTVI"):
+                expect.call("set_timer")
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda e: e.text(), "contains= or matches="),
+        (lambda e: e.text(""), "contains"),
+        (lambda e: e.text(matches=re.compile(b"x")), "matches"),
+        (lambda e: e.call("x", y={("a", 1): 1}), "arguments"),
+        (lambda e: e.turn(calls={"x": {("a", 1): 1}}), "calls"),
+        (lambda e: e.turn(excludes=""), "excludes"),
+    ],
+)
+def test_arguments_that_cannot_be_met(call: Callable[[Expect], object], named: str) -> None:
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        client.send_text("Hello")
+        with pytest.raises((TypeError, ValueError), match=named):
+            call(expect)
+
+
+def test_a_compiled_pattern_is_shown_as_it_was_written() -> None:
+    with (
+        TalkingBot().client() as client,
+        client.expect(0.0) as expect,
+        pytest.raises(ExpectationError, match="to say /zz/"),
+    ):
+        expect.text(matches=re.compile("zz"))
