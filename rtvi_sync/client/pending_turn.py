@@ -46,6 +46,7 @@ class PendingTurn:
         self._due = False  # the event has come
         self._asked = False
         self._was_said = False
+        self._silenced = False
         self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._came)
 
     def result(self, timeout: Seconds | None = 30.0) -> Turn:
@@ -92,6 +93,7 @@ class PendingTurn:
 
     def cancel(self) -> bool:
         """Ask nothing. If the question was asked already, say nothing more of it, and return False."""
+        self._silenced = True  # first, because it may be about to be asked
         if self._asked:
             self._rest_if_speaking()
             return False
@@ -148,7 +150,7 @@ class PendingTurn:
     def _watch(self) -> None:
         """Let the microphone speak again if the bot does not hear what was said, or it was cancelled meanwhile."""
         was_said, self._was_said = self._was_said, self._question.is_said
-        if self._cancelled or (was_said and self._was_said):
+        if self._silenced or (was_said and self._was_said):
             self._rest_if_speaking()
         elif self._question.is_speaking:
             self._call_later(_HEARING_LIMIT, self._watch)
