@@ -115,14 +115,18 @@ def test_it_shows_the_transcript_of_both(shown: Result) -> None:
 
 
 def test_it_shows_a_latency_for_each_turn(shown: Result) -> None:
-    """A row for each turn and the median, in milliseconds, none below the pause that the bot waits for."""
+    """A row for each turn and the median, in milliseconds, counted from the end of the voice.
+
+    Counted from the moment at which the bot detects the end they would be near zero. A microphone that was late and
+    catches up shortens the pause of 600 ms that the bot waits for.
+    """
     table = shown.lines[next(index for index, line in enumerate(shown.lines) if line.startswith("turn")) + 1 :]
     rows = [re.fullmatch(r"(\w+)" + NUMBERS, line) for line in table[:3]]
     assert [row[1] for row in rows if row] == ["1", "2", "median"]
     for row in rows:
         assert row is not None
         transcript, text, sound = map(int, row.groups()[1:])
-        assert 550 < transcript <= text <= sound
+        assert 250 < transcript <= text <= sound
 
 
 def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
@@ -135,9 +139,9 @@ def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
     user, bot = audible_spans(left, rate), audible_spans(right, rate)
     assert len(user) == len(bot) == 2
     for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
-        assert bot_begin - user_end > 0.5 - shown.late
-        # The built-in bot plays what it received. A late microphone leaves gaps.
-        assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.1 + shown.late
+        assert bot_begin - user_end > 0.25
+        # The built-in bot plays what it received. A late microphone leaves gaps, or catches up.
+        assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.3 + shown.late
     assert bot[0][1] < user[1][0]
 
 
