@@ -405,7 +405,11 @@ TABLE: dict[str, Call] = {
         check_from=(5, None, "now"),
     ),
     "Expect.text": call(
-        lambda targets: targets.client().expect().text, contains=NOT_TEXTS, matches=NOT_TEXTS, within=NOT_WAIT
+        lambda targets: targets.client().expect().text,
+        {"contains": "noon"},
+        contains=NOT_TEXTS,
+        matches=NOT_TEXTS,
+        within=NOT_WAIT,
     ),
     "Expect.call": call(
         lambda targets: targets.client().expect().call,
