@@ -28,13 +28,12 @@ def test_every_fault_at(moment: Moment, show_table: Callable[..., None]) -> None
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.matrix)], ids=["plain", "TLS"])
 @pytest.mark.parametrize("moment", IN_SESSION, ids=lambda moment: str(moment).replace(" ", "-"))
-def test_every_fault_on_the_eval_route_at(moment: Moment, show_table: Callable[..., None]) -> None:
+def test_every_fault_on_the_eval_route_at(moment: Moment, secure: bool, show_table: Callable[..., None]) -> None:
     """The same over `EvalTransport`, at the moments at which messages are on the way; the others are no different."""
     failures, tally = run_scenarios(
-        Scenario(moment, harm, secure=secure, transport_class=EvalTransport)
-        for secure in (False, True)
-        for harm in moment.harms
+        Scenario(moment, harm, secure=secure, transport_class=EvalTransport) for harm in moment.harms
     )
 
     show_table(format_table, tally)
