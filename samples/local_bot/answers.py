@@ -19,7 +19,7 @@ WEATHER = {
 GRAMMAR = f"""#JSGF V1.0;
 grammar questions;
 public <question> = <hello> | <time> | <weather> | <joke> | <goodbye>;
-<hello> = hello | hello there | good morning;
+<hello> = hello | good morning;
 <time> = what time is it | what time is it now | what is the time;
 <weather> = (what is | how is) the weather [like] in ({" | ".join(WEATHER).lower()}) [today];
 <joke> = tell me a joke;

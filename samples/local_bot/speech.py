@@ -6,9 +6,11 @@ import ctypes
 import threading
 
 import espeakng_loader
+import numpy as np
 import pocketsphinx
 
 RECOGNIZER_RATE_HZ = 16000
+_NOISE = 20.0  # root mean square, of 32768
 _WORDS_PER_MINUTE = 150
 
 # Of espeak-ng's speak_lib.h.
@@ -27,20 +29,31 @@ class Recognizer:
     """
 
     def __init__(self, grammar: str) -> None:
-        # Digital silence, which no microphone records, has no spectrum: dithering gives it one.
-        self._decoder = pocketsphinx.Decoder(lm=None, loglevel="FATAL", cmn="batch", dither=True, seed=1)
+        self._decoder = pocketsphinx.Decoder(lm=None, loglevel="FATAL", cmn="batch")
         self._decoder.add_jsgf_string("grammar", grammar)
         self._decoder.activate_search("grammar")
         self._lock = threading.Lock()
 
     def recognize(self, pcm: bytes) -> str:
         """Return the words of an utterance, 16-bit mono PCM at `RECOGNIZER_RATE_HZ`; empty if there are none."""
+        audible = _with_noise(pcm)
         with self._lock:
             self._decoder.start_utt()
-            self._decoder.process_raw(pcm, full_utt=True)
+            self._decoder.process_raw(audible, full_utt=True)
             self._decoder.end_utt()
             hypothesis = self._decoder.hyp()
         return hypothesis.hypstr if hypothesis is not None else ""
+
+
+def _with_noise(pcm: bytes) -> bytes:
+    """Add the noise of a quiet microphone.
+
+    Digital silence, which synthetic voices have around them, has no spectrum: of 11 sentences in two voices, with more or
+    less silence around them, one in ten was misheard without it, and one in 30 with PocketSphinx's own dithering.
+    """
+    samples = np.frombuffer(pcm, np.int16)
+    noise = np.random.default_rng(1).normal(0.0, _NOISE, len(samples))
+    return np.clip(samples + noise, -32768, 32767).astype(np.int16).tobytes()
 
 
 class Voice:
