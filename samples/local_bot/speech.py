@@ -48,8 +48,8 @@ class Recognizer:
 def _with_noise(pcm: bytes) -> bytes:
     """Add the noise of a quiet microphone.
 
-    Digital silence, which synthetic voices have around them, has no spectrum: of 11 sentences in two voices, with more or
-    less silence around them, one in ten was misheard without it, and one in 30 with PocketSphinx's own dithering.
+    Digital silence, which synthetic voices have around them, has no spectrum: of 11 sentences in two voices, with more
+    or less silence around them, one in ten was misheard without noise, and one in 20 with PocketSphinx's dithering.
     """
     samples = np.frombuffer(pcm, np.int16)
     noise = np.random.default_rng(1).normal(0.0, _NOISE, len(samples))

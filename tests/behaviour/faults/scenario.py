@@ -73,6 +73,7 @@ class Scenario:
         self.took = Limits(0.0, 0.0)
         self._intact = secure or not harm.falsifies
         self._injection: Injection | None = None
+        self._refusing = False
         self._hooks: dict[str, Callable[[Scenario], object]] = {}
         self._held: list[dict[str, Any]] = []
         self._to_hold = 0
@@ -187,11 +188,10 @@ class Scenario:
             self._injection = line.inject(
                 self.harm.fault, self.harm.direction, after_bytes=after_bytes, counted_in=counted_in
             )
-        elif isinstance(line, FaultProxy):
-            line.refuse()
-        else:
-            self.http.refuse()
-            self.ws.refuse()
+            return
+        self._refusing = True
+        for proxy in (line,) if isinstance(line, FaultProxy) else (self.http, self.ws):
+            proxy.refuse()
 
     def strike_now(self, after_bytes: int = 0, counted_in: Direction | None = None) -> None:
         """Inject the fault into the WebSocket's connection, after `after_bytes` more bytes."""

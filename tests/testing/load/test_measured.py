@@ -284,7 +284,7 @@ class TestAnswers:
         complete = next(done for done in measurements if done.name == "complete")
         assert began + 0.28 <= complete.began <= sent + 0.02  # when the last 20 ms of 0.3 s were sent
         assert answer.voice_to_voice is not None
-        assert answer.voice_to_voice > HANGOVER - 0.02
+        assert answer.voice_to_voice > HANGOVER / 2  # a late microphone catches up, which shortens the bot's pause
         assert complete.seconds > answer.voice_to_voice + 0.2  # the bot repeats the user's audio
         assert not answer.audio
         assert not answer.user_audio
