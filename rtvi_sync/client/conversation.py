@@ -50,7 +50,7 @@ class SessionFollower:
         bot: what its bot said about itself.
     """
 
-    def __init__(self, conversation: Conversation, session: Session, bot: BotReadyData) -> None:
+    def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
         self._conversation = conversation
         self.bot: str = _about(bot)
         self.session_number: int = session.number
@@ -100,7 +100,7 @@ class SessionFollower:
         self._conversation.pass_time(self)
 
 
-class Conversation:
+class ConversationTracker:
     """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
 
     Args:
@@ -142,7 +142,7 @@ class Conversation:
                 return
             channel.follower = follower = SessionFollower(self, session, first.bot)
         self._coming = follower
-        entries, frames = first.hand_over(follower)
+        entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))
 

@@ -1,4 +1,4 @@
-"""Whose the bot's output is: the question whose answer has begun, or nobody's. Pure."""
+"""Whose the bot's output is: the question whose answer has begun, or none. Pure."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_cancel_while_result_waits() -> None:
 
 
 def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The microphone speaks again soon, though nobody calls result()."""
+    """The microphone speaks again soon, though result() is not called."""
     monkeypatch.setattr(pending_turn, "_HEARING_LIMIT", 0.01)
     with TalkingBot(audio=True).client() as client:
         media = session_of(client).media._session
