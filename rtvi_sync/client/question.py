@@ -270,9 +270,8 @@ class TypedQuestion(Question):
             raise
         except RequestTimeoutError:
             raise self._timed_out(deadline) from None
-        except DisconnectedError as error:
-            error.turn = self.turn_so_far()
-            raise
+        except DisconnectedError:
+            pass  # answer() raises it, when the turn has ended on the event queue
 
     def may_rest(self, turn: Turn) -> bool:
         """See `Question`."""
