@@ -180,8 +180,10 @@ class MediaSession:
     def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
         """Tell a slot's component that the bot is ready, if it is: what records sends from now on; does not block."""
         senders, component = self._senders, slot.component
-        self._tick_soon()  # the component may be the first device to check
-        if senders is None or component is None:
+        if component is None:
+            return
+        self._tick_soon()  # it may be the first device to check
+        if senders is None:
             return
         if slot.kind == "mic" and senders.send_audio is not None:
             component.start(senders.schedule, self._gated(senders.send_audio, None))
