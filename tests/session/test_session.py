@@ -84,8 +84,6 @@ def test_what_is_switched_while_the_transport_is_initialized() -> None:
     told: list[tuple[str, bool]] = []
 
     class SlowTransport(MemoryTransport):
-        supports_video = True
-
         def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
             super().initialize(options, on_message)
             client.enable_mic(False)
@@ -98,7 +96,7 @@ def test_what_is_switched_while_the_transport_is_initialized() -> None:
         def enable_cam(self, enable: bool) -> None:
             told.append(("cam", enable))
 
-    client = RTVIClient(transport=SlowTransport(), mic=False, cam=False, speaker=NullSink())
+    client = RTVIClient(transport=SlowTransport(video=True), mic=False, cam=False, speaker=NullSink())
     with client:
         assert told == [("mic", False), ("cam", True)]
 
