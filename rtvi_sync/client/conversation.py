@@ -83,11 +83,11 @@ class SessionFollower:
         if self._timer_due is not None and self._timer_due <= due:
             return
         self._timer_due = due
-        io, on_timer = self._io, weakref.WeakMethod(self._on_timer)  # a session may end long before
+        io, reference = self._io, weakref.ref(self)  # a session may end long before
 
         def on_due() -> None:
-            if (call := on_timer()) is not None:
-                call()
+            if (follower := reference()) is not None:
+                follower._on_timer()
 
         io.call(lambda: io.call_later(max(0.0, due - time.monotonic()), on_due))
 
