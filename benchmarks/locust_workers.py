@@ -307,8 +307,8 @@ def table(rows: Sequence[Held]) -> str:
     return (
         f"{measured}\n\n"
         f"The most that one worker held in real time, with a p99 of the gaps below {_GAP:.0f} ms and no more than "
-        f"{100 * _BUSY:.0f} % of a core, are\n**{most.sessions} sessions**, on {100 * most.cpu:.0f} % of a core. "
-        f"So {_MANY:,} take {cores:,} workers with a core each, and {_MANY * most.rss_kb / 1e6:.0f} GB of\nmemory "
+        f"{100 * _BUSY:.0f} % of a core, are **{most.sessions} sessions**, on {100 * most.cpu:.0f} % of a core.\n"
+        f"So {_MANY:,} take {cores:,} workers with a core each, and {_MANY * most.rss_kb / 1e6:.0f} GB of memory "
         f"in addition to {cores * _WORKER_MB / 1000:.0f} GB for the workers themselves."
     )
 

@@ -261,7 +261,7 @@ class ProtocolError(SessionError):
 
 
 class WouldDeadlockError(UsageError):
-    """A handler asked to wait for something that can only happen after it returns."""
+    """A handler, signal handler or finalizer made a call that could only return after itself had returned."""
 
 
 class ForkedProcessError(SessionError):

@@ -1,7 +1,8 @@
-"""The invariants of `docs/architecture.md`: layers, sizes of modules, threads."""
+"""The invariants of `docs/architecture.md`: layers, names and sizes of modules, threads."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -53,6 +54,16 @@ def test_the_page_names_every_module(package: str) -> None:
     modules = {path.relative_to(folder).with_suffix("").as_posix() for path in files}
     named = [name.removesuffix(".pyi") for row in rows for name in re.findall(r"`(.+?)`", row)]
     assert sorted(named) == sorted(modules)
+
+
+def test_each_class_is_named_once() -> None:
+    """No two classes of the package have the same name, as `docs/style.md` says."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{dotted(path)}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)

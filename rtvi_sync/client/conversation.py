@@ -50,7 +50,7 @@ class SessionFollower:
         bot: what its bot said about itself.
     """
 
-    def __init__(self, conversation: Conversation, session: Session, bot: BotReadyData) -> None:
+    def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
         self._conversation = conversation
         self.bot: str = _about(bot)
         self.session_number: int = session.number
@@ -83,11 +83,11 @@ class SessionFollower:
         if self._timer_due is not None and self._timer_due <= due:
             return
         self._timer_due = due
-        io, on_timer = self._io, weakref.WeakMethod(self._on_timer)  # a session may end long before
+        io, reference = self._io, weakref.ref(self)  # a session may end long before
 
         def on_due() -> None:
-            if (call := on_timer()) is not None:
-                call()
+            if (follower := reference()) is not None:
+                follower._on_timer()
 
         io.call(lambda: io.call_later(max(0.0, due - time.monotonic()), on_due))
 
@@ -100,7 +100,7 @@ class SessionFollower:
         self._conversation.pass_time(self)
 
 
-class Conversation:
+class ConversationTracker:
     """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
 
     Args:
@@ -142,7 +142,7 @@ class Conversation:
                 return
             channel.follower = follower = SessionFollower(self, session, first.bot)
         self._coming = follower
-        entries, frames = first.hand_over(follower)
+        entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))
 

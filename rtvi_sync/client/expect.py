@@ -19,7 +19,7 @@ from ..protocol.validation import FUNCTION, NAME, WAIT, Rule
 from ..session.dispatcher import Dispatcher
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
-from .conversation import Conversation
+from .conversation import ConversationTracker
 from .turn import Turn
 from .turn_checks import (
     ARGUMENTS,
@@ -63,7 +63,7 @@ class Expect:
         within: seconds; the limit of calls that are given none.
     """
 
-    def __init__(self, dispatcher: Dispatcher, conversation: Conversation, within: Seconds) -> None:
+    def __init__(self, dispatcher: Dispatcher, conversation: ConversationTracker, within: Seconds) -> None:
         self._dispatcher = dispatcher
         self._conversation = conversation
         self._within = within

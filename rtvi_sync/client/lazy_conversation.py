@@ -1,4 +1,4 @@
-"""The conversation of a client, which is followed only from when somebody asks for it."""
+"""The conversation of a client, which is followed from the first call or handler that needs it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ..errors import BotNotReadyError
 from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
-from .line import Line
+from .ask_lock import AskLock
 from .session_manager import SessionManager
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from .conversation import ConversationTracker
 
 _TURNS = frozenset({RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED})
 
@@ -33,23 +33,25 @@ class LazyConversation:
         # Guards `_conversation`. The first thread that asks holds it while it begins to follow the session; re-entrant,
         # because a signal handler may ask meanwhile.
         self._lock = threading.RLock()
-        self._conversation: Conversation | None = None
-        #: The threads that ask.
-        self.line: Line = Line()
+        self._conversation: ConversationTracker | None = None
+        #: Held by the thread that asks.
+        self.ask_lock: AskLock = AskLock()
 
-    def get(self) -> Conversation:
+    def get(self) -> ConversationTracker:
         """Return the conversation; the first call begins to follow it.
 
         Raises:
             ForkedProcessError: the session is the parent's.
         """
         self._dispatcher.check_process()
-        from .conversation import Conversation  # most clients need none
+        from .conversation import ConversationTracker  # most clients need none
 
         with self._lock:
             conversation = self._conversation
             if conversation is None:
-                conversation = self._conversation = Conversation(self._dispatcher, max_turn_audio=self._max_turn_audio)
+                conversation = self._conversation = ConversationTracker(
+                    self._dispatcher, max_turn_audio=self._max_turn_audio
+                )
                 with contextlib.suppress(BotNotReadyError):  # then the next session will be followed
                     conversation.follow(self._manager.session())
         return conversation

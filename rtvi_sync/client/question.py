@@ -32,14 +32,14 @@ from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
-from .conversation import Conversation
+from .conversation import ConversationTracker
 from .message_builders import run_options
 from .turn import Turn
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 # Voices end softly, and bots report their end by the last loud part.
 _SOFT_END = 0.5
-# Seconds without further speech of the user after which an answer counts, where nobody knows when the voice ended.
+# Seconds without further speech of the user after which an answer counts, where it is not known when the voice ended.
 _QUIET = 1.5
 # The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
 # longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
@@ -101,7 +101,7 @@ class Question(ABC):
         session: whose bot is asked.
     """
 
-    def __init__(self, conversation: Conversation, dispatcher: Dispatcher, session: Session) -> None:
+    def __init__(self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session) -> None:
         self._conversation = conversation
         self._session = session
         # Opened before the question is asked, so that its answer is not missed.
@@ -228,7 +228,7 @@ class TypedQuestion(Question):
     """
 
     def __init__(
-        self, conversation: Conversation, dispatcher: Dispatcher, session: Session, ways: list[RTVIMessage]
+        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, ways: list[RTVIMessage]
     ) -> None:
         super().__init__(conversation, dispatcher, session)
         self._ways = ways
@@ -270,9 +270,8 @@ class TypedQuestion(Question):
             raise
         except RequestTimeoutError:
             raise self._timed_out(deadline) from None
-        except DisconnectedError as error:
-            error.turn = self.turn_so_far()
-            raise
+        except DisconnectedError:
+            pass  # answer() raises it, when the turn has ended on the event queue
 
     def may_rest(self, turn: Turn) -> bool:
         """See `Question`."""
@@ -319,7 +318,7 @@ class SpokenQuestion(Question):
     """
 
     def __init__(
-        self, conversation: Conversation, dispatcher: Dispatcher, session: Session, source: AudioSource
+        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
     ) -> None:
         super().__init__(conversation, dispatcher, session)
         if isinstance(source, BytesSource) and source.sample_rate_hz != _RATE_HZ:

@@ -32,7 +32,7 @@ class Side:
 
     Args:
         seconds: how many are kept; what comes after them is counted as missing. 0: none, but what is heard first.
-        lead: how many are kept while nobody speaks.
+        lead: how many are kept while there is silence.
     """
 
     def __init__(self, seconds: float, lead: float) -> None:

@@ -94,7 +94,7 @@ class ClientTurns(ClientBase):
         conversation = self._conversation.get()
         # A function runs while the ask() to whose answer it belongs waits for that.
         in_function = session.channel.functions.is_current
-        with contextlib.nullcontext() if in_function else self._conversation.line.place(deadline):
+        with contextlib.nullcontext() if in_function else self._conversation.ask_lock.hold(deadline):
             session = self._manager.session()  # it may have been replaced meanwhile
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)

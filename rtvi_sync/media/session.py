@@ -180,8 +180,10 @@ class MediaSession:
     def _begin(self, slot: DeviceSlot[Any, Any]) -> None:
         """Tell a slot's component that the bot is ready, if it is: what records sends from now on; does not block."""
         senders, component = self._senders, slot.component
-        self._tick_soon()  # the component may be the first device to check
-        if senders is None or component is None:
+        if component is None:
+            return
+        self._tick_soon()  # it may be the first device to check
+        if senders is None:
             return
         if slot.kind == "mic" and senders.send_audio is not None:
             component.start(senders.schedule, self._gated(senders.send_audio, None))
@@ -369,15 +371,15 @@ class MediaSession:
     @property
     def _interval(self) -> float:
         """Return the seconds until the next check; `math.inf` if there is nothing to check."""
-        if self._bot_level.loud or any(isinstance(slot.component, Device) for slot in self.slots):
+        if self._bot_level.loud:
             return _TICK
-        return _SLOW_TICK if self._lacks_device else math.inf
-
-    @property
-    def _lacks_device(self) -> bool:
-        """Return whether an audio device that is to be open is missing, and may be plugged in."""
-        slots = self.slots.mic, self.slots.speaker
-        return any(slot.component is None and self.opens(slot.kind, slot.choice) for slot in slots)
+        for slot in self.slots:
+            if isinstance(slot.component, Device):
+                return _TICK
+        for slot in (self.slots.mic, self.slots.speaker):
+            if slot.component is None and self.opens(slot.kind, slot.choice):
+                return _SLOW_TICK  # it is missing, and may be plugged in
+        return math.inf
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

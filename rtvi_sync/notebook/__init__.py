@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, Turn, signals
-from rtvi_sync.media.turn_audio import TurnAudio as RawAudio
+from rtvi_sync.media.turn_audio import TurnAudio
 from rtvi_sync.protocol.validation import SECONDS, instance_of
 from rtvi_sync.recording import latency
 from rtvi_sync.recording.transcript import EVENTS
 
 from .live import LiveOutput
 from .page import transcript_html, transcript_text
-from .tables import Latencies, TurnAudio, Voices
+from .tables import Latencies, TurnPlayers, Voices
 
 if TYPE_CHECKING:
     from IPython.display import Audio
 
-__all__ = ["Conversation", "Latencies", "TurnAudio", "Voices"]
+__all__ = ["Conversation", "Latencies", "TurnPlayers", "Voices"]
 
 
 class Conversation:
@@ -84,7 +84,7 @@ class Conversation:
         bots = _latest([turn.audio for turn in turns], self._keep)
         return Voices(
             tuple(
-                TurnAudio(
+                TurnPlayers(
                     number=numbers.get(turn.number),
                     user=self._players(user),
                     bot=self._players(bot),
@@ -153,14 +153,14 @@ class Conversation:
         turns, _ = self._take_turns()
         return {"text/plain": transcript_text(turns, self._status), "text/html": transcript_html(turns, self._status)}
 
-    def _players(self, audio: RawAudio) -> tuple[Audio, ...]:
+    def _players(self, audio: TurnAudio) -> tuple[Audio, ...]:
         return (self._make_player(data=audio.wav),) if audio else ()
 
 
-def _latest(side: Sequence[RawAudio], seconds: float) -> list[RawAudio]:
+def _latest(side: Sequence[TurnAudio], seconds: float) -> list[TurnAudio]:
     """Return the audio of the latest turns, as far as it fits into `seconds`; that of the others is empty."""
-    kept: list[RawAudio] = []
+    kept: list[TurnAudio] = []
     for audio in reversed(side):
         seconds -= audio.seconds
-        kept.append(audio if seconds >= 0 else RawAudio())
+        kept.append(audio if seconds >= 0 else TurnAudio())
     return kept[::-1]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class TurnAudio:
+class TurnPlayers:
     """The audio of one turn. A notebook shows it with players.
 
     Attributes:
@@ -43,7 +43,7 @@ class Voices:
         turns: in order.
     """
 
-    turns: tuple[TurnAudio, ...]
+    turns: tuple[TurnPlayers, ...]
 
     def __repr__(self) -> str:
         rows = [(_number(turn), f"{turn.user_seconds:.1f} s", f"{turn.bot_seconds:.1f} s") for turn in self.turns]
@@ -73,7 +73,7 @@ class Latencies:
         return table_html(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
 
 
-def _number(turn: TurnAudio) -> str:
+def _number(turn: TurnPlayers) -> str:
     return "-" if turn.number is None else str(turn.number)
 
 

@@ -29,9 +29,9 @@ class BotTraits:
 
     Attributes:
         version: of the protocol; None: unknown.
-        has_voice: False: it sends no audio, or is known not to speak. None: nobody knows yet.
+        has_voice: False: it sends no audio, or is known not to speak. None: not known yet.
         tells_model: it reports when its language model runs.
-        tells_words: it reports what it has spoken. None: nobody knows yet.
+        tells_words: it reports what it has spoken. None: not known yet.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
         tells_user_input: it acknowledges typed texts by `user-input`.
         may_acknowledge: False: it was waited for that once, in vain.
@@ -54,8 +54,8 @@ class Waits:
     """How long the bot may be quiet while it owes something, in seconds from its last sign.
 
     Attributes:
-        acknowledgement: until it acknowledges a question that it seems to answer, if nobody knows yet whether it does.
-        first_speech: until its first speech, if nobody knows yet whether this bot speaks.
+        acknowledgement: until it acknowledges a question that it seems to answer, unless it is known whether it does.
+        first_speech: until its first speech, unless it is known whether this bot speaks.
         speech: until text is spoken, by a bot that does.
         more_speech: until speech goes on that stopped before all was spoken.
         follow_up: until the model runs after a function, or after a run that said nothing.

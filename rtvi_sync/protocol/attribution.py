@@ -1,4 +1,4 @@
-"""Whose the bot's output is: the question whose answer has begun, or nobody's. Pure."""
+"""Whose the bot's output is: the question whose answer has begun, or none. Pure."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Attribution:
         if answer.is_empty or answer.owes_run or answer.is_under_way:
             return "failed"
         if answer.owes_speech and self.bot.has_voice is None:
-            turn.assumed = "nobody knows whether this bot speaks"
+            turn.assumed = "it is not known whether this bot speaks"
             return "complete"
         return "failed" if answer.owes_speech else "complete"
 

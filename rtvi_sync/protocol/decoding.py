@@ -158,7 +158,9 @@ class _Step:
     def name_in(self, data: dict[str, Any]) -> str:
         """Return the name of the field in `data`."""
         if data.get(self.name) is None:
-            return next((synonym for synonym in self.synonyms if data.get(synonym) is not None), self.name)
+            for synonym in self.synonyms:
+                if data.get(synonym) is not None:
+                    return synonym
         return self.name
 
     def read(self, data: dict[str, Any]) -> Any:

@@ -28,19 +28,20 @@ _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot ad
 
 def is_async(function: object) -> bool:
     """Tell whether calling `function` runs nothing and returns an object to be awaited."""
-    return _is_any(function, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    called = _called(function)
+    return any(map(inspect.iscoroutinefunction, called)) or any(map(inspect.isasyncgenfunction, called))
 
 
 def is_generator(function: object) -> bool:
     """Tell whether calling `function` runs nothing and returns an object to be iterated over."""
-    return _is_any(function, inspect.isgeneratorfunction)
+    return any(map(inspect.isgeneratorfunction, _called(function)))
 
 
-def _is_any(function: object, *kinds: Callable[[object], bool]) -> bool:
+def _called(function: object) -> tuple[object, object]:
+    """Return the function of a `partial()`, and the method that a call of an object runs."""
     while isinstance(function, functools.partial):
         function = function.func
-    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called too
-    return any(kind(each) for kind in kinds for each in (function, call))
+    return function, getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called too
 
 
 def is_function(value: object) -> bool:

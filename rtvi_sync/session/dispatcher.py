@@ -81,7 +81,7 @@ class Dispatcher:
         self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
         #: The application's functions that a bot may call, by name; under None, the one for all other names.
         self.functions: dict[str | None, Callable[..., Any]] = {}
-        #: Follows what is said in the client's sessions; None: nobody has asked for it.
+        #: Follows what is said in the client's sessions; None: the application has not asked for it.
         self.conversation: ConversationPort | None = None
         # Sessions are numbered from 1; they begin one at a time.
         self._begun = 0

@@ -1,7 +1,7 @@
 """The first messages and the first audio of a session, for a conversation that is followed only later.
 
 A bot greets at once, and an application that calls `listen()` after `connect()` is to get the greeting. A session whose
-conversation nobody follows forgets them soon.
+conversation is not followed forgets them soon.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class FirstMessages:
         if audio is not None:
             audio.close()
 
-    def hand_over(self, follower: Follower) -> tuple[list[Entry], TrackFrames[AudioFrame] | None]:
+    def forward_to(self, follower: Follower) -> tuple[list[Entry], TrackFrames[AudioFrame] | None]:
         """Keep no more, and pass on to `follower` what is sent from now on.
 
         Returns:

@@ -126,7 +126,7 @@ class EventPublisher:
 
     @property
     def conversation(self) -> ConversationPort | None:
-        """Return what follows the client's conversation; None: nobody has asked for it."""
+        """Return what follows the client's conversation; None: the application has not asked for it."""
         dispatcher = self._dispatcher()
         return dispatcher.conversation if dispatcher is not None else None
 

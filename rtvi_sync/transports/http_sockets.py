@@ -187,10 +187,10 @@ class _Backend(httpcore.NetworkBackend):
         """Open a connection, through a tunnel if there is a proxy that does not forward."""
         with _mapped(httpcore.ConnectTimeout, httpcore.ConnectError), naming(self._forwarding):
             opened = open_tunnel(host, port, self._tunnel, self._signal)
-        return _Stream(*opened, self._signal, self._budget, self._forwarding)
+        return _SocketStream(*opened, self._signal, self._budget, self._forwarding)
 
 
-class _Stream(httpcore.NetworkStream):
+class _SocketStream(httpcore.NetworkStream):
     def __init__(
         self,
         sock: socket.socket,
@@ -242,7 +242,7 @@ class _Stream(httpcore.NetworkStream):
             except BaseException:
                 self.close()
                 raise
-        return _Stream(wrapped, self._detach, self._signal, self._budget)
+        return _SocketStream(wrapped, self._detach, self._signal, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
         """Return the TLS object or the socket."""

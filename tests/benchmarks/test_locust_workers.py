@@ -26,7 +26,7 @@ def test_a_large_test_is_reckoned_by_what_one_worker_held_well() -> None:
 
     assert "**100 sessions**, on 33 % of a core" in text
     assert "1,000 workers" in text
-    assert "20 GB of\nmemory in addition to 100 GB" in text
+    assert "20 GB of memory in addition to 100 GB" in text
     assert "\n| `run_many()`, one process | 200 |" in text
     assert "\n| Locust, 1 worker | 50 |" in text
     assert "\n| Locust, 4 workers | 400 |" in text

@@ -18,9 +18,9 @@ class Scenario:
     Attributes:
         steps: what the client does, in order, and then it leaves.
             "type": send a text that runs the model, or a mapping with `text` and `aloud`. "note": send one that runs
-            nothing. "speak": be heard for so many seconds. "until": wait for a message of this type, or for the nth,
-            `(type, n)`, counted from the last step that sends. "wait": so many seconds. "quiet": until nothing has come
-            for so many. "control": a control of the bot (tests/pipecat/bots/serving.py), `(path, parameters)`.
+            nothing. "speak": be heard for some seconds. "until": wait for a message of this type, or for the nth,
+            `(type, n)`, counted from the last step that sends. "wait": some seconds. "quiet": until nothing has come
+            for some seconds. "control": a control of the bot (tests/pipecat/bots/serving.py), `(path, parameters)`.
             "answer": `(function, result)`: what the client's function returns, from now on.
         bot: the script of the bot, of tests/pipecat/bots/script.py.
         versions: of Pipecat.

@@ -54,6 +54,15 @@ def test_the_next_session_begins_while_events_are_queued() -> None:
     ]
 
 
+def test_a_first_message_that_breaks_the_protocol() -> None:
+    """The first messages of a session tell what the others say."""
+    with TalkingBot().client() as client:
+        says(client, [*written("Hello you"), RTVIMessage("bot-llm-text", {"text": 5}), *begun("Hello you")])
+        client.turns()
+        says(client, finished("Hello you"))
+        assert client.listen(GUARD).bot_text == "Hello you"
+
+
 def test_a_message_that_could_not_be_sent() -> None:
     """Its turn has failed, and the next one is not confused."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync import (
+    CloseInfo,
     DeviceError,
     DisconnectedError,
     MemoryTransport,
+    RequestRejectedError,
     RequestTimeoutError,
     RTVIClient,
     RTVIMessage,
@@ -20,7 +23,8 @@ from rtvi_sync import (
 from rtvi_sync.client.question import source_of, text_messages
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource, WavSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, session_of, transport_of
+from rtvi_sync.transports.base import Inbound
+from tests.support.clients import bot_says, memory_client, session_of, transport_of
 from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, media_threads, running
@@ -56,6 +60,44 @@ def test_ways_to_ask() -> None:
     assert [message.type for message in messages] == ["send-text", "append-to-context", "action"]
     assert messages[2].data["service"] == "gpt"
     assert len(text_messages("Hi", audio_response=False, llm_service="gpt")) == 1
+
+
+def asked_by_action(answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]]) -> RTVIClient:
+    """Return a client of a bot of RTVI 0.3, which is asked by an action."""
+    talking = TalkingBot(version="0.3.0")
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
+        return answer(transport, message) if message.type == "action" else talking(transport, message)
+
+    return memory_client(bot)
+
+
+def test_an_action_that_is_refused() -> None:
+    """The bot has heard nothing, so the turn has failed."""
+    refusal = {"error": "no service llm"}
+    with asked_by_action(lambda _, message: [RTVIMessage("error-response", refusal, message.id)]) as client:
+        with pytest.raises(RequestRejectedError, match="no service llm"):
+            client.ask("Hi", GUARD)
+        until(lambda: [turn.status for turn in client.turns()] == ["failed"])
+
+
+def test_an_action_that_is_not_answered() -> None:
+    """The error has what there was of the turn."""
+    with asked_by_action(lambda *_: []) as client, pytest.raises(RequestTimeoutError) as raised:
+        client.ask("Hi", 0.05)
+    assert raised.value.turn is not None
+    assert raised.value.turn.user_text == "Hi"
+
+
+def test_a_bot_that_ends_the_session_instead_of_an_action() -> None:
+    def hang_up(transport: MemoryTransport, _: RTVIMessage) -> Iterable[RTVIMessage]:
+        transport.end(CloseInfo(code=1000, initiator="server"))
+        return []
+
+    with asked_by_action(hang_up) as client, pytest.raises(DisconnectedError) as raised:
+        client.ask("Hi", GUARD)
+    assert raised.value.turn is not None
+    assert raised.value.turn.user_text == "Hi"
 
 
 @pytest.mark.parametrize("events", ["thread", "manual"])

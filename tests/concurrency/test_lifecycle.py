@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from rtvi_sync import ConnectionTimeoutError, StartBotError
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import (
@@ -21,6 +23,7 @@ from rtvi_sync.concurrency.lifecycle import (
     register_for_exit,
     register_for_fork,
     start_thread,
+    system_failures_as,
     unregister_for_exit,
 )
 from tests.support.forking import in_child
@@ -112,6 +115,31 @@ def test_no_memory_for_a_thread(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(MemoryError):
         start_thread("test", int)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (NoThreadError("none"), "The call failed: none"),
+        (OSError(errno.EMFILE, "too many"), r"The call failed: .*too many\. Close files .*ulimit -n"),
+        (OSError(errno.EIO, "broken"), r"The call failed: .*broken\. Check the resources of the system"),
+    ],
+    ids=["thread", "descriptor", "other"],
+)
+def test_failures_of_the_system_become_an_error_of_the_caller(error, told):
+    """It says what failed, and what to do."""
+    with pytest.raises(StartBotError, match=told) as raised, system_failures_as(StartBotError, "The call failed"):
+        raise error
+    assert raised.value.__cause__ is error
+
+
+def test_errors_of_the_package_stay_as_they_are():
+    """Some are an `OSError`, too."""
+    error = ConnectionTimeoutError("too late", phase="bot-ready", elapsed=1.0)
+    with pytest.raises(ConnectionTimeoutError) as raised, system_failures_as(StartBotError, "The call failed"):
+        raise error
+    assert raised.value is error
+    assert isinstance(error, OSError)
 
 
 def test_no_thread_at_the_end_of_the_interpreter():

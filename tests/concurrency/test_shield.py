@@ -11,12 +11,13 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from types import FrameType
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle, shield
-from rtvi_sync.concurrency import pool_task as job
+from rtvi_sync.concurrency import lifecycle, pool_task, shield
 from rtvi_sync.concurrency.shield import shielded
+from tests.support.measuring import AFTER_COVERAGE, in_coverage
 from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
@@ -51,8 +52,10 @@ class Striker:
         """Disarm the timer."""
         self._armed = False
 
-    def _strike(self, *_: object) -> None:
-        if self._armed:
+    def _strike(self, _: int, frame: FrameType | None) -> None:
+        if in_coverage(frame):
+            signal.setitimer(signal.ITIMER_REAL, AFTER_COVERAGE)
+        elif self._armed:
             self._armed = False
             raise StruckError
 
@@ -126,13 +129,13 @@ def test_work_that_does_not_listen_is_left_behind(striker: Striker, monkeypatch)
 
 
 def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
-    """At the exit of the interpreter the caller does it himself."""
+    """At the exit of the interpreter the caller does it itself."""
 
     def refuse(*_: object) -> None:
         raise lifecycle.NoThreadError("none to be had")
 
     lifecycle.stop_idle_threads()
-    monkeypatch.setattr(job, "start_thread", refuse)
+    monkeypatch.setattr(pool_task, "start_thread", refuse)
     assert shielded(threading.current_thread) is threading.current_thread()
 
 

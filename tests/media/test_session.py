@@ -110,7 +110,7 @@ def test_what_needs_no_check_starts_no_timer_thread(talk, timer):
     assert len(timer.live()) == 1
 
 
-def test_start_after_the_pacer_has_closed(talk):
+def test_start_after_the_timer_thread_has_closed(talk):
     """A bot that becomes ready just as the last session ends does no harm; otherwise the error is not hidden."""
 
     class Closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtvi_sync.notebook.tables import Latencies, TurnAudio, Voices
+from rtvi_sync.notebook.tables import Latencies, TurnPlayers, Voices
 from rtvi_sync.recording.latency import Latency
 
 
@@ -18,13 +18,13 @@ class Player:
         return f"<audio>{self._name}</audio>"
 
 
-def turn(number: int | None, user: int, bot: int) -> TurnAudio:
+def turn(number: int | None, user: int, bot: int) -> TurnPlayers:
     """Make a turn with `user` and `bot` players on its sides."""
     players: dict[str, Any] = {
         side: tuple(Player(f"{side}{index}") for index in range(count))
         for side, count in (("user", user), ("bot", bot))
     }
-    return TurnAudio(number=number, user_seconds=float(user), bot_seconds=float(bot), **players)
+    return TurnPlayers(number=number, user_seconds=float(user), bot_seconds=float(bot), **players)
 
 
 def test_voices() -> None:

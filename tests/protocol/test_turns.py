@@ -129,7 +129,7 @@ def test_a_function_with_a_filler_is_one_turn() -> None:
 
 
 def test_a_greeting_that_the_first_question_cuts() -> None:
-    """What comes of it after the question is not the answer, though nobody knows yet that this bot acknowledges."""
+    """What comes of it after the question is not the answer, though this bot is not known yet to acknowledge."""
     talk = Conversation((2, 0))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -174,7 +174,7 @@ def test_speech_after_an_interruption_by_a_question_that_is_not_acknowledged_yet
 
 
 def test_a_bot_that_only_speaks_is_waited_for_once() -> None:
-    """Its first answer may be something else, as long as nobody knows that it acknowledges nothing."""
+    """Its first answer may be something else, until it is known to acknowledge nothing."""
     talk = Conversation((1, 2))
     waited = []
     for count in range(2):
@@ -365,7 +365,7 @@ def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
 
 
 def test_speech_before_the_model_is_no_answer() -> None:
-    """Nobody knows yet that this bot has a model: what it says first was taken for the answer."""
+    """This bot is not known yet to have a model: what it says first was taken for the answer."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.acknowledge("Hi?")

@@ -49,7 +49,7 @@ def test_both_directions_and_the_audio() -> None:
     first.received(EFFECT, 1.0, 10)
     track.publish(b"ab", 8000, 1.5)
     first.sent(TEXT)
-    entries, audio = first.hand_over(FakeFollower())
+    entries, audio = first.forward_to(FakeFollower())
     assert entries[0] == (1.0, EFFECT)
     assert entries[1][1] is TEXT
     track.publish(b"cd", 8000, 2.5)
@@ -61,7 +61,7 @@ def test_a_session_without_messages_opens_nothing() -> None:
     io, track = FakeIO(), AudioTrack(label="bot")
     first = first_of(io, track)
     assert (io.timers, track.readers) == ([], {})
-    assert first.hand_over(FakeFollower()) == ([], None)
+    assert first.forward_to(FakeFollower()) == ([], None)
     first.received(EFFECT, 1.0, 10)
     assert (io.timers, track.readers) == ([], {})
 
@@ -74,31 +74,31 @@ def test_forgotten_after_a_time() -> None:
     timer()
     track.publish(b"ab", 8000, 1.5)
     first.received(EFFECT, 2.0, 10)
-    assert first.hand_over(FakeFollower()) == ([], None)
+    assert first.forward_to(FakeFollower()) == ([], None)
 
 
 def test_forgotten_if_it_is_too_much() -> None:
     first = first_of(FakeIO())
     first.received(EFFECT, 1.0, 60_000)
     first.received(EFFECT, 2.0, 60_000)
-    assert first.hand_over(FakeFollower())[0] == []
+    assert first.forward_to(FakeFollower())[0] == []
     first = first_of(FakeIO())
     for at in range(1001):
         first.received(EFFECT, at, 1)
-    assert first.hand_over(FakeFollower())[0] == []
+    assert first.forward_to(FakeFollower())[0] == []
 
 
 def test_what_could_not_be_sent() -> None:
     first, follower = first_of(FakeIO()), FakeFollower()
     first.sent(TEXT)
     first.unsent(TEXT)
-    assert first.hand_over(follower)[0] == []
+    assert first.forward_to(follower)[0] == []
 
 
 def test_a_thread_that_sends_while_it_is_handed_over() -> None:
     """What it sends is kept or passed on, never both or neither."""
     first, follower = first_of(FakeIO()), FakeFollower()
-    first.hand_over(follower)
+    first.forward_to(follower)
     first.sent(TEXT)
     first.unsent(TEXT)
     assert (follower.sent_messages, follower.unsent_messages) == ([TEXT], [TEXT])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rtvi_sync import (
-    CloseInfo,
-    RTVIEvent,
-    TransportState,
-)
+from rtvi_sync import CloseInfo, MemoryTransport, RTVIClient, RTVIEvent, TransportOptions, TransportState
+from rtvi_sync.media import NullSink
+from rtvi_sync.transports.base import Inbound
 from tests.support.clients import memory_client, say, server_message, transport_of
 
 
@@ -78,6 +77,28 @@ def test_disconnected_tells_how(info: CloseInfo, initiator: str) -> None:
     client.disconnect()
     assert heard == [1, 2, info]
     assert client.state is TransportState.DISCONNECTED
+
+
+def test_what_is_switched_while_the_transport_is_initialized() -> None:
+    """The transport is told, though it did not know of its session yet."""
+    told: list[tuple[str, bool]] = []
+
+    class SlowTransport(MemoryTransport):
+        def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
+            super().initialize(options, on_message)
+            client.enable_mic(False)
+            client.enable_cam(True)
+            assert told == []
+
+        def enable_mic(self, enable: bool) -> None:
+            told.append(("mic", enable))
+
+        def enable_cam(self, enable: bool) -> None:
+            told.append(("cam", enable))
+
+    client = RTVIClient(transport=SlowTransport(video=True), mic=False, cam=False, speaker=NullSink())
+    with client:
+        assert told == [("mic", False), ("cam", True)]
 
 
 def test_nothing_follows_disconnected() -> None:

@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from rtvi_sync import RTVIClient, RTVIError, TransportState, WebSocketTransport
@@ -28,6 +29,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.behaviour.life.blocking import tell
 from tests.support.clients import memory_client, say, transport_of
+from tests.support.measuring import AFTER_COVERAGE, in_coverage
 from tests.support.slowness import GUARD, Stopwatch, metronome
 from tests.support.threads import own_threads
 from tests.support.waiting import until
@@ -211,9 +213,12 @@ class Hammer:
         self.strikes = 0
         self.problems: list[str] = []
 
-    def handle(self, *_: object) -> None:
+    def handle(self, _: int, frame: FrameType | None) -> None:
         """Handle the signal."""
         if not self._armed:
+            return
+        if in_coverage(frame):
+            signal.setitimer(signal.ITIMER_REAL, AFTER_COVERAGE)
             return
         self._armed = False
         if self._kind == "ctrl-c":

@@ -270,7 +270,7 @@ class TestLocks:
             lambda client: manager_of(client)._lock,
             lambda client: client._dispatcher.queue._lock,
         ],
-        ids=["connector", "queue"],
+        ids=["manager", "queue"],
     )
     def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
         """A client that was not connected works in the child all the same."""
@@ -300,7 +300,7 @@ class TestLocks:
             lambda client: session_of(client).runtime.workers._lock,
         ],
         ids=[
-            "connector",
+            "manager",
             "queue",
             "session",
             "abort",

@@ -90,10 +90,10 @@ class Eyes:
 
     def look_at_client(self, client: RTVIClient) -> None:
         """Take down everything public that a client hands out, and what is behind it."""
-        connector = manager_of(client)
+        manager = manager_of(client)
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
-        self.look_at(connector.transport, connector._network, connector._options, connector._request(None))
-        options = getattr(connector.transport, "options", None)
+        self.look_at(manager.transport, manager._network, manager._options, manager._request(None))
+        options = getattr(manager.transport, "options", None)
         self.look_at(options)
 
     @property

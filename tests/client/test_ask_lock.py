@@ -1,4 +1,4 @@
-"""A line of threads."""
+"""The lock of the threads that ask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rtvi_sync import RequestTimeoutError, WouldDeadlockError
-from rtvi_sync.client.line import Line
+from rtvi_sync.client.ask_lock import AskLock
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -15,39 +15,39 @@ from tests.support.waiting import until
 
 
 def test_first_come_first_served() -> None:
-    """One that gives up, and one that raises, leave the line."""
-    line, order = Line(), list[int]()
+    """One that gives up, and one that raises, release the lock."""
+    lock, order = AskLock(), list[int]()
     leave = threading.Event()
 
     def pass_through(number: int) -> None:
-        with line.place(Deadline(GUARD)):
+        with lock.hold(Deadline(GUARD)):
             order.append(number)
 
     def hold() -> None:
-        with line.place(Deadline(GUARD)):
+        with lock.hold(Deadline(GUARD)):
             leave.wait(GUARD)
             raise KeyError
 
     threads = [InThread(hold)]
-    until(lambda: len(line._waiting) == 1)
+    until(lambda: len(lock._waiting) == 1)
     for number in range(3):
         threads.append(InThread(lambda number=number: pass_through(number)))  # type: ignore[misc]
-        until(lambda number=number: len(line._waiting) == number + 2)  # type: ignore[misc]
-    with pytest.raises(RequestTimeoutError, match="Another thread"), line.place(Deadline(0.0)):
+        until(lambda number=number: len(lock._waiting) == number + 2)  # type: ignore[misc]
+    with pytest.raises(RequestTimeoutError, match="Another thread"), lock.hold(Deadline(0.0)):
         pass
     leave.set()
     assert isinstance(threads[0].error(), KeyError)
     for thread in threads[1:]:
         thread.get()
     assert order == [0, 1, 2]
-    assert line._waiting == []
+    assert lock._waiting == []
 
 
 def test_a_signal_handler_does_not_wait_for_its_own_thread() -> None:
-    """The thread that has the place cannot leave it before the handler returns."""
-    line = Line()
-    with line.place(Deadline(None)):
-        with pytest.raises(WouldDeadlockError, match="signal handler"), line.place(Deadline(None)):
+    """The thread that holds the lock cannot release it before the handler returns."""
+    lock = AskLock()
+    with lock.hold(Deadline(None)):
+        with pytest.raises(WouldDeadlockError, match="signal handler"), lock.hold(Deadline(None)):
             pass
-        assert len(line._waiting) == 1
-    assert line._waiting == []
+        assert len(lock._waiting) == 1
+    assert lock._waiting == []
