@@ -54,6 +54,10 @@ class Limits:
     request: float
 
 
+class EarlyLimitError(Exception):
+    """The limit of `connect()` passed before the fault took effect: the machine is busier than it was."""
+
+
 class Scenario:
     """Both ends of a session and the connection between them, into which a fault is injected."""
 
@@ -91,6 +95,9 @@ class Scenario:
 
         Args:
             limits: of calls in a session that may end; None: those of a session that must survive.
+
+        Raises:
+            EarlyLimitError: the limits are too short for this machine now.
         """
         # A reset is detected without a limit; only a hang is ended by one.
         if limits is not None and not self.harmless and not isinstance(self.harm.fault, faults.Reset):
@@ -135,7 +142,7 @@ class Scenario:
         """Connect, run the moment's action, and make a request. Return the error that was raised."""
         try:
             with takes(self.connect_timeout + _GRACE) as connecting:
-                self.client.connect()
+                self._connect()
             self.moment.act(self)
             if self.moment.ends:
                 assert self.client.state is TransportState.DISCONNECTED
@@ -147,6 +154,14 @@ class Scenario:
         except RTVIError as error:
             return error
         return None
+
+    def _connect(self) -> None:
+        try:
+            self.client.connect()
+        except ConnectionTimeoutError as error:
+            if not (self._refusing or (self._injection is not None and self._injection.struck)):
+                raise EarlyLimitError from error
+            raise
 
     def _ending(self, error: RTVIError | None) -> str:
         if error is None:
