@@ -18,6 +18,7 @@ import sysconfig
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
@@ -410,6 +411,24 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         entered = True
     assert entered
     assert os.strerror(number) in machine.LOG.read_text(encoding="utf-8")
+
+
+@posix
+def test_threads_exclude_each_other_without_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo sets up two environments at once; "another run.py" would be itself."""
+    waits = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        with machine.locked(tmp_path / "it.lock", "it"), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(machine, "raise_if_stopped", waits.set)  # called by one who waits
+
+            def wait_for_lock() -> None:
+                with machine.locked(tmp_path / "it.lock", "it"):
+                    pass
+
+            waiting = pool.submit(wait_for_lock)
+            assert waits.wait(GUARD)
+        waiting.result(GUARD)
+    assert capsys.readouterr().out == ""
 
 
 @posix
