@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media.base import MediaDeviceInfo
+from rtvi_sync.media.status_reporter import DeviceStatusReporter
+
 
 def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
     """Without devices there is one warning and one event, and the session sends and plays nothing."""
@@ -28,3 +32,17 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
     assert session.events == []
     session.manager.enable_mic(True)
     assert [error.devices for _, error in session.events] == [("mic",)]
+
+
+def test_what_stays_missing_is_logged_once(caplog):
+    """Not with each transport that connect() tries; but when it was there meanwhile, or something else is missing."""
+    reporter = DeviceStatusReporter()
+    microphone = MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone")
+    nothing = DeviceError("There is none", devices=("mic",), type="not-found")
+    logged = []
+    for missing in ({"mic": nothing}, {"mic": nothing}, {"mic": nothing, "speaker": nothing}, {"mic": nothing}):
+        reporter.missing(missing)
+        logged.append(len(caplog.records))
+    reporter.opened("mic", microphone)
+    reporter.missing({"mic": nothing})
+    assert [*logged, len(caplog.records)] == [1, 1, 2, 3, 4]
