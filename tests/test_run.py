@@ -490,12 +490,16 @@ def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
 @posix
 @pytest.mark.skipif(sys.version_info[1] not in (11, 12, 13), reason="Pipecat does not run on this Python")
 def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
-    """If it can be installed and starts, and no other bot is named; otherwise one line says why not."""
+    """If it can be installed and starts, and no other bot is named; otherwise one line says why not.
+
+    What is for WebRTC is installed by the sample only, and the bot is served without it where it cannot be had.
+    """
     folder = ready.project / "samples" / "local_bot"
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "__main__.py").write_text(LOCAL_BOT)
     (folder / "questions.py").touch()
+    (folder / "requirements-webrtc.txt").write_text("absent-aiortc\n")
     (folder / "requirements.txt").write_text("absent-pipecat\n")
     absent = ready.run("demo")
     (folder / "requirements.txt").write_text("# pins\nthrowaway==1.0\n")
@@ -503,13 +507,16 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     process_id = (ready.project / "bot.pid").read_text()
     (folder / "__main__.py").write_text("raise SystemExit(3)")
     broken = ready.run("demo")
+    served = ready.run("sample", "local_bot")
+    (folder / "requirements-webrtc.txt").write_text("throwaway==1.0\n")
+    with_webrtc = ready.run("sample", "local_bot")
     (folder / "questions.py").write_text("raise SystemExit(3)")
     mute = ready.run("demo")
     shutil.rmtree(folder)
 
     unavailable = "The local bot is unavailable, so the built-in bot answers: "
     assert absent.stdout.splitlines()[-2:] == [
-        f"{unavailable}the local bot: could not be installed",
+        f"{unavailable}the local bot (0.6 GB): could not be installed",
         "arguments ['demo']",
     ], absent.stderr
     given = r"arguments \['demo', '--url', 'http://localhost:\d+', '--speech', '(.*)'\]"
@@ -520,6 +527,9 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
         os.kill(int(process_id), 0)
     assert named.stdout == "arguments ['demo', '--url=ws://127.0.0.1:1']\n"
     assert f"{unavailable}it does not start; " in broken.stdout
+    left_out = "The bot leaves its entry 'webrtc' out: the packages for webrtc (0.3 GB): could not be installed"
+    assert left_out in served.stdout.splitlines()
+    assert (served.returncode, with_webrtc.returncode, with_webrtc.stdout) == (3, 3, "")  # that it ends is the bot's
     assert f"{unavailable}espeak-ng does not speak here; " in mute.stdout
     assert [done.returncode for done in (absent, asked, named, broken, mute)] == [0] * 5
 
