@@ -184,7 +184,7 @@ def _authority(host: str, port: int) -> str:
 def parse_url(text: str, *schemes: str) -> SplitResult | None:
     """Return the parts of a URL of one of `schemes`, in their ASCII form; None if the URL is not valid."""
     try:
-        if text != text.strip():  # httpx would take a blank at the end, of a URL that was pasted, for a part of the path
+        if text != text.strip():  # httpx would take a blank at the end, where one was pasted, for a part of the path
             return None
         parts = urlsplit(text)  # raises for some hosts that httpx accepts
         if len(text) > _MAX_PLAIN_URL or not _PLAIN_URL.fullmatch(text) or "xn--" in text:

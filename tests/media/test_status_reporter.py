@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.base import MediaDeviceInfo
+from rtvi_sync.media.kinds import Kind
 from rtvi_sync.media.status_reporter import DeviceStatusReporter
 
 
@@ -40,7 +42,13 @@ def test_what_stays_missing_is_logged_once(caplog):
     microphone = MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone")
     nothing = DeviceError("There is none", devices=("mic",), type="not-found")
     logged = []
-    for missing in ({"mic": nothing}, {"mic": nothing}, {"mic": nothing, "speaker": nothing}, {"mic": nothing}):
+    steps: list[Mapping[Kind, DeviceError]] = [
+        {"mic": nothing},
+        {"mic": nothing},
+        {"mic": nothing, "speaker": nothing},
+        {"mic": nothing},
+    ]
+    for missing in steps:
         reporter.missing(missing)
         logged.append(len(caplog.records))
     reporter.opened("mic", microphone)
