@@ -41,7 +41,7 @@ try:
         report_damage,
         requirements_of,
     )
-    from tools.local_bot import LOCAL_BOT, local_bot_environment, serve_local_bot, speak_questions
+    from tools.local_bot import LOCAL_BOT, add_webrtc, local_bot_environment, serve_local_bot, speak_questions
     from tools.machine import (
         BASE,
         CACHE,
@@ -234,7 +234,7 @@ def set_up_real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, 
     with ThreadPoolExecutor() as pool:
         missing = pool.submit(install_programs, python)
         environments = {f"Pipecat {version}": pool.submit(pipecat_environment, version) for version in versions}
-        environments["local bot"] = pool.submit(local_bot_environment)
+        environments["local bot"] = pool.submit(lambda: add_webrtc(local_bot_environment()))
     variables: dict[str, str] = {}
     unavailable = [f"{name}: not installed, and this user cannot install it" for name in missing.result()]
     for name, environment in environments.items():
@@ -317,6 +317,16 @@ def local_bot_options(python: Path, stack: contextlib.ExitStack) -> list[object]
     return ["--url", stack.enter_context(serve_local_bot(python)), "--speech", speech]
 
 
+def whole_local_bot() -> Path:
+    """Return the Python of the local bot's environment, with all ways in that can be had."""
+    python = local_bot_environment()
+    try:
+        add_webrtc(python)
+    except SetupError as error:
+        print_step(f"The bot leaves its entry 'webrtc' out: {error}")
+    return python
+
+
 def sample_programs() -> dict[str, Path]:
     """Return the samples by name: each is a file, or a package with a `__main__.py`."""
     files = {path.stem: path for path in ROOT.glob("samples/*.py")}
@@ -328,7 +338,7 @@ def sample(arguments: list[str]) -> int:
     programs = sample_programs()
     if arguments and arguments[0] in programs:
         parts = (*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ()))
-        python = local_bot_environment() if arguments[0] == LOCAL_BOT.name else own_environment(parts)
+        python = whole_local_bot() if arguments[0] == LOCAL_BOT.name else own_environment(parts)
         return run_command([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
     list_only = not arguments or arguments[0] in ("-h", "--help")
     width = max(map(len, programs), default=0)

@@ -18,6 +18,7 @@ import sysconfig
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
@@ -413,6 +414,24 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @posix
+def test_threads_exclude_each_other_without_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo sets up two environments at once; "another run.py" would be itself."""
+    waits = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        with machine.locked(tmp_path / "it.lock", "it"), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(machine, "raise_if_stopped", waits.set)  # called by one who waits
+
+            def wait_for_lock() -> None:
+                with machine.locked(tmp_path / "it.lock", "it"):
+                    pass
+
+            waiting = pool.submit(wait_for_lock)
+            assert waits.wait(GUARD)
+        waiting.result(GUARD)
+    assert capsys.readouterr().out == ""
+
+
+@posix
 def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> None:
     """After the set-up, a machine without venv, pip and other programs runs the demo immediately."""
     again = ready.run("demo", "a b")
@@ -471,12 +490,16 @@ def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
 @posix
 @pytest.mark.skipif(sys.version_info[1] not in (11, 12, 13), reason="Pipecat does not run on this Python")
 def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
-    """If it can be installed and starts, and no other bot is named; otherwise one line says why not."""
+    """If it can be installed and starts, and no other bot is named; otherwise one line says why not.
+
+    What is for WebRTC is installed by the sample only, and the bot is served without it where it cannot be had.
+    """
     folder = ready.project / "samples" / "local_bot"
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "__main__.py").write_text(LOCAL_BOT)
     (folder / "questions.py").touch()
+    (folder / "requirements-webrtc.txt").write_text("absent-aiortc\n")
     (folder / "requirements.txt").write_text("absent-pipecat\n")
     absent = ready.run("demo")
     (folder / "requirements.txt").write_text("# pins\nthrowaway==1.0\n")
@@ -484,13 +507,16 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     process_id = (ready.project / "bot.pid").read_text()
     (folder / "__main__.py").write_text("raise SystemExit(3)")
     broken = ready.run("demo")
+    served = ready.run("sample", "local_bot")
+    (folder / "requirements-webrtc.txt").write_text("throwaway==1.0\n")
+    with_webrtc = ready.run("sample", "local_bot")
     (folder / "questions.py").write_text("raise SystemExit(3)")
     mute = ready.run("demo")
     shutil.rmtree(folder)
 
     unavailable = "The local bot is unavailable, so the built-in bot answers: "
     assert absent.stdout.splitlines()[-2:] == [
-        f"{unavailable}the local bot: could not be installed",
+        f"{unavailable}the local bot (0.6 GB): could not be installed",
         "arguments ['demo']",
     ], absent.stderr
     given = r"arguments \['demo', '--url', 'http://localhost:\d+', '--speech', '(.*)'\]"
@@ -501,6 +527,9 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
         os.kill(int(process_id), 0)
     assert named.stdout == "arguments ['demo', '--url=ws://127.0.0.1:1']\n"
     assert f"{unavailable}it does not start; " in broken.stdout
+    left_out = "The bot leaves its entry 'webrtc' out: the packages for webrtc (0.3 GB): could not be installed"
+    assert left_out in served.stdout.splitlines()
+    assert (served.returncode, with_webrtc.returncode, with_webrtc.stdout) == (3, 3, "")  # that it ends is the bot's
     assert f"{unavailable}espeak-ng does not speak here; " in mute.stdout
     assert [done.returncode for done in (absent, asked, named, broken, mute)] == [0] * 5
 

@@ -219,8 +219,17 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
 
     with EmbeddedBot(on_request={"get-order": refuse}, replies=["Noon."]) as bot:
         lines = run(tmp_path, "ask_text", "--url", bot.ws_url, "When?")
-    assert lines[0].startswith("no such order: ")
+    assert lines[0].startswith("no order: ")
     assert "never heard of it" in lines[0]
+    assert lines[1:] == ["When? -> Noon."]
+
+
+def test_ask_text_with_a_bot_that_ignores_the_request(tmp_path: Path) -> None:
+    """As Pipecat's do that have no handler for it: the questions are answered all the same."""
+    bot = EmbeddedBot(handler=lambda _, message: message["type"] == "client-message", replies=["Noon."])
+    with bot:
+        lines = run(tmp_path, "ask_text", "--url", bot.ws_url, "When?")
+    assert lines[0].startswith("no order: The bot has not answered")
     assert lines[1:] == ["When? -> Noon."]
 
 

@@ -261,9 +261,14 @@ def pinned_environment(
     if base is None:
         raise SetupError("needs Python " + " or ".join(f"3.{minor}" for minor in minors) + ", none was found")
     python = make_environment(CACHE / name, base)
-    lines = pins.read_text(encoding="utf-8").splitlines()
-    install(python, [line for line in lines if line and not line.startswith("#")], what, seconds)
+    install(python, read_pins(pins), what, seconds)
     return python
+
+
+def read_pins(file: Path) -> list[str]:
+    """Return the requirements that a file lists, one a line."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def autobahn() -> Path:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .environments import INSTALL_SECONDS, pinned_environment
+from .environments import INSTALL_SECONDS, install, pinned_environment, read_pins
 from .machine import LOG, ROOT, SetupError, run_quietly, started
 
 LOCAL_BOT = ROOT / "samples" / "local_bot"
@@ -24,8 +24,15 @@ runpy.run_module("samples.local_bot", run_name="__main__", alter_sys=True)
 
 
 def local_bot_environment(seconds: float = INSTALL_SECONDS) -> Path:
-    """Return the Python of the local bot's environment, which is installed within a time limit."""
-    return pinned_environment("local-bot", _MINORS, LOCAL_BOT / "requirements.txt", "the local bot", seconds)
+    """Return the Python of the local bot's environment, which is installed within a time limit, but for WebRTC."""
+    what = "the local bot (0.6 GB)"
+    return pinned_environment("local-bot", _MINORS, LOCAL_BOT / "requirements.txt", what, seconds)
+
+
+def add_webrtc(python: Path) -> Path:
+    """Install what the bot's entry `webrtc` needs, and return the environment's Python."""
+    install(python, read_pins(LOCAL_BOT / "requirements-webrtc.txt"), "the packages for webrtc (0.3 GB)")
+    return python
 
 
 def speak_questions(python: Path, wav: Path) -> Path:

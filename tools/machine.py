@@ -89,7 +89,9 @@ def print_step(line: str, file: TextIO | None = None) -> None:
 
 @contextlib.contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """Hold a lock file; if another thread or process holds it, print a line and wait. Without file locks, do not lock.
+    """Hold a lock file; if another process holds it, print a line and wait. Without file locks, do not lock.
+
+    Other threads of this process exclude each other without a line.
 
     The operating system releases the lock of a process that dies. On POSIX, programs that `run_quietly()` starts
     meanwhile inherit the lock: a pip that outlives a killed run.py keeps it until it ends.
@@ -107,7 +109,8 @@ def locked(file: Path, what: str) -> Iterator[None]:
     try:
         if not _lock(descriptor):
             holder = os.read(descriptor, 20).decode("ascii", "replace")
-            print_step(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
+            if holder != str(os.getpid()):
+                print_step(f"Waiting for another run.py{holder and f' (process {holder})'}, which sets up {what}")
             while not _lock(descriptor):  # polled, because a thread blocked in flock() could not be stopped
                 raise_if_stopped()
                 time.sleep(_LOCK_INTERVAL)

@@ -11,6 +11,7 @@ from locust import User
 from locust.env import Environment
 from locust.exception import StopTest
 
+from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.testing import MeasuredClient, Measurement
 
 
@@ -31,6 +32,8 @@ class RTVIUser(User):
     | ANSWER | first text, first audio, complete | from the end of the user's part of the turn; see `MeasuredClient` |
     | STEP | as given to `client.measure()` | duration measured by the application |
 
+    A host that cannot be the URL of a bot ends the test.
+
     Attributes:
         host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
         client: used by this user only.
@@ -40,7 +43,13 @@ class RTVIUser(User):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self.client: MeasuredClient = self.make_client()
+        try:
+            self.client: MeasuredClient = self.make_client()
+        except (InvalidTransportParamsError, StopTest) as error:
+            environment.process_exit_code = 1
+            # Any other exception would leave Locust running without users, for the whole time of the test.
+            what = "" if isinstance(error, StopTest) else "Nobody can talk to the host (--host, or the user's `host`). "
+            raise StopTest(f"{what}{error}") from None
         self.client.on_measurement = self._fire_request
 
     def make_client(self) -> MeasuredClient:

@@ -7,14 +7,13 @@ other sample rates are made by soxr, and without it by linear interpolation, whi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from itertools import chain, repeat
 from typing import Final
 
 from ..errors import DeviceError
 from ..protocol.validation import BYTES, COUNT, COUNT_OR_ZERO, Rule
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource
+from .g711 import ALAW, MULAW
 from .kinds import is_sink, is_source
 from .pcm import to_mono, to_stereo
 from .resample import RateConverter
@@ -39,65 +38,20 @@ _SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
 # -- µ-law and A-law --------------------------------------------------------------------------------------------------
 
 
-class _Law:
-    """The tables of one law of G.711, which divides the positive samples into 128 intervals, each with its code.
-
-    A negative sample has the code of its complement, with the first bit flipped. A code is decoded to the middle of its
-    interval.
-
-    Args:
-        codes: the codes of the intervals, from the quietest on.
-        widths: the samples in each interval.
-        begin: the first sample of the first interval.
-    """
-
-    def __init__(self, codes: Iterable[int], widths: Iterable[int], begin: int = 0) -> None:
-        positive, levels = bytearray(), [0] * 256
-        for code, width in zip(codes, widths, strict=True):
-            levels[code] = begin + len(positive) + width // 2
-            levels[code ^ 0x80] = -levels[code]
-            positive += bytes(repeat(code, width))
-        del positive[:-begin]
-        positive += bytes(repeat(positive[-1], 0x8000 - len(positive)))  # the loudest samples are clipped
-        flipped = bytes(code ^ 0x80 for code in range(256))
-        # A negative index counts from the end of the table, so a sample is the index of its code.
-        self._code_of = bytes(positive + positive[::-1].translate(flipped)).__getitem__
-        self._low_bytes = bytes(level & 0xFF for level in levels)
-        self._high_bytes = bytes(level >> 8 & 0xFF for level in levels)
-
-    def encode(self, pcm: bytes) -> bytes:
-        _PCM.check(pcm=pcm)
-        return bytes(map(self._code_of, pcm_tools.samples_of(pcm)))
-
-    def decode(self, data: bytes) -> bytes:
-        BYTES.check(data=data)
-        codes = bytes(data)
-        pcm = bytearray(2 * len(codes))
-        pcm[0::2] = codes.translate(self._low_bytes)
-        pcm[1::2] = codes.translate(self._high_bytes)
-        return bytes(pcm)
-
-
-_SEGMENTS: Final = range(8)
-_MULAW: Final = _Law(range(0xFF, 0x7F, -1), chain.from_iterable(repeat(8 << s, 16) for s in _SEGMENTS), begin=-4)
-_ALAW: Final = _Law(
-    (code ^ 0x55 for code in range(0x80, 0x100)),
-    chain.from_iterable(repeat(16 << max(0, s - 1), 16) for s in _SEGMENTS),
-)
-
-
 def encode_mulaw(pcm: bytes) -> bytes:
     """Return PCM as µ-law (G.711, PCMU), one byte a sample.
 
     Raises:
         ValueError: the number of bytes is odd.
     """
-    return _MULAW.encode(pcm)
+    _PCM.check(pcm=pcm)
+    return MULAW.encode(pcm_tools.samples_of(pcm))
 
 
 def decode_mulaw(data: bytes) -> bytes:
     """Return µ-law (G.711, PCMU) as PCM."""
-    return _MULAW.decode(data)
+    BYTES.check(data=data)
+    return MULAW.decode(bytes(data))
 
 
 def encode_alaw(pcm: bytes) -> bytes:
@@ -106,12 +60,14 @@ def encode_alaw(pcm: bytes) -> bytes:
     Raises:
         ValueError: the number of bytes is odd.
     """
-    return _ALAW.encode(pcm)
+    _PCM.check(pcm=pcm)
+    return ALAW.encode(pcm_tools.samples_of(pcm))
 
 
 def decode_alaw(data: bytes) -> bytes:
     """Return A-law (G.711, PCMA) as PCM."""
-    return _ALAW.decode(data)
+    BYTES.check(data=data)
+    return ALAW.decode(bytes(data))
 
 
 # -- sample rates -----------------------------------------------------------------------------------------------------

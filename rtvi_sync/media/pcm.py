@@ -20,8 +20,10 @@ WAV_HEADER_BYTES = 44
 # The limit follows from the 32-bit sizes in a WAV header.
 MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
 
-_FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_EXTENSIBLE = 1, 3, 0xFFFE
-_COMPRESSED = {2: "ADPCM", 6: "A-law", 7: "µ-law", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
+_FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_ALAW, _FORMAT_MULAW, _FORMAT_EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+# The bytes that a sample may have.
+_WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
+_COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
 # Converts unsigned bytes to signed ones by flipping the high bit.
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
 
@@ -118,7 +120,7 @@ def rms(pcm: bytes) -> float:
 
 
 def parse_wav(data: bytes) -> tuple[bytes, int]:
-    """Read a WAV file of 8, 16, 24 or 32-bit PCM, or 32 or 64-bit floating point, with any number of channels.
+    """Read a WAV file of PCM of 8 to 32 bits, floating point of 32 or 64, µ-law or A-law, with any number of channels.
 
     A size beyond the end of the data, as in streamed or truncated files, means "up to the end". So does audio of size 0
     in a file whose own size is wrong as well.
@@ -136,16 +138,16 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
-    layout: tuple[int, int, int, bool] | None = None
+    layout: tuple[int, int, int, int] | None = None
     for name, body in _chunks(data):
         if name == b"fmt ":
             layout = _layout(body)
         elif name == b"data":
             if layout is None:
                 break
-            channels, rate, width, is_float = layout
+            kind, channels, rate, width = layout
             complete = body[: len(body) - len(body) % (channels * width)]
-            return to_mono((_from_floats if is_float else _to_16_bit)(complete, width), channels), rate
+            return to_mono(_decoded(kind, complete, width), channels), rate
     raise ValueError("it is damaged: no format followed by audio data in it")
 
 
@@ -170,20 +172,29 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         position += 8 + size + size % 2
 
 
-def _layout(body: bytes) -> tuple[int, int, int, bool]:
-    """Return channels, rate, bytes per sample and whether these are floating point, from a format chunk."""
+def _layout(body: bytes) -> tuple[int, int, int, int]:
+    """Return format, channels, rate and bytes per sample, from a format chunk."""
     if len(body) < 16:
         raise ValueError("it is damaged: its format chunk is too short")
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
     if kind == _FORMAT_EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
-    if kind not in (_FORMAT_PCM, _FORMAT_FLOAT):
+    if kind not in _WIDTHS:
         raise OtherEncodingError(_COMPRESSED.get(kind, f"WAV format {kind}"))
-    is_float = kind == _FORMAT_FLOAT
     width = (bits + 7) // 8
-    if not (1 <= channels <= MAX_CHANNELS and width in ((4, 8) if is_float else (1, 2, 3, 4)) and is_rate(rate)):
+    if not (1 <= channels <= MAX_CHANNELS and width in _WIDTHS[kind] and is_rate(rate)):
         raise ValueError(f"{channels} channels of {bits} bits at {rate} Hz are not supported")
-    return channels, rate, width, is_float
+    return kind, channels, rate, width
+
+
+def _decoded(kind: int, data: bytes, width: int) -> bytes:
+    if kind == _FORMAT_FLOAT:
+        return _from_floats(data, width)
+    if kind == _FORMAT_PCM:
+        return _to_16_bit(data, width)
+    from .g711 import ALAW, MULAW  # imported late: few files need the tables
+
+    return (MULAW if kind == _FORMAT_MULAW else ALAW).decode(data)
 
 
 def _to_16_bit(data: bytes, width: int) -> bytes:

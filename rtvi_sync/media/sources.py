@@ -148,9 +148,9 @@ class BytesSource(MemorySource):
 class WavSource(BytesSource):
     """A source of the audio of a file; the constructor reads the whole file, so that it can report a wrong path.
 
-    It reads WAV files of 8, 16, 24 and 32-bit PCM and of floating point, and, with the extra `files`, what soundfile
-    reads: µ-law and A-law WAV, FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels) at the
-    file's sample rate, bit exact if the file is 16-bit mono.
+    It reads WAV files of 8, 16, 24 and 32-bit PCM, floating point, µ-law and A-law, and, with the extra `files`, what
+    soundfile reads: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels) at the file's
+    sample rate, bit exact if the file is 16-bit mono.
 
     Args:
         path: an audio file of at most 256 MiB.

@@ -38,6 +38,7 @@ class DeviceStatusReporter:
         # Both dicts are changed by single operations, which are atomic, so they need no lock.
         self._infos: dict[Kind, MediaDeviceInfo] = {}
         self._statuses: dict[Kind, DeviceStatus] = {}
+        self._warned = ""  # what was logged as missing
 
     def selected(self, kind: Kind) -> MediaDeviceInfo | None:
         """Return the device in use, or the one to be opened; None: an unopened default device, or an object."""
@@ -66,6 +67,7 @@ class DeviceStatusReporter:
 
     def opened(self, kind: Kind, info: MediaDeviceInfo) -> None:
         """Record that a device works, for the first time or again."""
+        self._warned = ""
         self.chosen(kind, info)
         self.status(kind, DeviceStatus(state="granted"))
 
@@ -87,7 +89,11 @@ class DeviceStatusReporter:
         self.event_sink.event(RTVIEvent.AUDIO_DROPPED, AudioDroppedData(seconds=seconds, sink=sink))
 
     def missing(self, errors: Mapping[Kind, DeviceError]) -> None:
-        """Log and publish, as one error, that there are no default devices of these kinds."""
+        """Publish, as one error, that there are no default devices of these kinds.
+
+        It is logged once while nothing changes: one `connect()` may try several transports, and a kiosk has many
+        sessions.
+        """
         if not errors:
             return
         first = next(iter(errors.values()))
@@ -99,5 +105,7 @@ class DeviceStatusReporter:
             type=first.type,
             details=first.details,
         )
-        logger.warning("%s. The session continues without", error)
+        if str(error) != self._warned:
+            self._warned = str(error)
+            logger.warning("%s. The session continues without", error)
         self.event_sink.event(RTVIEvent.DEVICE_ERROR, error)

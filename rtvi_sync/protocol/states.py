@@ -91,7 +91,7 @@ class CloseInfo:
         if self.error is not None:
             return f"{what}: {self.error}"
         if self.code is not None:
-            return f"{what} (code {self.code}{': ' + one_line(self.reason) if self.reason else ''})"
+            return f"{what} (code {self.code}{': ' + one_line(self.reason).strip() if self.reason else ''})"
         return what
 
     @property

@@ -146,9 +146,13 @@ class ConnectAttempt:
         """Return the error of a session that has ended before its bot was ready."""
         info = session.ending.info
         error = info.failure()
-        advice = _diagnosis(session) if isinstance(error, DisconnectedError) and not error.reason else None
-        if advice is None or self._phase not in ("transport", "bot-ready"):
+        if not isinstance(error, DisconnectedError) or self._phase not in ("transport", "bot-ready"):
             return error
+        advice = None if error.reason else _diagnosis(session)
+        if advice is None:
+            if info.initiator == "client" or isinstance(info.error, RTVIError):
+                return error  # it says what to do
+            advice = "See the bot's log"
         text = f"{info.describe()} before the bot was ready. {advice}"
         return DisconnectedError(text, code=info.code, reason=info.reason, initiator=info.initiator)
 

@@ -12,7 +12,8 @@ _MAX_KEY_LENGTH: Final = 40
 # Keys that the start endpoints of Pipecat and Daily answer with for other transports.
 _OTHERS: Final = {
     "a room of Daily": ("room_url", "roomUrl", "dailyRoom", "dailyToken"),
-    "a WebRTC connection": ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams"),
+    # A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last of these alone.
+    "a WebRTC connection": ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId"),
 }
 
 
@@ -33,7 +34,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
         if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
             advice = (
                 f"This is for {what}, which needs another transport. Use that transport, or let the server start the "
-                "bot with its websocket transport."
+                "bot with its websocket transport (up to Pipecat 1.12: its runner with -t eval)."
             )
             break
     else:

@@ -184,8 +184,10 @@ def _authority(host: str, port: int) -> str:
 def parse_url(text: str, *schemes: str) -> SplitResult | None:
     """Return the parts of a URL of one of `schemes`, in their ASCII form; None if the URL is not valid."""
     try:
+        if text != text.strip():  # httpx would take a blank at the end, where one was pasted, for a part of the path
+            return None
         parts = urlsplit(text)  # raises for some hosts that httpx accepts
-        if len(text) > _MAX_PLAIN_URL or not _PLAIN_URL.fullmatch(text):
+        if len(text) > _MAX_PLAIN_URL or not _PLAIN_URL.fullmatch(text) or "xn--" in text:
             parts = urlsplit(_normalized(text))
         valid = parts.scheme in schemes and _HOST.fullmatch(parts.hostname or "") and parts.port != 0
         return parts if valid else None
@@ -217,7 +219,9 @@ def _normalized(url: str) -> str:
     import httpx
 
     try:
-        return str(httpx.URL(url))
+        normalized = httpx.URL(url)
+        normalized.host  # noqa: B018 - raises a ValueError for "xn--" before what is no name
+        return str(normalized)
     except httpx.InvalidURL as error:
         raise ValueError(str(error)) from None
 

@@ -1,7 +1,7 @@
 """A voice bot without key and cloud: Pipecat with PocketSphinx, rules and espeak-ng.
 
 python3 run.py sample local_bot                    # serves http://localhost:7860, with the options of Pipecat's runner
-python3 run.py sample ask_wav --url http://localhost:7860
+python3 run.py sample ask_text --url http://localhost:7860 "What time is it?"
 """
 
 from pipecat.audio.vad.silero import SileroVADAnalyzer

@@ -30,11 +30,12 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
     "talk": (["talk", "URL"], 0, rf"{re.escape(CONNECTED)}\nyou  hello\nbot  You said: hello\n", ""),
     "talk, recorded": (["talk", "URL", "--record", "both.wav"], 0, r".*bot  You said: hello\n.*both\.wav .*", ""),
     "talk by a device": (["talk", "URL", "--mic", "x"], 1, "", r'rtvi-sync talk: [^\n]*"rtvi_sync\[audio\]"[^\n]*\n'),
-    "talk from a µ-law file": (
-        ["talk", "URL", "--mic", "MU_LAW"],
+    "talk from a µ-law file": (["talk", "URL", "--mic", "MU_LAW"], 0, rf"{re.escape(CONNECTED)}\n.*", ""),
+    "talk from an ADPCM file": (
+        ["talk", "URL", "--mic", "ADPCM"],
         1,
         "",
-        r'rtvi-sync talk: [^\n]* µ-law [^\n]*"rtvi_sync\[files\]"[^\n]*\n',
+        r'rtvi-sync talk: [^\n]* ADPCM [^\n]*"rtvi_sync\[files\]"[^\n]*\n',
     ),
     "devices": (
         ["devices"],
@@ -50,9 +51,11 @@ def run(
     command: tuple[str, ...], folder: Path, environment: Mapping[str, str], *, url: str, speech: Path
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder of its own, with a line on a pipe."""
-    telephone = folder / "telephone.wav"
-    telephone.write_bytes(compressed_wav(7, b"\xff" * 800))
-    words = [{"URL": url, "SPEECH": str(speech), "MU_LAW": str(telephone)}.get(word, word) for word in command]
+    values = {"URL": url, "SPEECH": str(speech)}
+    for name, kind in (("MU_LAW", 7), ("ADPCM", 2)):
+        (folder / f"{name}.wav").write_bytes(compressed_wav(kind, b"\xff" * 800))
+        values[name] = str(folder / f"{name}.wav")
+    words = [values.get(word, word) for word in command]
     return subprocess.run(
         words, cwd=folder, env=environment, input="hello\n", capture_output=True, text=True, timeout=GUARD
     )

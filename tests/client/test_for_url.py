@@ -43,6 +43,8 @@ def test_what_is_no_url_of_a_bot_is_refused_at_once(url: str) -> None:
     [
         ("localhost:7860", "begin with ws:// or wss:// or http:// or https://"),
         ("ws://localhost/ws\n", "space or a line break at one end"),
+        ("ws://localhost/ws ", "space or a line break at one end"),
+        ("http://xn--.test/start", "host is not valid"),
         (" ws://localhost/ws", "space or a line break at one end"),
         ("ws://local\x00host/ws", "control character"),
         ("ws://localhost:65536/ws", "port is not a number from 1 to 65535"),

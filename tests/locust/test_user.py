@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -78,8 +79,11 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
 
 
 def test_without_a_host(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
-    """A user without an address ends the test, and says what is missing."""
-    assert lives[0]["no host"].startswith("No host: pass --host")
+    """A user without an address, or with what is none, ends the test as a failure, and says what is missing."""
+    (absent, status), (wrong, other_status) = lives[0]["no host"]
+    assert absent.startswith("No host: pass --host")
+    assert re.match(r"Nobody can talk to the host \(--host, .*begin with ws://", wrong)
+    assert status == other_status == 1
 
 
 @pytest.mark.parametrize("way", ["connecting", "asking", "hearing", "waiting", "sleeping", "flapping"])

@@ -69,17 +69,18 @@ def entries() -> list[dict[str, Any]]:
     return told.copy()
 
 
-def no_host() -> str:
-    """Check what happens without an address."""
+def without(address: str | None) -> tuple[str, int | None]:
+    """Return the reason why a user with this host ends the test, and the exit status that Locust gets."""
 
     class Nowhere(RTVIUser):
-        pass
+        host = address
 
+    environment.process_exit_code = None
     try:
         Nowhere(environment)
     except StopTest as error:
-        return str(error)
-    return "it was made"
+        return str(error), environment.process_exit_code
+    return "it was made", None
 
 
 def ask(client: MeasuredClient) -> None:
@@ -132,7 +133,7 @@ runtime.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
 before = left()
 found: dict[str, Any] = {
     "entries": entries(),
-    "no host": no_host(),
+    "no host": [without(None), without("localhost:7860")],
     "running": {
         "connecting": kill(MeasuredClient.connect, mute, 0.05),
         "asking": kill(ask, good, 0.1),

@@ -41,7 +41,7 @@ def loudness(pcm: bytes) -> float:
 
 
 def test_plain_wav_needs_nothing(monkeypatch):
-    """WAV files of PCM are read without soundfile."""
+    """WAV files of PCM are read without soundfile; so are those below whose samples are not PCM."""
     monkeypatch.setitem(sys.modules, "soundfile", None)
     assert decode(wav_header(RATE, len(TONE)) + TONE) == (TONE, RATE)
 
@@ -75,9 +75,9 @@ def test_channels_are_mixed(format):
     assert decode(written(stereo, 2, format=format, subtype="PCM_16")) == (struct.pack("<h", 10) * 50, RATE)
 
 
-def test_logarithmic_samples():
-    """The loudest and the softest codes have the values of G.711."""
-    pytest.importorskip("soundfile", reason="the extra `files` installs it")
+def test_logarithmic_samples(monkeypatch):
+    """The loudest and the softest codes have the values of G.711; soundfile is not needed."""
+    monkeypatch.setitem(sys.modules, "soundfile", None)
     assert decode(compressed_wav(7, bytes([0xFF, 0x80, 0x00])))[0] == struct.pack("<3h", 0, 32124, -32124)
     assert decode(compressed_wav(6, bytes([0xD5, 0xAA, 0x2A])))[0] == struct.pack("<3h", 8, 32256, -32256)
 
@@ -85,8 +85,7 @@ def test_logarithmic_samples():
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (compressed_wav(7, b"abc"), "µ-law"),
-        (compressed_wav(6, b"abc"), "A-law"),
+        (compressed_wav(2, b"abc"), "ADPCM"),
         (compressed_wav(99, b"abc"), "WAV format 99"),
         (b"fLaC\0\0", "FLAC"),
         (b"OggS\0\2", "Ogg"),

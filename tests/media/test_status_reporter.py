@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+
+from rtvi_sync.errors import DeviceError
+from rtvi_sync.media.base import MediaDeviceInfo
+from rtvi_sync.media.kinds import Kind
+from rtvi_sync.media.status_reporter import DeviceStatusReporter
 
 
 def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
@@ -28,3 +34,23 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
     assert session.events == []
     session.manager.enable_mic(True)
     assert [error.devices for _, error in session.events] == [("mic",)]
+
+
+def test_what_stays_missing_is_logged_once(caplog):
+    """Not with each transport that connect() tries; but when it was there meanwhile, or something else is missing."""
+    reporter = DeviceStatusReporter()
+    microphone = MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone")
+    nothing = DeviceError("There is none", devices=("mic",), type="not-found")
+    logged = []
+    steps: list[Mapping[Kind, DeviceError]] = [
+        {"mic": nothing},
+        {"mic": nothing},
+        {"mic": nothing, "speaker": nothing},
+        {"mic": nothing},
+    ]
+    for missing in steps:
+        reporter.missing(missing)
+        logged.append(len(caplog.records))
+    reporter.opened("mic", microphone)
+    reporter.missing({"mic": nothing})
+    assert [*logged, len(caplog.records)] == [1, 1, 2, 3, 4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,35 @@ def test_three_spoken_questions_are_answered_in_speech(local_bot: LocalBot, tmp_
     for turn, file in zip(turns, files, strict=True):
         turn.audio.save(file)
     assert local_bot.run("-c", LISTEN, " | ".join(SPOKEN), *files).splitlines() == SPOKEN
+
+
+def commands_of_readme() -> list[list[str]]:
+    """Return the commands for a running bot in the README of the sample."""
+    lines = re.findall(r"^    (.*)$", (ROOT / "samples/local_bot/README.md").read_text("utf-8"), re.MULTILINE)
+    return [shlex.split(line) for line in lines if "--url" in line or "local_bot.questions" in line]
+
+
+def test_the_commands_of_its_readme(local_bot: LocalBot, tmp_path: Path) -> None:
+    """In their order, against a running bot: both questions are understood, the typed one and the spoken one."""
+    said = []
+    for program, *words in commands_of_readme():
+        its_own = program == ".cache/local-bot/bin/python"
+        if not its_own:
+            assert (program, *words[:2]) == ("python3", "run.py", "sample")
+            words[:3] = ["-m", f"samples.{words[2]}"]
+        words = [word.replace("http://localhost:7860", local_bot.url) for word in words]
+        done = subprocess.run(
+            [local_bot.python if its_own else sys.executable, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert re.search(r"What time is it\? -> .*It is \d\d:\d\d\.", said[0])
+    assert re.search(r"you: what time is it\nbot: .*It is \d\d:\d\d\.\n", said[-1])
 
 
 def greetings(url: str) -> list[str]:

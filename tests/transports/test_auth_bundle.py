@@ -23,6 +23,9 @@ SOURCE = "http://host/connect answered with"
         ({"room": 1, "token": "secret"}, SOURCE, f"{SOURCE} 'room', 'token', but"),
         ({"room_url": "secret"}, SOURCE, "This is for a room of Daily, which needs another transport"),
         ({"iceConfig": "secret"}, SOURCE, "This is for a WebRTC connection, which needs another transport"),
+        ({"sessionId": "secret"}, SOURCE, "This is for a WebRTC connection, which needs another transport"),
+        ({"sessionId": "secret"}, SOURCE, "(up to Pipecat 1.12: its runner with -t eval)"),
+        ({"dailyRoom": "secret", "sessionId": "secret"}, SOURCE, "This is for a room of Daily"),
     ],
 )
 def test_what_was_given_is_described(bundle: Any, source: str, text: str) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from rtvi_sync import RTVIClient, WebSocketTransport
+from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
 from rtvi_sync.errors import (
     DisconnectedError,
     InvalidTransportParamsError,
@@ -30,7 +30,7 @@ from tests.support.threads import running
 
 from .abandoned import AbandonedError
 from .test_websocket_connection import Bot
-from .test_websocket_frames import BINARY, CLOSE, frame
+from .test_websocket_frames import BINARY, CLOSE, TEXT, frame
 from .test_websocket_handshake import lines_of, upgrade
 from .websocket_bots import READY, Session, flush, message_frame
 
@@ -448,4 +448,29 @@ def test_a_server_that_hangs_up_after_the_handshake(kind, ends, said):
         transport = kind(f"ws://{server.authority}/ws")
         client = RTVIClient(transport=transport, enable_mic=False, speaker=NullSink(), connect_timeout=GUARD)
         with pytest.raises(DisconnectedError, match=f"{said}.* before the bot was ready.*entry '{transport.name}'"):
+            client.connect()
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (frame(CLOSE, (1008).to_bytes(2, "big") + b"No credit\n"), r"\(code 1008: No credit\)"),
+        (frame(TEXT, b"{}") + frame(CLOSE, (1000).to_bytes(2, "big")), r"\(code 1000\)"),
+    ],
+    ids=["says why", "is no bot"],
+)
+def test_a_server_that_sends_something_and_ends(sent, said):
+    """The error refers to the server's log, and does not advise the call that has failed."""
+
+    def end(peer: Peer) -> None:
+        upgrade(peer)
+        bot = Bot(peer.sock)
+        bot.receive()
+        bot.send(sent)
+        bot.receive()
+
+    with Server(end) as server:
+        transport = EvalTransport(f"ws://{server.authority}/ws")
+        client = RTVIClient(transport=transport, text_only=True, connect_timeout=GUARD)
+        with pytest.raises(DisconnectedError, match=f"{said} before the bot was ready. See the bot's log$"):
             client.connect()
