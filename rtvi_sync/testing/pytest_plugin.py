@@ -233,7 +233,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _timeline(turns: list[Turn]) -> str:
     from rtvi_sync.client.turn_checks import timeline_of
 
-    return "\n".join(timeline_of(turn, f", {turn.bot}" if turn.bot else "") for turn in turns)
+    return "\n".join(timeline_of(turn) for turn in turns)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
