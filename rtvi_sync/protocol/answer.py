@@ -167,7 +167,7 @@ class Answer:
                 ReportedFunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at)
             )
 
-    def name_of(self, call_id: str) -> str:
+    def name_of(self, call_id: str | None) -> str:
         """Return how a call is named where it is shown."""
         names = (call.function_name for call in self._calls if call.tool_call_id == call_id)
         return next(names, None) or "function"

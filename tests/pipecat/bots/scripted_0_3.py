@@ -40,14 +40,14 @@ from standins_0_3 import RepeatingLLM, ScriptedSTT, ToneTTS
 host = ScriptedHost()
 
 
-async def wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:
-    async with asyncio.timeout(timeout):
-        return await awaitable
-
-
 # Before Python 3.12 `asyncio.wait_for()` may swallow a cancellation, and then this version of Pipecat waits for ever
 # for the end of its audio task: once in about a hundred interruptions.
 if sys.version_info[:2] == (3, 11):
+
+    async def wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            return await awaitable
+
     asyncio.wait_for = wait_for
 
 
