@@ -264,7 +264,7 @@ class Expect:
     def _fail(self, expected: str, got: str, kind: str) -> NoReturn:
         turns = [turn for turn in self._conversation.turns() if turn.is_open or _ended(turn) >= self._entered]
         turn = turns[-1] if turns else None
-        timeline = timeline_of(turn, f", {turn.bot}" if turn.bot else "") if turn is not None else ""
+        timeline = timeline_of(turn) if turn is not None else ""
         raise ExpectationError(expected, got, kind, turn=turn, timeline=timeline)
 
 

@@ -22,6 +22,7 @@ from ..events import Event, RTVIEvent
 from ..media.audio_files import decode
 from ..media.base import AudioSource
 from ..media.capture import CHUNKS_PER_SECOND
+from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
 from ..media.loudness import audible
 from ..media.pcm import rms
@@ -292,8 +293,7 @@ class TypedQuestion(Question):
 
     def turn_so_far(self) -> Turn | None:
         """See `Question`."""
-        turns = reversed(self._conversation.turns())
-        return next((turn for turn in turns if self._is_answer(turn)), None)
+        return next(filter(self._is_answer, reversed(self._conversation.turns())), None)
 
     def _check_refusal(self, event: Event, deadline: Deadline) -> None:
         refusal, follower = event.message, self._session.channel.follower
@@ -321,8 +321,11 @@ class SpokenQuestion(Question):
         self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
     ) -> None:
         super().__init__(conversation, dispatcher, session)
-        if isinstance(source, BytesSource) and source.sample_rate_hz != _RATE_HZ:
-            source = BytesSource(resample(source.pcm, source.sample_rate_hz, _RATE_HZ), _RATE_HZ)
+        if source.sample_rate_hz != _RATE_HZ:
+            if isinstance(source, BytesSource):
+                source = BytesSource(resample(source.pcm, source.sample_rate_hz, _RATE_HZ), _RATE_HZ)
+            else:
+                source = ResamplingSource(source, _RATE_HZ)
         self._source = source
         self._insertion: Insertion | None = None
         self._run: SourceRun | None = None
@@ -345,8 +348,7 @@ class SpokenQuestion(Question):
 
     def _next_number(self) -> int:
         """Return the number of the turn that the user's speech of now belongs to."""
-        turns = self._conversation.turns()
-        last = turns[-1] if turns else None
+        last = next(reversed(self._conversation.turns()), None)
         if last is None:
             return 1
         # Speech that resumes before the bot has begun to answer is the same turn.
@@ -442,7 +444,6 @@ class SpokenQuestion(Question):
 def _voiced_seconds(source: BytesSource) -> float:
     """Return when the voice in a source ends."""
     size = 2 * (source.sample_rate_hz // CHUNKS_PER_SECOND)
-    pcm = source.pcm
-    marks = audible([rms(pcm[start : start + size]) for start in range(0, len(pcm), size)])
+    marks = audible([rms(source.pcm[start : start + size]) for start in range(0, len(source.pcm), size)])
     last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
     return (last + 1) / CHUNKS_PER_SECOND

@@ -107,6 +107,5 @@ class Turn(TurnRecord):
             interrupted=interrupted,
             errors=errors,
         )
-        measured = {"voice_to_voice": self.voice_to_voice, "first_audio": self.time_to_first_audio}
-        checks.check(self, measured, f", {self.bot}" if self.bot else "")
+        checks.check(self)
         return self

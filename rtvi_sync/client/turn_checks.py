@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from ..errors import ExpectationError
 from ..protocol.text import one_line
-from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnRecord
+from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry
 from ..protocol.validation import BOOL, WAIT, Rule
+
+if TYPE_CHECKING:
+    from .turn import Turn
 
 ExpectedCalls: TypeAlias = Mapping[str, Mapping[str, Any] | None] | Sequence[str | tuple[str, Mapping[str, Any]]]
 """Calls of functions: arguments by name, or a list of names and of pairs of a name and arguments."""
@@ -143,41 +146,38 @@ class TurnChecks:
     interrupted: bool = attrs.field(default=False, validator=BOOL)
     errors: bool = attrs.field(default=False, validator=BOOL)
 
-    def check(self, turn: TurnRecord, measured: Mapping[str, float | None], about: str) -> None:
+    def check(self, turn: Turn) -> None:
         """Check a turn.
-
-        Args:
-            turn: is checked.
-            measured: its latencies by the names of the options.
-            about: what it is called in an error.
 
         Raises:
             ExpectationError: one of the demands is not met.
         """
 
         def fail(expected: str, got: str, kind: str) -> ExpectationError:
-            return ExpectationError(expected, got, kind, turn=turn, timeline=timeline_of(turn, about))
+            return ExpectationError(expected, got, kind, turn=turn, timeline=timeline_of(turn))
 
         for check in (self._status, self._errors, self._texts, self._calls):
             check(turn, fail)
-        for name in ("voice_to_voice", "first_audio"):
-            limit, seconds = getattr(self, name), measured[name]
+        for name, limit, seconds in (
+            ("voice to voice", self.voice_to_voice, turn.voice_to_voice),
+            ("first audio", self.first_audio, turn.time_to_first_audio),
+        ):
             if limit is not None and (seconds is None or seconds > limit):
                 got = "it was not measured: no audio was sent or received" if seconds is None else f"{seconds:.3f} s"
-                raise fail(f"{name.replace('_', ' ')} within {limit:g} s", got, "latency")
+                raise fail(f"{name} within {limit:g} s", got, "latency")
 
-    def _status(self, turn: TurnRecord, fail: _Fail) -> None:
+    def _status(self, turn: Turn, fail: _Fail) -> None:
         if turn.interrupted != self.interrupted:
             expected = "an answer that is interrupted" if self.interrupted else "a whole answer"
             raise fail(expected, f"it is {turn.status.replace('_', ' ')}", "interrupted")
 
-    def _errors(self, turn: TurnRecord, fail: _Fail) -> None:
+    def _errors(self, turn: Turn, fail: _Fail) -> None:
         if turn.errors and not self.errors:
             raise fail("no error", f"the bot reported {one_line(turn.errors[0].message)!r}", "error")
         if turn.status == "failed" and not self.errors:
             raise fail("a whole answer", "the session ended first", "bot_ended")
 
-    def _texts(self, turn: TurnRecord, fail: _Fail) -> None:
+    def _texts(self, turn: Turn, fail: _Fail) -> None:
         said = repr(one_line(turn.bot_text))
         for part in texts_of(self.contains):
             if not contains(turn.bot_text, part):
@@ -188,7 +188,7 @@ class TurnChecks:
             if contains(turn.bot_text, part):
                 raise fail(f"the bot not to say {part!r}", f"it said {said}", "text_present")
 
-    def _calls(self, turn: TurnRecord, fail: _Fail) -> None:
+    def _calls(self, turn: Turn, fail: _Fail) -> None:
         for name, arguments in calls_of(self.calls):
             mismatch = call_mismatch(turn.function_calls, name, arguments)
             if mismatch is not None:
@@ -201,19 +201,37 @@ class TurnChecks:
 _Fail: TypeAlias = Callable[[str, str, str], ExpectationError]
 
 
-def timeline_of(turn: TurnRecord, about: str = "") -> str:
-    """Return what happened in a turn, one line for each entry, of at most 40 lines."""
-    entries = turn.timeline
+def timeline_of(turn: Turn) -> str:
+    """Return what happened in a turn, one line for each entry, of at most 40 lines. The last one of an open turn is
+    marked: that is as far as it has come.
+    """
+    entries, latency = turn.timeline, _latency_of(turn)
     start = entries[0].at if entries else 0.0
-    lines = [f"    {entry.at - start:7.3f}  {entry.who or '..':<4}  {_words(entry)}" for entry in entries]
+    lines = []
+    for number, entry in enumerate(entries, 1):
+        mark = ">" if turn.is_open and number == len(entries) else " "
+        line = f"  {mark} {entry.at - start:7.3f}  {entry.who or '..':<4}  {_words(entry)}"
+        if latency and (entry.who, entry.kind) == ("bot", "silent"):
+            line, latency = f"{line:<60}  {latency}", ""
+        lines.append(line)
     if len(lines) > _MAX_LINES:
         half = _MAX_LINES // 2
         lines = [*lines[:half], f"    ... {len(lines) - 2 * half} more ...", *lines[-half:]]
-    return "\n".join([f"  turn {turn.number}{about}", *lines])
+    return "\n".join([f"  turn {turn.number}{turn.bot and ', '}{turn.bot}", *lines])
+
+
+def _latency_of(turn: Turn) -> str:
+    name = "voice-to-voice" if turn.modality == "audio" else "first audio after"
+    return "" if turn.time_to_first_audio is None else f"{name} {turn.time_to_first_audio:.2f} s"
 
 
 def _words(entry: TimelineEntry) -> str:
     text = one_line(entry.text)
     if entry.kind in ("typed", "said"):
         return f'"{text}" ({entry.kind})'
+    if entry.kind in ("returned", "cancelled"):
+        name, _, result = text.partition(" ")
+        return f"{name} {entry.kind} {result}".rstrip()
+    if entry.kind == "speaks" and text:
+        return f'speaks: "{text}"'
     return f"{entry.kind} {text}" if text else entry.kind

@@ -60,8 +60,8 @@ class ClientTurns(ClientBase):
         Args:
             question: a text (any `str`), which the user types. Or audio, which is said in the microphone's place in
                 real time, also while that is off, and followed by silence until the bot has answered: an audio file as
-                a `Path` or as its bytes, PCM (bytes with `sample_rate_hz`), or an `AudioSource` that ends. All but the
-                last is converted to 16 kHz, the rate of microphones.
+                a `Path` or as its bytes, PCM (bytes with `sample_rate_hz`), or an `AudioSource` that ends. It is
+                converted to 16 kHz, the rate of microphones.
             timeout: seconds, for the whole call; None: no limit.
             audio_response: the answer is spoken; False: it comes as text only. For a typed question.
             settle: how many seconds the bot must be quiet before its answer counts as complete. For bots that do not

@@ -428,6 +428,11 @@ class Lease:
         """End the lease; called once."""
         _leases.pop(self._key, None)
 
+    @staticmethod
+    def leased() -> list[object]:
+        """Return the sources and sinks that sessions of this process use now."""
+        return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]
+
 
 def file_error(what: str, device: str, error: OSError) -> DeviceError:
     """Return the `DeviceError` for a file that cannot be used."""

@@ -104,6 +104,7 @@ class Answer:
         self._results: set[str] = set()  # the calls whose result the client has sent
         self._unheard = False  # words were reported, and the speech that they belong to was not yet
         self._by_words = False
+        self._speech_begin = self._speech_end = 0  # of the last speech, in the text that was spoken
         self.running: bool = False
         self.speaking: bool = False
         self.has_spoken: bool = False
@@ -166,6 +167,11 @@ class Answer:
                 ReportedFunctionCall(function_name=name, tool_call_id=call_id, arguments=arguments, started=at)
             )
 
+    def name_of(self, call_id: str | None) -> str:
+        """Return how a call is named where it is shown."""
+        names = (call.function_name for call in self._calls if call.tool_call_id == call_id)
+        return next(names, None) or "function"
+
     def has_call(self, call_id: str) -> bool:
         """Tell whether it has a call with this id."""
         return any(call.tool_call_id == call_id for call in self._calls)
@@ -202,6 +208,7 @@ class Answer:
         self._bot.has_voice = True
         self.speaking = self.has_spoken = True
         self._unheard = False
+        self._speech_begin = self._speech_end
 
     def stop_speaking(self, *, may_be_cut: bool = False) -> None:
         """Record that the bot is silent. If it does not report words, it has spoken what it had written.
@@ -216,6 +223,7 @@ class Answer:
             for part in self._parts:
                 part.speak_until(len(part.letters))
         self.speaking, self._unwritten = False, None
+        self._speech_end = len(self.spoken_text)
 
     def expects(self, words: str) -> bool:
         """Tell whether these words come next in what is to be spoken. The cursor moves over them if they do."""
@@ -316,6 +324,12 @@ class Answer:
     def spoken_text(self) -> str:
         """Return what was spoken of it."""
         return " ".join(filter(None, (part.spoken.strip() for part in self._parts)))
+
+    @property
+    def last_speech(self) -> str:
+        """Return what was spoken since the bot was silent before."""
+        is_over = not self.speaking and self._speech_end > self._speech_begin  # the next one's first word comes early
+        return self.spoken_text[self._speech_begin : self._speech_end if is_over else None].strip()
 
     @property
     def spoken_exact(self) -> Literal["word", "sentence"] | None:

@@ -87,6 +87,12 @@ class Attribution:
         return last is not None and last.is_over and last.modality == "audio"
 
     @property
+    def cut(self) -> Answer | None:
+        """Return the answer that was interrupted, until the model runs again: what it had written may come late."""
+        is_late = self.is_cut and self.answered is None and self.bot.tells_model
+        return self.stale[-1] if is_late and self.stale else None
+
+    @property
     def due(self) -> float | None:
         """Return when `pass_time()` is to be called, unless something else comes first; None: not at all."""
         turn = self._quiet
@@ -219,8 +225,7 @@ class Attribution:
     def take_back(self, turn: OpenTurn, at: float) -> None:
         """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
         unasked = self.begin(None)
-        unasked.answer, turn.answer = turn.answer, unasked.answer
-        unasked.errors, turn.errors = turn.errors, []
+        turn.give_answer_to(unasked)
         unasked.last_sign = at
         self.answered = unasked
         self.asked.put_first(turn)

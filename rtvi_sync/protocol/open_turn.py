@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Any, Literal
 
 import attrs
 
@@ -13,6 +14,8 @@ from .spoken_text import MAX_CHARACTERS
 from .turn_record import TimelineEntry, TurnRecord, TurnStatus, TurnTimings
 
 _MAX_TIMELINE = 500
+# The timings that belong to the answer.
+_OF_ANSWER = ("llm_started", "first_token", "bot_started_speaking", "bot_stopped_speaking")
 
 
 @attrs.define(eq=False)
@@ -80,9 +83,35 @@ class OpenTurn:
         if len(self.timeline) < _MAX_TIMELINE:
             self.timeline.append(TimelineEntry(at, who, kind, text))
 
+    def note_end_of_call(
+        self, at: float, who: Literal["you", "bot"], call_id: str, result: Any, *, cancelled: bool = False
+    ) -> None:
+        """Append the end of a function call to the timeline."""
+        shown = "" if result is None else f" {json.dumps(result, ensure_ascii=False, default=str)[:MAX_CHARACTERS]}"
+        self.note(at, who, "cancelled" if cancelled else "returned", self.answer.name_of(call_id) + shown)
+
+    def quote_speech(self) -> None:
+        """Note in the timeline what the bot has said since it has begun to speak."""
+        for index in reversed(range(len(self.timeline))):
+            entry = self.timeline[index]
+            if (entry.who, entry.kind) == ("bot", "speaks"):
+                self.timeline[index] = attrs.evolve(entry, text=self.answer.last_speech)
+                return
+
+    def give_answer_to(self, other: OpenTurn) -> None:
+        """Let what the bot has done be what it has done for another turn, which has nothing yet."""
+        other.answer, self.answer = self.answer, other.answer
+        other.errors, self.errors = self.errors, []
+        other.metrics, self.metrics = self.metrics, []
+        other.timings = attrs.evolve(other.timings, **{name: getattr(self.timings, name) for name in _OF_ANSWER})
+        self.timings = attrs.evolve(self.timings, **dict.fromkeys(_OF_ANSWER))
+        other.timeline = [entry for entry in self.timeline if entry.who == "bot"]
+        self.timeline = [entry for entry in self.timeline if entry.who != "bot"]
+
     def record(self) -> TurnRecord:
         """Return what is known of it now."""
         answer = self.answer
+        self.quote_speech()
         return TurnRecord(
             number=self.number,
             session=self.session,

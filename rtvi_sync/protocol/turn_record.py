@@ -72,7 +72,8 @@ class TimelineEntry:
         at: monotonic seconds.
         who: "you", "bot", or "" for what neither of them said.
         kind: what it was: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned", "error", ...
-        text: what was said, called or returned; "" if there is nothing to quote.
+        text: what was said, called (`get_weather({"city": "Oslo"})`) or returned (`get_weather {"temperature": 12}`);
+            "" if there is nothing to quote.
     """
 
     at: float

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from ..events import Event, RTVIEvent
-from .answer import Waits
+from .answer import Answer, Waits
 from .attribution import Attribution
 from .dialects import Version
 from .message import RTVIMessage
@@ -21,7 +21,7 @@ from .sent_text import sent_text
 from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
 from .speech_payloads import BotOutputData
-from .spoken_text import MAX_CHARACTERS
+from .spoken_text import MAX_CHARACTERS, SpokenText
 from .turn_record import TurnRecord
 
 _E: TypeAlias = RTVIEvent
@@ -42,6 +42,9 @@ class TurnTracker:
 
     def __init__(self, waits: Waits | None = None) -> None:
         self._turns = Attribution(waits or Waits())
+        # What a bot of 1.x speaks now, and for which answer, if that is known yet.
+        self._sentence = SpokenText()
+        self._speaker: Answer | None = None
         self._handlers: dict[RTVIEvent, Callable[[float, Any], None]] = {
             _E.USER_STARTED_SPEAKING: self._user_started,
             _E.USER_STOPPED_SPEAKING: self._user_stopped,
@@ -143,7 +146,7 @@ class TurnTracker:
         turn = self._turns.answered
         if turn is not None:
             turn.answer.end_call(at, call_id, result=result)
-            turn.note(at, "you", "returned", str(result)[:MAX_CHARACTERS])
+            turn.note_end_of_call(at, "you", call_id, result)
             self._turns.settle(turn, at)
 
     def pass_time(self, now: float) -> list[TurnRecord]:
@@ -256,6 +259,10 @@ class TurnTracker:
         turn.note(at, "bot", "model runs")
 
     def _wrote(self, at: float, data: Any) -> None:
+        cut = self._turns.cut
+        if cut is not None:
+            cut.write(data.text)
+            return
         turn = self._turns.answer(at)
         turn.answer.write(data.text)
         if data.text.strip():
@@ -280,6 +287,10 @@ class TurnTracker:
             pass  # it is sent for what was cut, too, with the next speech
         elif data.spoken_progress is not None or data.spoken_status == "completed":
             self._segment(at, data)
+        elif data.spoken is False:  # by 1.x: what it begins to speak
+            turn = self._turns.answered
+            self._sentence, self._speaker = SpokenText(), turn.answer if turn is not None else None
+            self._sentence.write(data.text)
 
     def _tts_text(self, at: float, data: Any) -> None:
         if not self._turns.bot.tells_output:
@@ -308,11 +319,16 @@ class TurnTracker:
         """Note words that the bot has spoken."""
         turn = self._turns.answered
         if turn is None or not turn.answer.speak(words):
-            if self._turns.is_cut or any(answer.expects(words) for answer in self._turns.stale):
+            stale = self._turns.stale
+            if self._turns.is_cut or any(answer.expects(words) for answer in stale):
+                return
+            if self._speaker in stale and self._sentence.speak(words):
                 return
             turn = self._turns.answer(at)
             if not turn.answer.speak(words):
                 turn.answer.add_spoken(words)
+        if self._sentence.speak(words):
+            self._speaker = turn.answer
         turn.last_sign = at
         self._turns.settle(turn, at)
 
@@ -323,6 +339,7 @@ class TurnTracker:
             return  # of what was cut when it had hardly begun
         turn = turns.answer(at)
         turns.is_cut = False
+        turn.quote_speech()  # of the speech before
         turn.answer.start_speaking()
         turn.time_first(bot_started_speaking=at)
         turn.note(at, "bot", "speaks")
@@ -341,13 +358,18 @@ class TurnTracker:
             self._turns.settle(turn, at)
 
     def _called(self, at: float, data: Any) -> None:
-        turn = self._turns.answer(at)
-        call_id, arguments = getattr(data, "tool_call_id", None), getattr(data, "arguments", None)
+        turns, call_id, arguments = self._turns, getattr(data, "tool_call_id", None), getattr(data, "arguments", None)
+        is_first = turns.answered is None and turns.asked.is_first_reached  # before any run: speech-to-speech
+        cut = None if is_first else turns.cut
+        if cut is not None:
+            cut.call(at, data.function_name, call_id, arguments)
+            return
+        turn = turns.answer(at, by_model=is_first)
         is_new = call_id is not None and not turn.answer.has_call(call_id)
         turn.answer.call(at, data.function_name, call_id, arguments)
         if is_new:  # the message that announces a call has neither its id nor its arguments
-            given = "" if arguments is None else f"({json.dumps(arguments, ensure_ascii=False)[1:-1]})"
-            turn.note(at, "bot", "calls", f"{data.function_name or 'a function'}{given}")
+            given = "" if arguments is None else f"({json.dumps(arguments, ensure_ascii=False, default=str)})"
+            turn.note(at, "bot", "calls", f"{turn.answer.name_of(call_id)}{given}")
 
     def _returned(self, at: float, data: Any) -> None:
         for answer in self._turns.stale:
@@ -359,7 +381,7 @@ class TurnTracker:
             return
         turn.last_sign = at
         turn.answer.end_call(at, data.tool_call_id, result=data.result, cancelled=data.cancelled)
-        turn.note(at, "bot", "cancelled" if data.cancelled else "returned", data.function_name or "")
+        turn.note_end_of_call(at, "bot", data.tool_call_id, data.result, cancelled=data.cancelled)
         self._turns.settle(turn, at)
 
     def _failed(self, at: float, data: ErrorData) -> None:

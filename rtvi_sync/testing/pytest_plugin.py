@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
-from collections.abc import Callable, Generator, Iterator
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
     from rtvi_sync.testing import EmbeddedBot
 
 _TIMEOUT = 30.0  # default of ask(), listen() and expect()
-_LATENCY = "rtvi_first_audio"  # property of a test, as in junit's XML
+# Properties of a test, as in junit's XML: one for each turn that has the latency.
+_LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}
+_TURNS = "rtvi_turns"
 _MAX_TURNS = 5  # in the report of a failed test
+_ENDING = 2.0  # seconds that threads may need to end after a test
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 
@@ -125,11 +131,12 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
     It takes the options of `RTVIClient`; microphone and speaker are off unless they are given. The clients are closed
-    after the test. A session that is still live then fails it, and so does an answer over --rtvi-latency-budget.
+    after the test. What is left then fails it: a session, a source or sink in use, a thread that is busy with a handler
+    or a source. So does an answer over --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
     clients = request.node.stash.setdefault(_clients, [])
-    before = _live_sessions()
+    before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
         live = bool(_live_url(config))
@@ -149,9 +156,8 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
-    left = [words for key, words in _live_sessions().items() if key not in before]
-    if left:
-        pytest.fail(f"still live after the test, so disconnect them: {', '.join(left)}", pytrace=False)
+    if left := _left(before):
+        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
     _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
 
@@ -190,13 +196,41 @@ def _client_class(seconds: float) -> type[RTVIClient]:
     return Client
 
 
-def _live_sessions() -> dict[int, str]:
-    """Return the live sessions of this process in words, by their identities."""
-    from rtvi_sync.concurrency.lifecycle import live_objects
+def _in_use() -> dict[object, str]:
+    """Return in words what is in use in this process: sessions, sources and sinks, and threads that are not idle."""
+    from rtvi_sync.concurrency.lifecycle import live_objects, stop_idle_threads
+    from rtvi_sync.media.base import Lease
     from rtvi_sync.session.session import Session
 
-    live = (each for each in live_objects() if isinstance(each, Session))
-    return {id(each): f"session {each.number} of the client with the {each.transport.name} transport" for each in live}
+    sessions = [each for each in live_objects() if isinstance(each, Session)]
+    stop_idle_threads()
+    # Threads of the runtime come and go while there are sessions. Those of scripted bots are the bots'.
+    others = ("rtvi-bot-", "rtvi-idle-", *(("rtvi-io-", "rtvi-worker-", "rtvi-timer-") if sessions else ()))
+    threads = (each for each in threading.enumerate() if each.name.startswith("rtvi-"))
+    return {
+        **{
+            each: f"session {each.number} of the client with the {each.transport.name} transport is live: disconnect it"
+            for each in sessions
+        },
+        **{id(each): f"a {type(each).__name__} is in use: disconnect its client" for each in Lease.leased()},
+        **{each: f"{each.name} runs {_place_of(each)}" for each in threads if not each.name.startswith(others)},
+    }
+
+
+def _place_of(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return f"{frame.f_code.co_name}() in {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _left(before: Collection[object]) -> list[str]:
+    """Return in words what is in use that was not before; threads that are about to end are waited for."""
+    deadline = time.monotonic() + _ENDING
+    while True:
+        left = {key: words for key, words in _in_use().items() if key not in before}
+        ending = [key for key in left if isinstance(key, threading.Thread)]
+        if len(ending) < len(left) or not ending or time.monotonic() >= deadline:
+            return [*left.values()]
+        ending[0].join(0.05)
 
 
 def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
@@ -224,34 +258,43 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         turns = [turn for client in clients for turn in client.turns()]
         if report.failed:
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
-        measured = [turn.time_to_first_audio for turn in turns]
-        latencies = [(_LATENCY, round(seconds, 4)) for seconds in measured if seconds is not None]
-        report.user_properties += latencies
-        item.user_properties += latencies  # junit's XML takes them from the report of the teardown
+        figures = [(_TURNS, len(turns)), *_latencies(turns)]
+        report.user_properties += figures
+        item.user_properties += figures  # junit's XML takes them from the report of the teardown
+
+
+def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:
+    for turn in turns:
+        for name, shown in _LATENCIES.items():
+            seconds = getattr(turn, name)
+            if seconds is not None:
+                yield shown, round(seconds, 4)
 
 
 def _timeline(turns: list[Turn]) -> str:
     from rtvi_sync.client.turn_checks import timeline_of
 
-    return "\n".join(timeline_of(turn, f", {turn.bot}" if turn.bot else "") for turn in turns)
+    return "\n".join(timeline_of(turn) for turn in turns)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Write the number of turns and their latencies."""
-    reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    found = [
-        (value, report.nodeid)
-        for report in reports
-        if getattr(report, "when", None) == "call"
-        for name, value in report.user_properties
-        if name == _LATENCY
-    ]
-    if not found:
+    found: dict[str, list[tuple[float, str]]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, value in report.user_properties:
+                    found.setdefault(name, []).append((value, report.nodeid))
+    if _TURNS not in found:
         return
-    seconds = sorted(value for value, _ in found)
-    p95 = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
-    slowest, where = max(found)
-    terminalreporter.write_line(
-        f"rtvi: {len(found)} answers, first audio p50 {statistics.median(seconds):.3f} s, p95 {p95:.3f} s, "
-        f"slowest {slowest:.3f} s ({where})"
-    )
+    words = [f"{sum(count for count, _ in found[_TURNS]):g} turns"]
+    for name in _LATENCIES.values():
+        if name in found:
+            seconds = sorted(value for value, _ in found[name])
+            p95 = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
+            slowest, where = max(found[name])
+            words.append(
+                f"{name.removeprefix('rtvi_').replace('_', ' ')} p50 {statistics.median(seconds):.3f} s, "
+                f"p95 {p95:.3f} s, slowest {slowest:.3f} s ({where})"
+            )
+    terminalreporter.write_line(f"rtvi: {'; '.join(words)}")

@@ -203,12 +203,15 @@ def test_the_session_ends_meanwhile() -> None:
             client.ask(source, 0.1)
 
 
+@pytest.mark.parametrize(
+    "question", [SPEECH, ToneSource(440, 1.0, 24_000), CallbackSource(lambda n: bytes(2 * n), 8000)]
+)
 @pytest.mark.parametrize("version", ["0.3.0", "2.2.0"])
-def test_bots_get_16_khz(version: str) -> None:
+def test_bots_get_16_khz(version: str, question: Any) -> None:
     """They take the pauses of audio of other rates for longer or shorter than they are."""
     with TalkingBot(audio=True, version=version).client() as client:
         sent = transport_of(client).sent_audio
-        thread = InThread(lambda: client.ask(SPEECH, GUARD))
+        thread = InThread(lambda: client.ask(question, GUARD))
         until(lambda: sent)
         hangs_up(client)
         assert isinstance(thread.error(), DisconnectedError)

@@ -84,8 +84,8 @@ def test_allowed_faults() -> None:
 def test_the_timeline() -> None:
     """It counts from the first entry, and is cut in the middle; control characters do not get through."""
     entries = [TimelineEntry(10.0, "you", "typed", "Hi\x1b[2J\nyou"), TimelineEntry(10.5, "", "acknowledged")]
-    lines = timeline_of(turn_of(timeline=tuple(entries)), ", x").splitlines()
-    assert lines[0] == "  turn 2, x"
+    lines = timeline_of(turn_of(timeline=tuple(entries))).splitlines()
+    assert lines[0] == "  turn 2, RTVI 2.2.0"
     assert lines[1].startswith('      0.000  you   "Hi')
     assert "\x1b" not in lines[1]
     assert lines[2] == "      0.500  ..    acknowledged"
@@ -93,3 +93,24 @@ def test_the_timeline() -> None:
     lines = timeline_of(turn_of(timeline=many)).splitlines()
     assert len(lines) == 42
     assert "60 more" in lines[21]
+
+
+def test_the_words_of_a_timeline() -> None:
+    """What was said is quoted, calls have their arguments and results, and the first speech has the latency."""
+    entries = (
+        TimelineEntry(10.0, "bot", "calls", 'get_weather({"city": "Bergen"})'),
+        TimelineEntry(10.5, "bot", "speaks", "Let me check that for you."),
+        TimelineEntry(11.0, "bot", "returned", 'get_weather {"temperature": 12}'),
+        TimelineEntry(11.5, "bot", "silent"),
+        TimelineEntry(12.0, "bot", "speaks", "It is"),
+    )
+    lines = [line.split(None, 1)[1] for line in timeline_of(turn_of(timeline=entries)).splitlines()[1:]]
+    assert lines == [
+        'bot   calls get_weather({"city": "Bergen"})',
+        'bot   speaks: "Let me check that for you."',
+        'bot   get_weather returned {"temperature": 12}',
+        "bot   silent                                     voice-to-voice 0.50 s",
+        'bot   speaks: "It is"',
+    ]
+    open_turn = turn_of(timeline=entries, status="in_progress")
+    assert timeline_of(open_turn).splitlines()[-1] == '  >   2.000  bot   speaks: "It is"'

@@ -284,6 +284,104 @@ def test_a_greeting_that_a_question_interrupts() -> None:
     ]
 
 
+@pytest.mark.parametrize("late", ["text", "function"])
+def test_what_the_model_tells_after_an_interruption(late: str) -> None:
+    """It belongs to what was interrupted, and is no turn of the bot."""
+    talk = Conversation()
+    talk.ask("Story?", "a")
+    talk.acknowledge("Story?", "a")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-text", {"text": "There was"})
+    talk.ask("Stop.", "b")
+    talk.bot("bot-interrupted")
+    if late == "text":
+        talk.bot("bot-llm-text", {"text": " a king"})
+    else:
+        talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.acknowledge("Stop.", "b")
+    talk.run("Yes.")
+    talk.say("Yes.")
+    assert [(turn.user_text, turn.bot_text) for turn in talk.over] == [("Story?", "There was"), ("Stop.", "Yes.")]
+
+
+def test_a_function_before_any_run_of_the_model() -> None:
+    """Models from speech to speech call it first: it belongs to the question that the bot has."""
+    talk = Conversation()
+    talk.run("Welcome.")
+    talk.say("Welcome.")
+    talk.bot("user-started-speaking")
+    talk.bot("bot-interrupted")
+    talk.bot("user-stopped-speaking")
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "result": 12})
+    talk.run("It is 12.")
+    talk.say("It is 12.", 2)
+    _, turn = talk.over
+    assert (turn.initiator, turn.bot_text, turn.function_calls[0].result) == ("user", "It is 12.", 12)
+
+
+def test_a_word_of_a_filler_that_was_interrupted() -> None:
+    """With RTVI 1.2 it comes when the next answer has begun; what was announced tells whose it is."""
+    talk = Conversation((1, 2))
+    for number, question in enumerate(("Weather?", "Stop.")):
+        talk.ask(question, question)
+        talk.bot("user-llm-text", {"text": question})
+        talk.run(*["Yes."] * number)
+        if number == 0:
+            talk.bot("bot-output", {"text": "Let me look at that.", "spoken": False})
+            talk.bot("bot-started-speaking")
+            for word in ("Let", "me"):
+                talk.bot("bot-output", {"text": word, "spoken": True})
+    talk.bot("bot-output", {"text": "look", "spoken": True})
+    talk.bot("bot-output", {"text": "Yes.", "spoken": False})
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-output", {"text": "Yes.", "spoken": True})
+    talk.bot("bot-stopped-speaking")
+    assert [(turn.bot_text, turn.spoken_text) for turn in talk.over] == [("Let me", "Let me"), ("Yes.", "Yes.")]
+
+
+def test_an_answer_that_was_that_to_something_else() -> None:
+    """The times of what was taken for the answer, and its lines in the timeline, are not those of the question."""
+    talk = Conversation((2, 0))
+    talk.ask("Hi?")
+    talk.progress("Hello, welcome.", "Hello,")
+    talk.bot("bot-started-speaking")
+    talk.progress("Hello, welcome.", "Hello, welcome.")
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    asked = talk.now
+    talk.bot("bot-stopped-speaking")
+    talk.run("Yes.")
+    talk.say("Yes.", 2)
+    greeting, turn = sorted(talk.over, key=lambda turn: turn.initiator)
+    assert (greeting.bot_text, turn.bot_text) == ("Hello, welcome.", "Yes.")
+    assert (greeting.timings.bot_started_speaking or 0) < asked
+    assert (turn.timings.bot_started_speaking or 0) > asked
+    assert [entry.text for entry in greeting.timeline if entry.kind == "speaks"] == ["Hello, welcome."]
+    assert [entry.text for entry in turn.timeline if entry.kind == "speaks"] == ["Yes."]
+
+
+def test_the_timeline_quotes_what_was_said() -> None:
+    """Each speech has its words, the first of which comes before it; calls have their arguments and results."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    call = {"tool_call_id": "1", "function_name": "get"}
+    talk.bot("llm-function-call-in-progress", {**call, "arguments": {"at": "sky"}})
+    talk.bot("bot-llm-stopped")
+    talk.say("One moment.", 7)
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "result": {"sky": "grey"}})
+    talk.run("It is grey.")
+    talk.say("It is grey.", 8)
+    (turn,) = talk.over
+    assert [(entry.kind, entry.text) for entry in turn.timeline if entry.who == "bot" and entry.text] == [
+        ("calls", 'get({"at": "sky"})'),
+        ("speaks", "One moment."),
+        ("returned", 'get {"sky": "grey"}'),
+        ("speaks", "It is grey."),
+    ]
+
+
 def test_a_text_only_bot_is_waited_for_once() -> None:
     talk = Conversation()
     for number, text in enumerate(("One?", "Two?"), 1):

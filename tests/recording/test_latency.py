@@ -5,11 +5,14 @@ from __future__ import annotations
 from array import array
 
 import attrs
+import pytest
 
 from rtvi_sync import Turn
-from rtvi_sync.media import AudioFrame
+from rtvi_sync.media import AudioFrame, ToneSource
 from rtvi_sync.protocol.turn_record import TurnTimings
 from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, audible_timestamps, of_turn
+from rtvi_sync.testing import EmbeddedBot, MeasuredClient, Measurement
+from tests.support.slowness import GUARD
 
 
 def test_the_latencies_of_a_turn() -> None:
@@ -51,3 +54,21 @@ def test_rows_have_whole_milliseconds_and_the_median_of_known_values() -> None:
     ]
     assert all(len(row) == len(HEADERS) for row in rows)
     assert as_rows([]) == []
+
+
+@pytest.mark.parametrize("by", ["text", "voice"])
+def test_all_tell_the_same(by: str) -> None:
+    """The tables of demo, talk and notebook, load tests, and the turn itself have the same latencies."""
+    measured: list[Measurement] = []
+    with EmbeddedBot(transcripts=["Hello"]) as bot:
+        client = MeasuredClient.for_url(bot.base_url, mic=False, speaker=False)
+        client.on_measurement = measured.append
+        with client:
+            turn = client.ask("Hello" if by == "text" else ToneSource(440, 0.3), GUARD)
+    parts = {each.name: each.seconds for each in measured if each.kind == "answer"}
+    shown = of_turn(turn)
+    assert turn.time_to_first_audio is not None
+    assert shown.audio == turn.time_to_first_audio == pytest.approx(parts["first audio"])
+    assert shown.text == turn.time_to_first_token == pytest.approx(parts["first text"])
+    assert shown.transcript == turn.transcription
+    assert (turn.voice_to_voice == turn.time_to_first_audio) is (by == "voice")

@@ -58,7 +58,7 @@ def test_a_scripted_bot(run: Run) -> None:
             assert "Two" in second.ask("Two").bot_text
         """)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["rtvi: * answers, first audio p50 * s, p95 * s, slowest * s (*)"])
+    result.stdout.fnmatch_lines(["rtvi: 3 turns; first audio p50 * s, p95 * s, slowest * s (*)"])
 
 
 def test_the_list_of_fixtures(run: Run) -> None:
@@ -168,18 +168,58 @@ def test_the_limits(run: Run) -> None:
     run(ASKS, "--rtvi-latency-budget", "600").assert_outcomes(passed=1)
 
 
-def test_a_session_that_is_left(run: Run) -> None:
-    """It fails the test that has left it."""
+def test_what_is_left(run: Run) -> None:
+    """A session, a source in use, a thread that does not end: each fails the test that has left it, by name."""
     result = run("""
+        import threading
+
         from rtvi_sync import connect
+        from rtvi_sync.media import SilenceSource
+        from rtvi_sync.media.base import Lease
 
         kept = []
 
-        def test_it(rtvi_client, rtvi_url):
+        def test_session(rtvi_client, rtvi_url):
             kept.append(connect(rtvi_url, text_only=True))
+
+        def test_source(rtvi_client):
+            kept.pop().close()
+            kept.append(Lease(SilenceSource(), "mic"))
+
+        def test_thread(rtvi_client):
+            kept.pop().release()
+            threading.Thread(target=threading.Event().wait, name="rtvi-mic-1", daemon=True).start()
+
+        def test_next(rtvi_client):
+            pass
         """)
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*still live after the test, so disconnect them: session 1 of the client*"])
+    result.assert_outcomes(passed=4, errors=3)
+    result.stdout.fnmatch_lines(
+        [
+            "left by the test: session 1 of the client with the websocket transport is live: disconnect it",
+            "left by the test: a SilenceSource is in use: disconnect its client",
+            "left by the test: rtvi-mic-1 runs wait() in *",
+        ]
+    )
+
+
+def test_the_token_and_the_marker(run: Run) -> None:
+    """--rtvi-token is for the WebSocket; `connect` is the request data; transcripts and others are the bot's."""
+    paths: list[str] = []
+    with EmbeddedBot(handler=lambda session, _: paths.append(session.path)) as bot:
+        run(ASKS, "--rtvi-url", bot.ws_url, "--rtvi-token", "secret").assert_outcomes(passed=1)
+    assert paths[0].endswith("?token=secret")
+    result = run("""
+        import pytest
+        from rtvi_sync.media import ToneSource
+
+        @pytest.mark.rtvi(transcripts=["Is it noon?"], connect={"user": "Ann"}, version="0.3.0")
+        def test_marker(rtvi_client, rtvi_bot):
+            assert rtvi_bot.requests[-1].body["user"] == "Ann"
+            assert rtvi_client.ask(ToneSource(440, 0.5)).expect(voice_to_voice=60).user_text == "Is it noon?"
+        """)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["rtvi: 1 turns; voice to voice p50 * s, *; first audio p50 *"])
 
 
 @pytest.mark.parametrize(
@@ -202,13 +242,15 @@ def test_several_processes(run: Run) -> None:
     """xdist's workers have bots of their own, and the figures of all are summed up."""
     result = run(ASKS + ASKS.replace("test_it", "test_more"), "-n", "2")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["rtvi: 2 answers, *"])
+    result.stdout.fnmatch_lines(["rtvi: 2 turns; first audio *"])
 
 
 def test_junit(run: Run, pytester: pytest.Pytester) -> None:
     """The XML has the latencies of each test."""
     run(ASKS, "--junitxml=report.xml").assert_outcomes(passed=1)
-    assert 'name="rtvi_first_audio" value="0.' in (pytester.path / "report.xml").read_text("utf-8")
+    report = (pytester.path / "report.xml").read_text("utf-8")
+    assert 'name="rtvi_turns" value="1"' in report
+    assert 'name="rtvi_first_audio" value="0.' in report
 
 
 def test_switched_off(run: Run) -> None:

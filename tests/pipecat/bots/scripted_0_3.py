@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from acting import Acting, Reader, ScriptedHost, greet, register
@@ -37,6 +38,17 @@ from sounds import WORD_SECONDS, LevelVAD, tone
 from standins_0_3 import RepeatingLLM, ScriptedSTT, ToneTTS
 
 host = ScriptedHost()
+
+
+# Before Python 3.12 `asyncio.wait_for()` may swallow a cancellation, and then this version of Pipecat waits for ever
+# for the end of its audio task: once in about a hundred interruptions.
+if sys.version_info[:2] == (3, 11):
+
+    async def wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            return await awaitable
+
+    asyncio.wait_for = wait_for
 
 
 class ActingLLM(Acting, RepeatingLLM):
