@@ -235,6 +235,9 @@ class ConversationTracker:
         """Let answers that owe nothing count as incomplete, in the block, until the bot has been quiet for this long.
         If several calls wait, for the longest of their times. Any thread.
         """
+        if not seconds:
+            yield
+            return
         call = object()
         try:
             self._change_patience(lambda: self._patience.setdefault(call, seconds))
