@@ -128,6 +128,11 @@ DEVICES = {
         "PyAudio: cannot be built here (needs gcc and portaudio19-dev)",
         ("gcc", "libc6-dev", "python3-dev", "portaudio19-dev"),
     ),
+    "sounddevice": (
+        "sounddevice",
+        "sounddevice: cannot be used here (needs libportaudio2)",
+        ("libportaudio2",),
+    ),
     "video": (
         "cv2",
         "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)",

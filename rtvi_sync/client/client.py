@@ -58,6 +58,9 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
             object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
             `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
+        audio_backend: the library for microphones and speakers, "pyaudio" or "sounddevice", or an object of your own with
+            the methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else
+            sounddevice.
         text_only: True: no microphone, no speaker and no camera; no device is looked for.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,

@@ -76,6 +76,7 @@ class SessionManager:
             cam=options.cam,
             enable_mic=options.enable_mic,
             enable_cam=enable_cam,
+            backend=options.audio_backend,
             max_queued_audio_bytes=options.max_queued_audio_bytes,
         )
         self.devices: Devices = Devices(

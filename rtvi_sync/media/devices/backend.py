@@ -1,10 +1,16 @@
-"""Protocols for the libraries that drive the devices of this machine: PyAudio and OpenCV implement them."""
+"""Protocols for the libraries that drive the devices of this machine, and the choice of the one for audio."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from ..base import MediaDeviceInfo, VideoFrame
+
+#: The libraries for microphones and speakers, the preferred one first, and the extra that installs each.
+AUDIO_LIBRARIES: Final[Mapping[str, str]] = {"pyaudio": "audio", "sounddevice": "sounddevice"}
 
 
 class InputStream(Protocol):
@@ -103,15 +109,25 @@ class AudioBackend(Protocol):
         """
 
 
-def pyaudio_backend() -> AudioBackend:
-    """Return the PyAudio backend of this process.
+def audio_backend(choice: str | AudioBackend | None = None) -> AudioBackend:
+    """Return the backend for an application's choice.
 
-    Never raises: PyAudio itself is imported at its first use. Called only when a device is needed, because importing
-    the backend loads everything that PyAudio needs.
+    Never raises: the library itself is imported at its first use. Called only when a device is needed, because
+    importing the backend loads everything that PortAudio needs.
+
+    Args:
+        choice: a library, or a backend of the application's; None: the first library that is installed.
     """
-    from .pyaudio_backend import backend
+    if choice is not None and not isinstance(choice, str):
+        return choice
+    from .portaudio_backend import backend
 
-    return backend()
+    return backend(choice or next(filter(is_installed, AUDIO_LIBRARIES), next(iter(AUDIO_LIBRARIES))))
+
+
+def is_installed(library: str) -> bool:
+    """Tell whether a library can be imported, as far as it is known without doing so."""
+    return library in sys.modules or importlib.util.find_spec(library) is not None
 
 
 def cameras() -> list[MediaDeviceInfo]:
