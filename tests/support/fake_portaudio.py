@@ -1,4 +1,4 @@
-"""A PyAudio and a sounddevice without sound: where the real one would end the process, hang or lose sound, it says so."""
+"""Libraries of PortAudio without sound: where a real one would end the process, hang or lose sound, it says so."""
 
 from __future__ import annotations
 

@@ -248,6 +248,7 @@ class PortAudio:
                 break
         else:
             raise not_found(kind, device_id, [device.info for device in self._devices])
+        assert self._audio is not None  # it was initialized before
         try:
             stream.open_device(self._audio, device)
         except OSError as error:
