@@ -163,6 +163,7 @@ class RTVIClientOptions:
     speaker: SpeakerChoice = attrs.field(default=None, validator=CHOICES["speaker"])
     cam: CamChoice = attrs.field(default=None, validator=CHOICES["cam"])
     text_only: bool = attrs.field(default=False, validator=BOOL)
+    echo_cancellation: bool = attrs.field(default=False, validator=BOOL)
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None = attrs.field(
         default=None, validator=_AUDIO_BACKEND
     )
@@ -188,6 +189,10 @@ class RTVIClientOptions:
             raise TypeError("enable_cam and enable_camera are the same option: give one of them")
         if self.text_only:
             self._check_text_only()
+        if self.echo_cancellation:
+            from ..media.devices.echo_canceller import check_installed
+
+            check_installed()
 
     def _check_text_only(self) -> None:
         """Check that no option asks for a device, and choose none."""
@@ -215,6 +220,7 @@ class KeywordOptions(TypedDict, total=False):
     speaker: SpeakerChoice
     cam: CamChoice
     text_only: bool
+    echo_cancellation: bool
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None
     http_client: httpx.Client | None
     events: Literal["thread", "manual"]

@@ -78,6 +78,7 @@ class SessionManager:
             enable_cam=enable_cam,
             backend=options.audio_backend,
             max_queued_audio_bytes=options.max_queued_audio_bytes,
+            echo_cancellation=options.echo_cancellation,
         )
         self.devices: Devices = Devices(
             self.media,

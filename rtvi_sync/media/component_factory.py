@@ -21,6 +21,7 @@ from .status_reporter import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
+    from .devices.echo_canceller import EchoCanceller
     from .devices.microphone import DeviceMic
     from .devices.speaker import DeviceSpeaker
 
@@ -60,6 +61,7 @@ class ComponentFactory:
         settings: of the client; read for each audio frame and for each image.
         status_reporter: gets the successes and failures of devices.
         max_queued_audio_bytes: limit of the audio queued for a sink.
+        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
         is_replaced: returns whether another source speaks in the microphone's place; the application's source waits.
@@ -72,6 +74,7 @@ class ComponentFactory:
         status_reporter: DeviceStatusReporter,
         *,
         max_queued_audio_bytes: int,
+        echo_cancellation: bool,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
         publish_screen: Callable[[VideoFrame], None],
@@ -81,6 +84,8 @@ class ComponentFactory:
         self._settings = settings
         self._status_reporter = status_reporter
         self._max_queued_audio_bytes = max_queued_audio_bytes
+        self._echo_cancellation = echo_cancellation
+        self._echo: EchoCanceller | None = None  # from the first device on
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
@@ -94,6 +99,14 @@ class ComponentFactory:
 
     def _cam_enabled(self) -> bool:
         return self._settings.cam
+
+    def _echo_canceller(self) -> EchoCanceller | None:
+        """Return the one that microphone and speaker share, if there is to be one."""
+        if self._echo_cancellation and self._echo is None:
+            from .devices.echo_canceller import EchoCanceller
+
+            self._echo = EchoCanceller()
+        return self._echo
 
     def _volume(self) -> float:
         return self._settings.volume if self._settings.speaker else 0.0
@@ -117,6 +130,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 enabled=self._mic_enabled,
+                echo=self._echo_canceller(),
                 publish=self._publish_audio,
                 report=lambda error: self._status_reporter.failed("mic", error),
                 opened=lambda info: self._status_reporter.opened("mic", info),
@@ -168,6 +182,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 volume=self._volume,
+                echo=self._echo_canceller(),
                 report=lambda error: self._status_reporter.failed("speaker", error),
                 opened=lambda info: self._status_reporter.opened("speaker", info),
             )

@@ -48,6 +48,7 @@ class MediaManager:
         enable_cam: True: the camera is on from the start.
         backend: library or backend for the machine's audio devices; see `audio_backend()`.
         max_queued_audio_bytes: limit of the bot's audio queued for a sink.
+        echo_cancellation: see `ComponentFactory`.
 
     Raises:
         TypeError: an argument is of another type.
@@ -64,6 +65,7 @@ class MediaManager:
         enable_cam: bool = False,
         backend: str | AudioBackend | None = None,
         max_queued_audio_bytes: int = 16 * 1024 * 1024,
+        echo_cancellation: bool = False,
     ) -> None:
         self._choices: dict[Kind, Any] = {
             "mic": choice_of("mic", mic),
@@ -80,6 +82,7 @@ class MediaManager:
         #: The status of the devices, and the event sink for its changes.
         self.status_reporter: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes
+        self._echo_cancellation = echo_cancellation
         self._session: MediaSession | None = None
         self._played_rate_hz: int | None = None  # the last supported sample rate of the bot
         self._counters = MediaCounters()
@@ -148,7 +151,11 @@ class MediaManager:
                 raise DeviceError("The session ended while its devices were being prepared")
             # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
             session = self._session = before or MediaSession(
-                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
+                self._backend,
+                self.settings,
+                self.status_reporter,
+                self._max_queued_audio_bytes,
+                self._echo_cancellation,
             )
         try:
             for kind in kinds:

@@ -152,6 +152,7 @@ FIELDS: dict[str, Call] = {
         events=(5, None, "threads", "Manual", ["thread"]),
         ssl_context=(False, True, "ca.pem", ssl.SSLContext),
         proxy=({"https": "http://proxy"}, True, 5, b"http://proxy", Path("proxy")),
+        echo_cancellation=(*NOT_BOOL, None),
         audio_backend=(5, True, "alsa", "PyAudio", object()),
         max_queued_events=NOT_COUNT,
         max_queued_bytes=NOT_COUNT,

@@ -1,0 +1,175 @@
+"""Echo cancellation: takes what the speaker plays out of what the microphone records, by the AEC3 of WebRTC.
+
+AEC3 finds the echo if the recorded audio is 0 to 480 ms behind the reference, which is what was written to the speaker,
+silence included. So the reference is read by time. What is written will be heard 20 to 240 ms after the time at which
+this device's buffer comes to it, and is recorded some milliseconds after that; a clock that drifts, and a thread that
+is late, move it by less than what is left of the 480 ms. A jump costs 7 dB for a second, so there is one only where the
+limits below are reached.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ...errors import MissingExtraError
+from .. import pcm as pcm_tools
+from ..resample import RateConverter
+from .backend import is_installed
+
+# Seconds by which the reference may be older or newer than the recorded audio.
+_OLDER, _NEWER = 0.03, 0.12
+# A pause of the speaker that is longer, in seconds, is silence in the reference.
+_PAUSE = 0.02
+# Seconds of the reference that are kept for a microphone that is not read. A speaker's buffer holds 0.6 s at most.
+_KEPT = 2.0
+# Of WebRTC's noise suppression, from 0 (6 dB) to 3 (21 dB).
+_NOISE_SUPPRESSION = 1
+
+
+def check_installed() -> None:
+    """Check that the extra `aec` is installed, as far as it is known without importing it.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
+    if not (is_installed("pywebrtc_audio") and is_installed("soxr")):
+        raise MissingExtraError("echo_cancellation=True", "aec")
+
+
+class Reference:
+    """The audio that a speaker plays, read by the time at which it is played.
+
+    Args:
+        sample_rate_hz: of the audio that `take()` returns.
+    """
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        self._rate = sample_rate_hz
+        self._converter = RateConverter(sample_rate_hz)
+        self._held_back = 0.0  # seconds of audio that are in the converter
+        self._pcm = bytearray()
+        self._end = 0.0  # when the last of it is played
+
+    @property
+    def begin(self) -> float:
+        """Return when the first of the audio is played."""
+        return self._end - len(self._pcm) / 2 / self._rate
+
+    def add(self, pcm: bytes, sample_rate_hz: int, at: float) -> None:
+        """Append audio that is played from the time `at` on."""
+        converted = self._converter.convert(pcm, sample_rate_hz)
+        added = len(converted) / 2 / self._rate
+        begin = at - self._held_back
+        if begin - self._end > _PAUSE:
+            pause = min(begin - self._end, _KEPT)
+            self._pcm += pcm_tools.silence(round(pause * self._rate))
+        self._pcm += converted
+        self._end = begin + added
+        self._held_back += len(pcm) / 2 / sample_rate_hz - added
+        del self._pcm[: -2 * round(_KEPT * self._rate)]
+
+    def cut(self, at: float) -> None:
+        """Remove the audio that would have been played from the time `at` on."""
+        unplayed = 2 * round(max(0.0, self._end - at) * self._rate)
+        if unplayed:
+            del self._pcm[-unplayed:]
+            self._end = at
+
+    def take(self, frames: int, at: float) -> bytes:
+        """Remove and return so many samples of what is played at the time `at`; silence where nothing is."""
+        ahead = at - self.begin
+        if ahead > _OLDER:
+            del self._pcm[: 2 * round(ahead * self._rate)]
+        missing = min(frames, round(-ahead * self._rate)) if ahead < -_NEWER else 0
+        size = 2 * (frames - missing)
+        taken = pcm_tools.silence(missing) + bytes(self._pcm[:size])
+        del self._pcm[:size]
+        return taken + bytes(2 * frames - len(taken))
+
+
+class EchoCanceller:
+    """Echo cancellation and noise suppression between the microphone and the speaker of one session.
+
+    What a microphone records while no speaker of the machine plays is not changed.
+
+    Raises:
+        MissingExtraError: the extra `aec` is not installed.
+    """
+
+    def __init__(self) -> None:
+        check_installed()
+        try:
+            import numpy
+            import pywebrtc_audio
+        except ImportError as error:
+            raise MissingExtraError("Echo cancellation", "aec", hint=str(error)) from error
+        self._numpy = numpy
+        self._library = pywebrtc_audio
+        # Guards the three fields below. The threads of the microphone and the speaker hold it for some microseconds.
+        self._lock = threading.Lock()
+        self._reference: Reference | None = None  # while no microphone was opened
+        self._has_speaker = False
+        self._must_reset = False
+        self._processor: Any = None  # of the microphone's thread
+
+    # -- the microphone's thread --------------------------------------------------------------------------------------
+
+    def begin(self, sample_rate_hz: int) -> None:
+        """Begin for a microphone that was opened."""
+        self._processor = self._library.AudioProcessor(
+            sample_rate=sample_rate_hz,
+            echo_cancellation=True,
+            noise_suppression=True,
+            ns_level=_NOISE_SUPPRESSION,
+        )
+        with self._lock:
+            self._reference = Reference(sample_rate_hz)
+
+    def cancel(self, pcm: bytes, at: float) -> bytes:
+        """Return recorded audio without what the speaker has played.
+
+        Args:
+            pcm: the audio.
+            at: when it began to be recorded, in monotonic seconds.
+        """
+        with self._lock:
+            if self._reference is None or not self._has_speaker:
+                return pcm
+            played = self._reference.take(len(pcm) // 2, at)
+            must_reset, self._must_reset = self._must_reset, False
+        if must_reset:
+            self._processor.reset()
+        near, far = (self._numpy.frombuffer(each, "<i2") for each in (pcm, played))
+        return bytes(self._processor.process(near, far).tobytes())
+
+    # -- the speaker's thread -----------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Begin again for a speaker that was opened."""
+        with self._lock:
+            self._has_speaker = self._must_reset = True
+
+    def play(self, pcm: bytes, sample_rate_hz: int, at: float) -> None:
+        """Note audio that the speaker plays.
+
+        Args:
+            pcm: as it is written, after the volume.
+            sample_rate_hz: of the audio.
+            at: when it will be played, in monotonic seconds.
+        """
+        with self._lock:
+            self._has_speaker = True
+            if self._reference is not None:
+                self._reference.add(pcm, sample_rate_hz, at)
+
+    def drop(self, at: float) -> None:
+        """Note that what would have been played from the time `at` on was dropped."""
+        with self._lock:
+            if self._reference is not None:
+                self._reference.cut(at)
+
+    def end(self) -> None:
+        """Note that the speaker has ended."""
+        with self._lock:
+            self._has_speaker = False
