@@ -190,9 +190,9 @@ class RTVIClientOptions:
         if self.text_only:
             self._check_text_only()
         if self.echo_cancellation:
-            from ..media.devices.echo_canceller import check_installed
+            from ..media.devices.echo_canceller import check_available
 
-            check_installed()
+            check_available()
 
     def _check_text_only(self) -> None:
         """Check that no option asks for a device, and choose none."""

@@ -128,11 +128,12 @@ class Talk:
             self.cost = (cost.seconds - before) / 6.0
             left = np.frombuffer(session.audio, np.int16)[-2 * HEARD_HZ :]
             self.loss = decibels(mic.samples()[-2 * HEARD_HZ :]) - decibels(left)
-            pulse.play(user_voice())
+            user = pulse.play(user_voice())
             self.was_heard = ears.hear_speech(3.0)
             session.send_frame(InterruptionFrame())
             speaker.wait(0.5)
             self.was_heard = self.was_heard and loud_seconds(speaker.wait(0.5)) == 0.0
+            user.wait(GUARD)  # so that the next bot does not hear it
 
 
 def test_a_bot_is_interrupted_by_the_user_alone(

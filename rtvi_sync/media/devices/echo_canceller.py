@@ -23,17 +23,30 @@ _OLDER, _NEWER = 0.03, 0.12
 _PAUSE = 0.02
 # Seconds of the reference that are kept for a microphone that is not read. A speaker's buffer holds 0.6 s at most.
 _KEPT = 2.0
+# What the echo is behind the reference at least: two periods of the microphone. AEC3 looks for it from there on, and
+# without this number lets more of the first second through.
+_LEAST_DELAY_MS = 40
+# AEC3 has to learn the room, and lets parts of the first second through. So nothing is recorded beside the first
+# seconds that the speaker plays, until the last of their echo is over. Quieter samples, of 32768, count as silence.
+_LEARNING = 1.5
+_LONGEST_ECHO = 0.5
+_AUDIBLE = 100
 # Of WebRTC's noise suppression, from 0 (6 dB) to 3 (21 dB).
 _NOISE_SUPPRESSION = 1
 
 
-def check_installed() -> None:
-    """Check that the extra `aec` is installed, as far as it is known without importing it.
+def is_available() -> bool:
+    """Tell whether the extra `aec` is installed, as far as it is known without importing it."""
+    return is_installed("pywebrtc_audio") and is_installed("soxr")
+
+
+def check_available() -> None:
+    """Check that the extra `aec` is installed.
 
     Raises:
         MissingExtraError: it is not.
     """
-    if not (is_installed("pywebrtc_audio") and is_installed("soxr")):
+    if not is_available():
         raise MissingExtraError("echo_cancellation=True", "aec")
 
 
@@ -45,7 +58,7 @@ class Reference:
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
-        self._rate = sample_rate_hz
+        self.sample_rate_hz: int = sample_rate_hz
         self._converter = RateConverter(sample_rate_hz)
         self._held_back = 0.0  # seconds of audio that are in the converter
         self._pcm = bytearray()
@@ -54,24 +67,24 @@ class Reference:
     @property
     def begin(self) -> float:
         """Return when the first of the audio is played."""
-        return self._end - len(self._pcm) / 2 / self._rate
+        return self._end - len(self._pcm) / 2 / self.sample_rate_hz
 
     def add(self, pcm: bytes, sample_rate_hz: int, at: float) -> None:
         """Append audio that is played from the time `at` on."""
         converted = self._converter.convert(pcm, sample_rate_hz)
-        added = len(converted) / 2 / self._rate
+        added = len(converted) / 2 / self.sample_rate_hz
         begin = at - self._held_back
         if begin - self._end > _PAUSE:
             pause = min(begin - self._end, _KEPT)
-            self._pcm += pcm_tools.silence(round(pause * self._rate))
+            self._pcm += pcm_tools.silence(round(pause * self.sample_rate_hz))
         self._pcm += converted
         self._end = begin + added
         self._held_back += len(pcm) / 2 / sample_rate_hz - added
-        del self._pcm[: -2 * round(_KEPT * self._rate)]
+        del self._pcm[: -2 * round(_KEPT * self.sample_rate_hz)]
 
     def cut(self, at: float) -> None:
         """Remove the audio that would have been played from the time `at` on."""
-        unplayed = 2 * round(max(0.0, self._end - at) * self._rate)
+        unplayed = 2 * round(max(0.0, self._end - at) * self.sample_rate_hz)
         if unplayed:
             del self._pcm[-unplayed:]
             self._end = at
@@ -80,8 +93,8 @@ class Reference:
         """Remove and return so many samples of what is played at the time `at`; silence where nothing is."""
         ahead = at - self.begin
         if ahead > _OLDER:
-            del self._pcm[: 2 * round(ahead * self._rate)]
-        missing = min(frames, round(-ahead * self._rate)) if ahead < -_NEWER else 0
+            del self._pcm[: 2 * round(ahead * self.sample_rate_hz)]
+        missing = min(frames, round(-ahead * self.sample_rate_hz)) if ahead < -_NEWER else 0
         size = 2 * (frames - missing)
         taken = pcm_tools.silence(missing) + bytes(self._pcm[:size])
         del self._pcm[:size]
@@ -98,7 +111,7 @@ class EchoCanceller:
     """
 
     def __init__(self) -> None:
-        check_installed()
+        check_available()
         try:
             import numpy
             import pywebrtc_audio
@@ -111,7 +124,10 @@ class EchoCanceller:
         self._reference: Reference | None = None  # while no microphone was opened
         self._has_speaker = False
         self._must_reset = False
-        self._processor: Any = None  # of the microphone's thread
+        # Of the microphone's thread.
+        self._processor: Any = None
+        self._learnt = 0.0  # seconds of audible reference
+        self._echo_ends = 0.0  # when the echo of the last of it is over
 
     # -- the microphone's thread --------------------------------------------------------------------------------------
 
@@ -122,7 +138,9 @@ class EchoCanceller:
             echo_cancellation=True,
             noise_suppression=True,
             ns_level=_NOISE_SUPPRESSION,
+            stream_delay_ms=_LEAST_DELAY_MS,
         )
+        self._learnt = 0.0
         with self._lock:
             self._reference = Reference(sample_rate_hz)
 
@@ -138,10 +156,19 @@ class EchoCanceller:
                 return pcm
             played = self._reference.take(len(pcm) // 2, at)
             must_reset, self._must_reset = self._must_reset, False
+            rate = self._reference.sample_rate_hz
         if must_reset:
             self._processor.reset()
+            self._learnt = 0.0
         near, far = (self._numpy.frombuffer(each, "<i2") for each in (pcm, played))
-        return bytes(self._processor.process(near, far).tobytes())
+        cleaned = self._processor.process(near, far)
+        if self._learnt < _LEARNING:
+            if max(far.max(), -far.min()) > _AUDIBLE:
+                self._learnt += len(far) / rate
+                self._echo_ends = at + _LONGEST_ECHO
+            if at < self._echo_ends:
+                return bytes(len(pcm))
+        return bytes(cleaned.tobytes())
 
     # -- the speaker's thread -----------------------------------------------------------------------------------------
 
