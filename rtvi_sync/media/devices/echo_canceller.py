@@ -2,14 +2,14 @@
 
 AEC3 finds the echo if the recorded audio is 0 to 480 ms behind the reference, which is what was written to the speaker,
 silence included. So the reference is read by time. What is written will be heard 20 to 240 ms after the time at which
-this device's buffer comes to it, and is recorded some milliseconds after that; a clock that drifts, and a thread that
-is late, move it by less than what is left of the 480 ms. A jump costs 7 dB for a second, so there is one only where the
-limits below are reached.
+this device's buffer comes to it, and is recorded some milliseconds after that; clocks that drift move it by less than
+what is left of the 480 ms. A jump costs 7 dB for a second, so there is one only where the limits below are reached.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any
 
 from ...errors import MissingExtraError
@@ -17,8 +17,10 @@ from .. import pcm as pcm_tools
 from ..resample import RateConverter
 from .backend import is_installed
 
-# Seconds by which the reference may be older or newer than the recorded audio.
+# Seconds by which the reference may be older or newer than the recorded audio, and over how many calls that is found
+# out: half a second, because a busy machine delivers recorded audio late, and then at once.
 _OLDER, _NEWER = 0.03, 0.12
+_AGES = 25
 # A pause of the speaker that is longer, in seconds, is silence in the reference.
 _PAUSE = 0.02
 # Seconds of the reference that are kept for a microphone that is not read. A speaker's buffer holds 0.6 s at most.
@@ -63,6 +65,10 @@ class Reference:
         self._held_back = 0.0  # seconds of audio that are in the converter
         self._pcm = bytearray()
         self._end = 0.0  # when the last of it is played
+        # How many seconds ago the first of the audio should have been taken, at the latest calls. The caller may be
+        # late, never early, so the lowest is the true one.
+        self._ages: deque[float] = deque(maxlen=_AGES)
+        self._is_aligned = False
 
     @property
     def begin(self) -> float:
@@ -91,14 +97,23 @@ class Reference:
 
     def take(self, frames: int, at: float) -> bytes:
         """Remove and return so many samples of what is played at the time `at`; silence where nothing is."""
-        ahead = at - self.begin
-        if ahead > _OLDER:
-            del self._pcm[: 2 * round(ahead * self.sample_rate_hz)]
-        missing = min(frames, round(-ahead * self.sample_rate_hz)) if ahead < -_NEWER else 0
-        size = 2 * (frames - missing)
-        taken = pcm_tools.silence(missing) + bytes(self._pcm[:size])
-        del self._pcm[:size]
+        if not self._pcm:
+            self._is_aligned = False
+            return bytes(2 * frames)
+        self._ages.append(at - self.begin)
+        if not self._is_aligned or len(self._ages) == _AGES:
+            self._align(min(self._ages))
+        taken = bytes(self._pcm[: 2 * frames])
+        del self._pcm[: 2 * frames]
         return taken + bytes(2 * frames - len(taken))
+
+    def _align(self, age: float) -> None:
+        """Remove audio that is too old by now, or prepend silence to audio that is played later."""
+        if not self._is_aligned or not -_NEWER <= age <= _OLDER:
+            samples = round(max(-_KEPT, age) * self.sample_rate_hz)
+            self._pcm[: 2 * max(0, samples)] = pcm_tools.silence(max(0, -samples))
+            self._ages.clear()
+            self._is_aligned = True
 
 
 class EchoCanceller:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
@@ -182,7 +183,7 @@ class DeviceMic(Device):
                 late = False  # the read blocked, so this frame is the newest
             last = now
             if self._echo is not None:  # stale frames too, because a gap would cost it a second
-                pcm = self._echo.cancel(pcm, now - backlog - PERIOD)
+                pcm = self._call_library(partial(self._echo.cancel, pcm, now - backlog - PERIOD))
             if late:
                 self._stale += 1
                 continue
