@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 import attrs
 
 from ..events import RTVIEvent, event_from
-from ..media.devices.backend import AUDIO_LIBRARIES, AudioBackend
+from ..media.devices.audio_libraries import AUDIO_LIBRARIES
+from ..media.devices.backend import AudioBackend
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
 from ..protocol.validation import (
     BOOL,

@@ -40,6 +40,7 @@ class MediaSettings:
         speaker: whether the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
             case.
         volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
+        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records; never changes.
     """
 
     mic: bool = True
@@ -47,6 +48,7 @@ class MediaSettings:
     screen: bool = False
     speaker: bool = True
     volume: float = 1.0
+    echo_cancellation: bool = False
 
     def opens(self, kind: Kind) -> bool:
         """Return whether a device of that kind must be open; a muted speaker stays open."""
@@ -61,7 +63,6 @@ class ComponentFactory:
         settings: of the client; read for each audio frame and for each image.
         status_reporter: gets the successes and failures of devices.
         max_queued_audio_bytes: limit of the audio queued for a sink.
-        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
         is_replaced: returns whether another source speaks in the microphone's place; the application's source waits.
@@ -74,7 +75,6 @@ class ComponentFactory:
         status_reporter: DeviceStatusReporter,
         *,
         max_queued_audio_bytes: int,
-        echo_cancellation: bool,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
         publish_screen: Callable[[VideoFrame], None],
@@ -84,7 +84,6 @@ class ComponentFactory:
         self._settings = settings
         self._status_reporter = status_reporter
         self._max_queued_audio_bytes = max_queued_audio_bytes
-        self._echo_cancellation = echo_cancellation
         self._echo: EchoCanceller | None = None  # from the first device on
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
@@ -102,7 +101,7 @@ class ComponentFactory:
 
     def _echo_canceller(self) -> EchoCanceller | None:
         """Return the one that microphone and speaker share, if there is to be one."""
-        if self._echo_cancellation and self._echo is None:
+        if self._settings.echo_cancellation and self._echo is None:
             from .devices.echo_canceller import EchoCanceller
 
             self._echo = EchoCanceller()

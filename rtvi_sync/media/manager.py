@@ -48,7 +48,7 @@ class MediaManager:
         enable_cam: True: the camera is on from the start.
         backend: library or backend for the machine's audio devices; see `audio_backend()`.
         max_queued_audio_bytes: limit of the bot's audio queued for a sink.
-        echo_cancellation: see `ComponentFactory`.
+        echo_cancellation: see `MediaSettings`.
 
     Raises:
         TypeError: an argument is of another type.
@@ -78,11 +78,10 @@ class MediaManager:
         self._lock = threading.RLock()
         self._backend: Callable[[], AudioBackend] = lambda: audio_backend(backend)
         #: The settings for the current and later sessions. An assignment only stores a value; it opens no device.
-        self.settings: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
+        self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
         #: The status of the devices, and the event sink for its changes.
         self.status_reporter: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes
-        self._echo_cancellation = echo_cancellation
         self._session: MediaSession | None = None
         self._played_rate_hz: int | None = None  # the last supported sample rate of the bot
         self._counters = MediaCounters()
@@ -151,11 +150,7 @@ class MediaManager:
                 raise DeviceError("The session ended while its devices were being prepared")
             # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
             session = self._session = before or MediaSession(
-                self._backend,
-                self.settings,
-                self.status_reporter,
-                self._max_queued_audio_bytes,
-                self._echo_cancellation,
+                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
             )
         try:
             for kind in kinds:

@@ -80,7 +80,6 @@ class MediaSession:
         settings: of the client.
         status_reporter: gets the status of the devices.
         max_queued_audio_bytes: limit of the audio queued for a sink.
-        echo_cancellation: see `ComponentFactory`.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class MediaSession:
         settings: MediaSettings,
         status_reporter: DeviceStatusReporter,
         max_queued_audio_bytes: int,
-        echo_cancellation: bool = False,
     ) -> None:
         self._settings = settings
         self._status_reporter = status_reporter
@@ -98,7 +96,6 @@ class MediaSession:
             settings,
             status_reporter,
             max_queued_audio_bytes=max_queued_audio_bytes,
-            echo_cancellation=echo_cancellation,
             publish_audio=self._publish_mic,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),

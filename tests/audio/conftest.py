@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.media.devices.backend import AUDIO_LIBRARIES, is_installed
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES, is_installed
 from tests.support.required import missing
 
 from ..pipecat.conftest import (  # noqa: F401

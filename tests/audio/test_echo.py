@@ -55,13 +55,16 @@ class Ears:
     def _chunks(self, seconds: float) -> Iterator[None]:
         for _ in range(int(seconds * 50)):
             end = self._position + 2 * CHUNK
-            until(lambda end=end: len(self._session.audio) >= end, "the microphone sends nothing", GUARD)
+            until(self._has_chunk, "the microphone sends nothing", GUARD)
             chunk = np.frombuffer(self._session.audio[self._position : end], np.int16)
             self._detector.process(chunk)
             loud = float(np.sqrt((chunk.astype(float) ** 2).mean())) > SOUND
             self._voiced.append(loud and self._detector.speech_probability > 0.5)
             self._position = end
             yield
+
+    def _has_chunk(self) -> bool:
+        return len(self._session.audio) >= self._position + 2 * CHUNK
 
     def skip(self) -> None:
         """Continue with what arrives from now on."""

@@ -11,6 +11,7 @@ import pytest
 
 from rtvi_sync import (
     MemoryTransport,
+    MissingExtraError,
     RTVIClient,
     RTVIClientOptions,
     RTVIEventCallbacks,
@@ -18,6 +19,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
 from rtvi_sync.media import SilenceSource
+from rtvi_sync.media.devices import echo_canceller
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
 
 
@@ -175,6 +177,12 @@ class TestOptions:
         with pytest.raises(error, match="max_queued_audio_bytes"):
             RTVIClient(max_queued_audio_bytes=wrong)
         assert RTVIClientOptions().max_queued_audio_bytes == 16 * 1024 * 1024
+
+    def test_echo_cancellation_needs_an_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The constructor says which, not the first device."""
+        monkeypatch.setattr(echo_canceller, "is_installed", lambda _: False)
+        with pytest.raises(MissingExtraError, match=r'echo_cancellation=True .*pip install "rtvi_sync\[aec\]"'):
+            RTVIClient(echo_cancellation=True)
 
     def test_a_transport_is_an_object(self) -> None:
         """The class instead of an object is a mistake that is told at once."""

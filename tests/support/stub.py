@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.media.devices.backend import AUDIO_LIBRARIES
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
 
 
 class Stub:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...errors import DeviceError, MissingExtraError
 from ..base import MediaDeviceInfo
-from .backend import AUDIO_LIBRARIES
+from .audio_libraries import AUDIO_LIBRARIES
 
 # Error codes of PortAudio.
 _PA_INVALID_DEVICE = -9996

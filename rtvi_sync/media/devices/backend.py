@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from ..base import MediaDeviceInfo, VideoFrame
-
-#: The libraries for microphones and speakers, the preferred one first, and the extra that installs each.
-AUDIO_LIBRARIES: Final[Mapping[str, str]] = {"pyaudio": "audio", "sounddevice": "sounddevice"}
+from .audio_libraries import preferred_library
 
 
 class InputStream(Protocol):
@@ -122,12 +117,7 @@ def audio_backend(choice: str | AudioBackend | None = None) -> AudioBackend:
         return choice
     from .portaudio_backend import backend
 
-    return backend(choice or next(filter(is_installed, AUDIO_LIBRARIES), next(iter(AUDIO_LIBRARIES))))
-
-
-def is_installed(library: str) -> bool:
-    """Tell whether a library can be imported, as far as it is known without doing so."""
-    return library in sys.modules or importlib.util.find_spec(library) is not None
+    return backend(choice or preferred_library())
 
 
 def cameras() -> list[MediaDeviceInfo]:

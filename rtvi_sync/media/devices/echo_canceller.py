@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import MissingExtraError
 from .. import pcm as pcm_tools
 from ..resample import RateConverter
-from .backend import is_installed
+from .audio_libraries import is_installed
 
 # Seconds by which the reference may be older or newer than the recorded audio, and over how many calls that is found
 # out: half a second, because a busy machine delivers recorded audio late, and then at once.

@@ -16,7 +16,7 @@ from ...concurrency.lifecycle import register_for_fork
 from ...errors import DeviceError
 from . import device_probe, portaudio_noise
 from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
-from .backend import is_installed
+from .audio_libraries import is_installed
 from .probing import PortAudioDevice, parse_devices, probe
 
 # Seconds that a call waits for the audio system; the process that lists the devices may take as long.

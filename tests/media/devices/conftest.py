@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.media.devices import portaudio, pyaudio_binding, sounddevice_binding
-from rtvi_sync.media.devices.backend import AUDIO_LIBRARIES
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
 from rtvi_sync.media.devices.device_probe import describe
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
 from rtvi_sync.media.devices.probing import PortAudioDevice, parse_devices

@@ -12,7 +12,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, portaudio, sounddevice_binding
-from rtvi_sync.media.devices.backend import AUDIO_LIBRARIES
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
 from tests.support.fake_portaudio import FakeMachine
 from tests.support.stub import Stub

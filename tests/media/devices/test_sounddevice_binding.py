@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.media.devices import sounddevice_binding
-from rtvi_sync.media.devices.backend import is_installed
+from rtvi_sync.media.devices.audio_libraries import is_installed
 from rtvi_sync.media.devices.sounddevice_binding import Binding
 from tests.support.fake_portaudio import FakeDevice, FakeMachine
 from tests.support.processes import run_python
