@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     mic_name, speaker_name = arguments.mic or default, arguments.speaker or default
     mic, sink = select_mic(mic_name), select_speaker(speaker_name)
     has_echo = isinstance(mic, str | None) and isinstance(sink, str | None)
-    echo_cancellation = has_echo and is_available() and not arguments.no_echo_cancellation
+    echo_cancellation = has_echo and not arguments.no_echo_cancellation and is_available()
     client = RTVIClient.for_url(
         arguments.url,
         token=arguments.token,

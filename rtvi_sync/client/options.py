@@ -191,9 +191,9 @@ class RTVIClientOptions:
         if self.text_only:
             self._check_text_only()
         if self.echo_cancellation:
-            from ..media.devices.echo_canceller import check_available
+            from ..media.devices import echo_canceller
 
-            check_available()
+            echo_canceller.load()
 
     def _check_text_only(self) -> None:
         """Check that no option asks for a device, and choose none."""

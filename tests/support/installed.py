@@ -17,6 +17,7 @@ SECONDS = 300
 EXTRAS = {
     "audio": ("pyaudio", "soxr", "numpy"),
     "sounddevice": ("sounddevice", "soxr", "numpy"),
+    "aec": ("pywebrtc_audio", "soxr", "numpy"),
     "video": ("cv2", "cv2_enumerate_cameras", "numpy"),
     "screen": ("mss",),
     "files": ("soundfile",),

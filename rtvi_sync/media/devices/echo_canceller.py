@@ -15,7 +15,6 @@ from typing import Any
 from ...errors import MissingExtraError
 from .. import pcm as pcm_tools
 from ..resample import RateConverter
-from .audio_libraries import is_installed
 
 # Seconds by which the reference may be older or newer than the recorded audio, and over how many calls that is found
 # out: half a second, because a busy machine delivers recorded audio late, and then at once.
@@ -37,19 +36,28 @@ _AUDIBLE = 100
 _NOISE_SUPPRESSION = 1
 
 
-def is_available() -> bool:
-    """Tell whether the extra `aec` is installed, as far as it is known without importing it."""
-    return is_installed("pywebrtc_audio") and is_installed("soxr")
-
-
-def check_available() -> None:
-    """Check that the extra `aec` is installed.
+def load() -> Any:
+    """Import the extra `aec`, which takes about 0.1 s, and return its module.
 
     Raises:
-        MissingExtraError: it is not.
+        MissingExtraError: it is not installed.
     """
-    if not is_available():
-        raise MissingExtraError("echo_cancellation=True", "aec")
+    try:
+        import numpy  # noqa: F401 - installed with both
+        import pywebrtc_audio
+        import soxr  # noqa: F401 - what the speaker plays has another rate
+    except ImportError as error:
+        raise MissingExtraError("Echo cancellation", "aec", hint=str(error)) from error
+    return pywebrtc_audio
+
+
+def is_available() -> bool:
+    """Tell whether the extra `aec` is installed."""
+    try:
+        load()
+    except MissingExtraError:
+        return False
+    return True
 
 
 class Reference:
@@ -126,14 +134,7 @@ class EchoCanceller:
     """
 
     def __init__(self) -> None:
-        check_available()
-        try:
-            import numpy
-            import pywebrtc_audio
-        except ImportError as error:
-            raise MissingExtraError("Echo cancellation", "aec", hint=str(error)) from error
-        self._numpy = numpy
-        self._library = pywebrtc_audio
+        self._library = load()
         # Guards the three fields below. The threads of the microphone and the speaker hold it for some microseconds.
         self._lock = threading.Lock()
         self._reference: Reference | None = None  # while no microphone was opened
@@ -175,7 +176,9 @@ class EchoCanceller:
         if must_reset:
             self._processor.reset()
             self._learnt = 0.0
-        near, far = (self._numpy.frombuffer(each, "<i2") for each in (pcm, played))
+        import numpy
+
+        near, far = (numpy.frombuffer(each, "<i2") for each in (pcm, played))
         cleaned = self._processor.process(near, far)
         if self._learnt < _LEARNING:
             if max(far.max(), -far.min()) > _AUDIBLE:
