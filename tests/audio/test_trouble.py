@@ -58,7 +58,8 @@ def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: Embedded
         with pytest.raises(DeviceError) as error:
             client.update_speaker(device("speaker_c"))
         assert error.value.type == "not-found"
-        assert pulse.sink_inputs() == ["speaker_a"]
+        # Beside busy processes a speaker opens its device again, with a longer buffer.
+        until(lambda: pulse.sink_inputs() == ["speaker_a"], "the speaker is closed")
 
 
 def test_a_speaker_is_pulled_out_while_it_plays(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
