@@ -154,7 +154,7 @@ def test_importing_loads_nothing_heavy() -> None:
     modules = [
         *("asyncio", "numpy", "rich", "websockets", "pyaudio", "cv2", "soxr", "mss", "multiprocessing"),
         *("httpx", "httpcore", "urllib.request", "email", "certifi", "tenacity"),
-        *("ctypes", "subprocess", "rtvi_sync.media.devices.pyaudio_backend", "rtvi_sync.protocol.speech_payloads"),
+        *("ctypes", "subprocess", "rtvi_sync.media.devices.portaudio_backend", "rtvi_sync.protocol.speech_payloads"),
     ]
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import %s; print(*(m for m in {modules} if m in sys.modules))"

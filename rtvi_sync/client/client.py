@@ -58,6 +58,12 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
             object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
             `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
+        echo_cancellation: the bot's voice is taken out of what the microphone records, so that the bot does not hear
+            itself through a loudspeaker; noise is suppressed, too. Only where both are devices of the machine. Needs
+            the extra `aec`.
+        audio_backend: the library for microphones and speakers, "pyaudio" or "sounddevice", or an object of your own
+            with the methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else
+            sounddevice.
         text_only: True: no microphone, no speaker and no camera; no device is looked for.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
@@ -76,6 +82,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     Raises:
         TypeError: an unknown option, two spellings of one, or a wrong type.
         ValueError: a wrong value, such as the name of a file as a device id.
+        MissingExtraError: `echo_cancellation` is True, and the extra `aec` is not installed.
     """
 
     @overload

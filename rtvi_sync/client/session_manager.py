@@ -76,7 +76,9 @@ class SessionManager:
             cam=options.cam,
             enable_mic=options.enable_mic,
             enable_cam=enable_cam,
+            backend=options.audio_backend,
             max_queued_audio_bytes=options.max_queued_audio_bytes,
+            echo_cancellation=options.echo_cancellation,
         )
         self.devices: Devices = Devices(
             self.media,

@@ -21,6 +21,7 @@ from .status_reporter import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
+    from .devices.echo_canceller import EchoCanceller
     from .devices.microphone import DeviceMic
     from .devices.speaker import DeviceSpeaker
 
@@ -39,6 +40,7 @@ class MediaSettings:
         speaker: whether the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
             case.
         volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
+        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records; never changes.
     """
 
     mic: bool = True
@@ -46,6 +48,7 @@ class MediaSettings:
     screen: bool = False
     speaker: bool = True
     volume: float = 1.0
+    echo_cancellation: bool = False
 
     def opens(self, kind: Kind) -> bool:
         """Return whether a device of that kind must be open; a muted speaker stays open."""
@@ -81,6 +84,7 @@ class ComponentFactory:
         self._settings = settings
         self._status_reporter = status_reporter
         self._max_queued_audio_bytes = max_queued_audio_bytes
+        self._echo: EchoCanceller | None = None  # from the first device on
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
@@ -94,6 +98,14 @@ class ComponentFactory:
 
     def _cam_enabled(self) -> bool:
         return self._settings.cam
+
+    def _echo_canceller(self) -> EchoCanceller | None:
+        """Return the one that microphone and speaker share, if there is to be one."""
+        if self._settings.echo_cancellation and self._echo is None:
+            from .devices.echo_canceller import EchoCanceller
+
+            self._echo = EchoCanceller()
+        return self._echo
 
     def _volume(self) -> float:
         return self._settings.volume if self._settings.speaker else 0.0
@@ -117,6 +129,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 enabled=self._mic_enabled,
+                echo=self._echo_canceller(),
                 publish=self._publish_audio,
                 report=lambda error: self._status_reporter.failed("mic", error),
                 opened=lambda info: self._status_reporter.opened("mic", info),
@@ -168,6 +181,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 volume=self._volume,
+                echo=self._echo_canceller(),
                 report=lambda error: self._status_reporter.failed("speaker", error),
                 opened=lambda info: self._status_reporter.opened("speaker", info),
             )

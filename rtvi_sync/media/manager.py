@@ -21,7 +21,7 @@ from .base import AudioSource, MediaDeviceInfo, VideoFrame
 from .capture import SendAudio
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .device_slots import MediaCounters
-from .devices.backend import AudioBackend, cameras, pyaudio_backend
+from .devices.backend import AudioBackend, audio_backend, cameras
 from .event_sink import NullEventSink
 from .kinds import CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind, open_file
 from .session import Insertion, MediaSession, Senders
@@ -46,8 +46,9 @@ class MediaManager:
         mic, speaker, cam: see `MicChoice`, `SpeakerChoice` and `CamChoice`. A file is opened by `prepare()`.
         enable_mic: False: muted from the start.
         enable_cam: True: the camera is on from the start.
-        backend: backend of the machine's audio devices; None: PyAudio's.
+        backend: library or backend for the machine's audio devices; see `audio_backend()`.
         max_queued_audio_bytes: limit of the bot's audio queued for a sink.
+        echo_cancellation: see `MediaSettings`.
 
     Raises:
         TypeError: an argument is of another type.
@@ -62,8 +63,9 @@ class MediaManager:
         cam: CamChoice = None,
         enable_mic: bool = True,
         enable_cam: bool = False,
-        backend: AudioBackend | None = None,
+        backend: str | AudioBackend | None = None,
         max_queued_audio_bytes: int = 16 * 1024 * 1024,
+        echo_cancellation: bool = False,
     ) -> None:
         self._choices: dict[Kind, Any] = {
             "mic": choice_of("mic", mic),
@@ -74,9 +76,9 @@ class MediaManager:
         # Guards `_session`. Any thread may hold it for an assignment; the I/O thread reads without it. Re-entrant,
         # because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        self._backend: Callable[[], AudioBackend] = pyaudio_backend if backend is None else lambda: backend
+        self._backend: Callable[[], AudioBackend] = lambda: audio_backend(backend)
         #: The settings for the current and later sessions. An assignment only stores a value; it opens no device.
-        self.settings: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
+        self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
         #: The status of the devices, and the event sink for its changes.
         self.status_reporter: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes

@@ -120,7 +120,7 @@ class MediaSession:
         self._checking = False
         self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, status_reporter)
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, status_reporter)
-        self._hotplug = HotPlug(status_reporter)
+        self._hotplug = HotPlug(status_reporter, backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
         # Both fields are accessed by the I/O thread only.

@@ -155,6 +155,8 @@ def construction() -> RTVIClient:
         mic=WavSource("question.wav"),
         speaker=WavSink("answer.wav"),
         text_only=False,
+        echo_cancellation=True,
+        audio_backend="sounddevice",
         max_queued_events=1000,
         max_queued_bytes=1_000_000,
         max_queued_audio_bytes=1_000_000,

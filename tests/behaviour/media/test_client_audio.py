@@ -142,7 +142,9 @@ def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("device", ["mic", "speaker"])
 def test_a_device_by_its_id(bot: EmbeddedBot, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that was asked for by id and is not there fails the attempt."""
-    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", FakeBackend)  # the extra may not be installed
+    monkeypatch.setattr(
+        "rtvi_sync.media.manager.audio_backend", lambda _: FakeBackend()
+    )  # the extra may not be installed
     client = client_of(bot, **{device: "no-such-device"})
     with pytest.raises(DeviceError, match="no-such-device") as caught:
         client.connect()
