@@ -95,7 +95,7 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
-TEST_PARTS = (*SOAK_PARTS, "resample", "files", "screen", "speed", "locust", "samples", "bench", "test")
+TEST_PARTS = (*SOAK_PARTS, "resample", "files", "screen", "speed", "locust", "webrtc", "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 

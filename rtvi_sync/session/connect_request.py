@@ -16,6 +16,7 @@ from ..concurrency.lifecycle import system_failures_as
 from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
 from ..protocol.envelope import to_json
 from ..protocol.validation import URL
+from ..transports.base import StartRequest
 from ..transports.failures import hung_up
 from ..transports.net import Network, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
@@ -51,12 +52,14 @@ class Bundle:
         secure: True if an https endpoint returned them.
         source: where they come from; see `Transport.bundle_source`.
         started: True if a start endpoint returned them.
+        request: what they are the answer to.
     """
 
     content: Any = attrs.field(repr=False)
     secure: bool = False
     source: str = ""
     started: bool = False
+    request: StartRequest | None = None
 
 
 @attrs.frozen
@@ -285,7 +288,8 @@ class ConnectRequest:
             client=self.http_client,
             profile=START if starts else CONNECT,
         )
-        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
+        request = StartRequest(url=url, headers=headers)
+        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts, request=request)
 
 
 def _websocket_at(server: SplitResult, path: str) -> str:

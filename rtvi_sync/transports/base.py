@@ -50,6 +50,7 @@ class TransportOptions:
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         text_only: True: the application has neither microphone nor speaker; the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
+        http_client: the application's `httpx.Client`, for transports that make requests; None: there is none.
         check_wanted: raises if the session was abandoned meanwhile: call it after a step that may hang, before a change
             to state that the next session may use.
         time_to_close: returns how many seconds `disconnect()`, which has been called, may spend on sending the messages
@@ -64,10 +65,24 @@ class TransportOptions:
     media: MediaPort = attrs.field(factory=MediaManager)
     text_only: bool = False
     network: Network = attrs.field(factory=Network)
+    http_client: Any = attrs.field(default=None, repr=False)
     check_wanted: Callable[[], None] = lambda: None
     time_to_close: Callable[[], float] = lambda: 3.0
     # The threads that all sessions share. Private: only the WebSocket transport needs it, for its I/O thread.
     _runtime: Runtime | None = attrs.field(default=None, alias="_runtime", repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class StartRequest:
+    """The request that has started a bot.
+
+    Attributes:
+        url: of the start endpoint.
+        headers: of the request. They may hold a key: they are for the server at `url` and for no other.
+    """
+
+    url: str = attrs.field(repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -136,6 +151,9 @@ class Transport(abc.ABC):
     #: The source of the `auth_bundle` of `connect()`, as the beginning of an error text, as in
     #: "http://host/connect answered with"; "" if there is no bundle. Set by the session.
     bundle_source = ""
+    #: The request that `auth_bundle` of `connect()` is the answer to; None if the application has given it. Set by the
+    #: session.
+    start_request: StartRequest | None = None
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
@@ -265,6 +283,13 @@ class Transport(abc.ABC):
         The text replaces the general advice in the error of a `connect()` that timed out. Any thread may call it.
         """
         return None
+
+    def waiting_for(self) -> str:
+        """Return what `connect()` waits for now, as the object of "waiting for"; "": nothing in particular.
+
+        The text becomes part of the error of a `connect()` that timed out. Any thread may call it.
+        """
+        return ""
 
     # -- media: for transports that carry it --------------------------------------------------------------------------
 

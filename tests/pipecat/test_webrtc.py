@@ -1,0 +1,60 @@
+"""WebRTC with real bots, as Pipecat's runner starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
+from tests.support.slowness import GUARD
+
+from .conftest import BotServer
+
+LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+def check_texts(bot: BotServer) -> None:
+    """Talk to a bot twice by text, each time in a session of its own, and let it end the second one."""
+    with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
+        for _ in range(2):
+            client.start_bot_and_connect(f"{bot.base_url}/start")
+            assert client.ask("Good morning").bot_text == "You said: Good morning."
+            client.disconnect()
+            assert bot.live_sessions(0) == 0
+        client.start_bot_and_connect(f"{bot.base_url}/start")
+        with client.events(RTVIEvent.DISCONNECTED, timeout=GUARD) as events:
+            client.disconnect_bot()
+            assert next(events).data.initiator == "server"
+
+
+def test_a_runner_for_webrtc(pipecat_process: Callable[..., BotServer]) -> None:
+    """`-t webrtc`: the session that `/start` names takes the offer."""
+    check_texts(pipecat_process("stock", "-t", "webrtc"))
+
+
+def test_a_stock_runner(pipecat_stock: BotServer) -> None:
+    """Without `-t` the request says that it is for WebRTC."""
+    check_texts(pipecat_stock)
+
+
+def test_the_offer_without_a_start_request(pipecat_stock: BotServer) -> None:
+    """The runner takes an offer at /api/offer, too."""
+    transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, text_only=True, **LIMITS) as client:
+        assert client.ask("Good morning").bot_text == "You said: Good morning."
+
+
+def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is gone sends no packet any more."""
+    monkeypatch.setattr("rtvi_sync.transports.webrtc.connection.SILENCE_LIMIT", 3.0)
+    bot = pipecat_process("stock", "-t", "webrtc")
+    with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
+        client.start_bot_and_connect(f"{bot.base_url}/start")
+        with client.events(RTVIEvent.DISCONNECTED, timeout=GUARD) as events:
+            bot.kill()
+            ended = next(events).data
+    assert ended.initiator == "network"
+    assert "no packet has come for 3 s" in str(ended.error)

@@ -1,0 +1,250 @@
+"""The WebRTC transport, with a bot at its other end in this process."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from rtvi_sync import (
+    ConnectionTimeoutError,
+    DisconnectedError,
+    InvalidTransportParamsError,
+    MessageTooLargeError,
+    MissingExtraError,
+    RTVIClient,
+    SmallWebRTCTransport,
+    TransportStartError,
+)
+from rtvi_sync.media import BytesSink, NullSink, SilenceSource
+from rtvi_sync.transports import small_webrtc
+from rtvi_sync.transports.webrtc import signalling
+from tests.support.http_server import Answer
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.support.webrtc import SESSION, ready_answers, rtc_bot
+
+LIMITS = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+@pytest.fixture
+def bot(far_loop):
+    with rtc_bot(far_loop, ready_answers) as bot:
+        yield bot
+
+
+@pytest.fixture
+def client(bot):
+    made = []
+
+    def make(transport=None, **options):
+        transport = transport or SmallWebRTCTransport(f"{bot.url}/api/offer")
+        if not {"mic", "text_only"} & set(options):
+            options["text_only"] = True
+        made.append(RTVIClient(transport=transport, **{**LIMITS, **options}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+# -- where the bot is --------------------------------------------------------------------------------------------------
+
+
+def test_a_bot_that_a_server_starts(bot, client):
+    """`/start` answers with a session, and the offer goes to it, with the headers and the application's own client."""
+    with httpx.Client(headers={"X-From": "mine"}, trust_env=False) as own:
+        it = client(SmallWebRTCTransport(headers={"X-Own": "1"}), http_client=own, params={"headers": {"X-Key": "k"}})
+        it.params.base_url = bot.url
+        it.start_bot_and_connect(f"{bot.url}/start")
+        assert it.send_client_request("echo", {"a": 1}) == {"a": 1}
+    start, offer = bot.server.requests
+    assert start.body["transport"] == "webrtc"
+    assert offer.path == f"/sessions/{SESSION}/api/offer"
+    assert [offer.headers.get(name) for name in ("x-key", "x-own", "x-from")] == ["k", "1", "mine"]
+
+
+def test_start_bot_then_connect(bot, client):
+    """The answer of `start_bot()`, given to `connect()`, still belongs to the request that it answers."""
+    it = client(SmallWebRTCTransport())
+    it.connect(it.start_bot(f"{bot.url}/start"))
+    assert it.send_client_request("echo", 1) == 1
+
+
+def test_https_must_stay_https(bot, client):
+    """A bundle that came over https must not lead to an address in plain text."""
+    transport = SmallWebRTCTransport()
+    transport.secure_bundle = True
+    with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True"):
+        transport._target({"webrtc_url": "http://bot.example/api/offer"})
+    lenient = SmallWebRTCTransport(allow_insecure=True)
+    lenient.secure_bundle = True
+    assert lenient._target({"webrtc_url": "http://bot.example/api/offer"}).url == "http://bot.example/api/offer"
+
+
+def test_a_server_that_refuses_the_offer(bot, client):
+    """It is a matter of the transport, with advice for offers."""
+    bot.server.answers["/api/offer"] = Answer({"detail": "Cannot create new connection"}, 400)
+    with pytest.raises(TransportStartError, match=r"ConnectionMode\.SINGLE") as caught:
+        client().connect()
+    assert caught.value.status == 400
+
+
+def test_without_the_extra(monkeypatch):
+    """One line says what to install."""
+    monkeypatch.setattr(small_webrtc, "is_installed", lambda: False)
+    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[webrtc\]"') as caught:
+        SmallWebRTCTransport()
+    assert "\n" not in str(caught.value)
+
+
+def wrong_password(answer):
+    """Change an answer so that the bot, as one behind a firewall, answers no check of ICE."""
+    return {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
+
+
+# -- what goes wrong while it opens ------------------------------------------------------------------------------------
+
+
+def test_the_step_in_the_error(bot, client):
+    """A connect() that takes too long says which step has taken the time."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        it = client(SmallWebRTCTransport(f"http://127.0.0.1:{hanging.getsockname()[1]}/offer"), connect_timeout=0.5)
+        with pytest.raises(ConnectionTimeoutError, match=r"waiting for an answer of http://127\.0\.0\.1:") as caught:
+            it.connect()
+    assert caught.value.phase == "transport"
+
+
+def test_a_firewall(bot, client):
+    """No packet comes back: the error names the cure, and shows no address."""
+
+    bot.change = wrong_password
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=0.2)
+    with pytest.raises(
+        TransportStartError, match=r"no network packet came .*\?transport=tcp.* or use WebSocket"
+    ) as caught:
+        client(transport).connect()
+    assert "(our addresses: host; the bot's: host)" in str(caught.value)
+
+
+def test_a_machine_without_a_network(bot, client, monkeypatch):
+    """An offer without candidates would wait for ever."""
+    monkeypatch.setattr(signalling, "candidates", lambda _: [])
+    with pytest.raises(TransportStartError, match="no network but loopback"):
+        client().connect()
+
+
+def test_an_attempt_that_is_given_up(bot, client):
+    """While ICE is under way nothing is left of it, and the transport connects again."""
+    bot.change = wrong_password
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=None)
+    with pytest.raises(ConnectionTimeoutError, match="waiting for ICE: a network packet from the bot"):
+        client(transport, connect_timeout=0.3).connect()
+    bot.change = lambda answer: answer
+    assert client(transport).connect().version == "2.2.0"
+
+
+# -- in a session ------------------------------------------------------------------------------------------------------
+
+
+def test_sizes(bot, client):
+    """A bot may take less than the transport would send: it says so in its answer."""
+    bot.change = lambda answer: {
+        **answer,
+        "sdp": answer["sdp"].replace("size:262144", "size:9000").replace("65536", "9000"),
+    }
+    it = client()
+    it.connect()
+    with pytest.raises(MessageTooLargeError, match="this bot takes 9000 over WebRTC"):
+        it.send_client_message("note", "x" * 9000)
+    assert it.send_client_request("echo", "x" * 8000) == "x" * 8000
+
+
+def test_tracks_are_told(bot, client):
+    """What is on when the channel opens, and each change."""
+    it = client(mic=SilenceSource(), speaker=NullSink())
+    it.connect()
+    until(lambda: bot.call.statuses == [(0, True), (1, False), (2, False)])
+    it.enable_mic(False)
+    until(lambda: bot.call.statuses[3:] == [(0, False)])
+    it.enable_mic(True)
+    until(lambda: bot.call.statuses[4:] == [(0, True)])
+    assert bot.call.pings > 0
+
+
+def test_another_negotiation(bot, client):
+    """When the bot asks for it, a new offer names the connection, and the session goes on."""
+    it = client()
+    it.connect()
+    bot.call.signal("renegotiate")
+    until(lambda: len(bot.call.offers) == 2)
+    assert bot.call.offers[1]["pc_id"] == f"Bot#{id(bot.call)}"
+    assert it.send_client_request("echo", 2) == 2
+    assert len(bot.calls) == 1
+
+
+def test_another_negotiation_that_fails(bot, client, caplog):
+    """It is logged, and the session goes on."""
+    it = client()
+    it.connect()
+    bot.server.answers["/api/offer"] = Answer({"detail": "no"}, 500)
+    bot.call.signal("renegotiate")
+    until(lambda: "could not be negotiated once more" in caplog.text)
+    assert it.send_client_request("echo", 2) == 2
+
+
+@pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "server")])
+def test_the_bot_ends_the_session(bot, client, how, initiator):
+    """It is told once, and calls raise."""
+    it = client()
+    it.connect()
+    with it.events("disconnected", timeout=GUARD) as events:
+        getattr(bot.call, how)()
+        assert next(events).data.initiator == initiator
+    with pytest.raises(DisconnectedError):
+        it.transport.send_message(it.transport.options.client_ready)
+
+
+def test_counters(bot, client):
+    """Audio in seconds, and bytes as far as they are measured; they stay after the end."""
+    it = client(mic=SilenceSource(), speaker=BytesSink())
+    it.connect()
+    until(lambda: it.stats().audio_sent > 0.1)
+    until(lambda: it.stats().bytes_received)
+    it.disconnect()
+    stats = it.stats()
+    assert stats.bytes_sent > 0
+    assert stats.bytes_waiting == 0
+
+
+def test_an_interruption_voids_what_is_on_its_way(bot, client):
+    """Speech from before it is dropped; after a silence the bot is heard again."""
+    sink = BytesSink()
+    it = client(mic=SilenceSource(), speaker=sink)
+    it.connect()
+    transport, speech = it.transport, b"\x00\x10" * 480
+    transport.interrupt_playback()
+    for pcm in (speech, bytes(960), speech):
+        transport._receive_audio(pcm, 24000, 1)
+    it.disconnect()
+    assert sink.pcm == bytes(960) + speech
+
+
+def test_nothing_of_it_is_imported():
+    """`import rtvi_sync`, and even a transport that is not connected, load no asyncio, aiortc or av."""
+    program = (
+        "import sys, rtvi_sync; rtvi_sync.RTVIClient(transport=rtvi_sync.SmallWebRTCTransport()); "
+        "print([name for name in ('aiortc', 'av', 'aioice', 'asyncio', 'httpx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=GUARD, check=True)
+    assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+def test_its_repr_shows_no_secret():
+    """A user and a password in the URL are not shown."""
+    assert "secret" not in repr(SmallWebRTCTransport("http://user:secret@bot.example/api/offer"))
