@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
+from rtvi_sync.media import BytesSink, SilenceSource, WavSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
+from .test_eval import SPEECH
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
@@ -45,6 +47,18 @@ def test_the_offer_without_a_start_request(pipecat_stock: BotServer) -> None:
     transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
     with RTVIClient(transport=transport, text_only=True, **LIMITS) as client:
         assert client.ask("Good morning").bot_text == "You said: Good morning."
+
+
+def test_a_spoken_question(pipecat_stock: BotServer) -> None:
+    """The bot hears the user's speech, and its answer arrives as audio of 24 kHz."""
+    sink = BytesSink()
+    transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=SilenceSource(), speaker=sink, **LIMITS) as client:
+        turn = client.ask(WavSource(SPEECH))
+        assert turn.user_text == "hello bot"
+        assert turn.bot_text == "You said: hello bot."
+    assert sink.sample_rate_hz == 24000
+    assert len(sink.pcm) >= round(2 * 24000 * 0.2 * 4)  # a word takes 0.2 s
 
 
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:

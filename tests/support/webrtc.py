@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fractions
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiortc
+import av
 import pytest
 
 from tests.support.http_server import Answer, Request, scripted_server
@@ -47,6 +50,36 @@ def far_loop() -> Iterator[FarLoop]:
     loop.close()
 
 
+class Tone(aiortc.MediaStreamTrack):
+    """A bot's voice: a tone in real time, or silence."""
+
+    kind = "audio"
+
+    def __init__(self, samples: Callable[[int, int], bytes], rate_hz: int = 24000) -> None:
+        super().__init__()
+        self._samples = samples
+        self._rate_hz = rate_hz
+        self._sent = 0
+        self._began = 0.0
+
+    async def recv(self) -> Any:
+        size = self._rate_hz // 50
+        self._began = self._began or time.monotonic()
+        await asyncio.sleep(max(0.0, self._began + self._sent / self._rate_hz - time.monotonic()))
+        frame = av.AudioFrame(format="s16", layout="mono", samples=size)
+        frame.planes[0].update(self._samples(self._sent, size))
+        frame.sample_rate, frame.pts, frame.time_base = self._rate_hz, self._sent, fractions.Fraction(1, self._rate_hz)
+        self._sent += size
+        return frame
+
+
+async def record(track: Any, into: list[Any]) -> None:
+    """Keep what a track brings, until it ends."""
+    with contextlib.suppress(aiortc.mediastreams.MediaStreamError):
+        while True:
+            into.append(await track.recv())
+
+
 class Call:
     """One session with the bot.
 
@@ -55,7 +88,8 @@ class Call:
         channel: the data channel; None before it is open.
         texts: all that came, without pings.
         pings: how many came.
-        frames: of the user's audio.
+        frames: of the user's audio, camera and screen.
+        reading: what reads them.
         offers: the bodies of the offers.
     """
 
@@ -65,8 +99,8 @@ class Call:
         self.channel: Any = None
         self.texts: list[str] = []
         self.pings = 0
-        self.frames: list[Any] = []
-        self.pictures: list[tuple[int, Any]] = []
+        self.frames: list[list[Any]] = [[], [], []]
+        self.reading: list[Any] = []
         self.offers: list[dict[str, Any]] = []
         self.closed = threading.Event()
 
@@ -75,8 +109,8 @@ class Call:
         if self.pc is None:
             self._begin()
         await self.pc.setRemoteDescription(aiortc.RTCSessionDescription(body["sdp"], "offer"))
-        for transceiver, track in zip(self.pc.getTransceivers(), self._bot.tracks(self), strict=False):
-            if transceiver.sender.track is None and track is not None:
+        for transceiver, track in zip(self.pc.getTransceivers(), self._bot.tracks(), strict=False):
+            if track is not None and transceiver.sender.track is None:
                 transceiver.sender.replaceTrack(track)
                 transceiver.direction = "sendrecv"
         await self.pc.setLocalDescription(await self.pc.createAnswer())
@@ -93,7 +127,7 @@ class Call:
 
         @self.pc.on("track")
         def on_track(track: Any) -> None:
-            self._bot.reads(self, track)
+            self.reading.append(asyncio.ensure_future(record(track, self.frames[len(self.reading)])))
 
         @self.pc.on("connectionstatechange")
         def on_state() -> None:
@@ -147,8 +181,7 @@ class RTCBot:
         self.calls: list[Call] = []
         self.url = ""
         self.change: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
-        self.tracks: Callable[[Call], list[Any]] = lambda _: []
-        self.reads: Callable[[Call, Any], None] = lambda *_: None
+        self.tracks: Callable[[], list[Any]] = list
 
     def offered(self, request: Request) -> Answer:
         """Answer an offer."""

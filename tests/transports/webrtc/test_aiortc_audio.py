@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+import itertools
+import random
 import types
 from typing import Any
 
@@ -100,6 +102,54 @@ def test_lost_packets_are_made_up():
     assert [(len(pcm), rate, channels) for pcm, rate, channels in heard] == [(960, 24000, 1)] * 20
     assert min(rms(pcm) for pcm, *_ in heard[2:]) > 2000
     assert audio.concealed == pytest.approx(0.04)
+
+
+def deliveries(lost, count=1000, late=None):
+    """Return after how many packets of the sender each 20 ms are handed on, if some are lost, or one is late by some.
+
+    A packet is 20 ms, so what is handed on 4 packets after the one before it left a gap of 80 ms.
+    """
+    moments: list[int] = []
+    audio = BotAudio(lambda *_: moments.append(moment))
+    payload = packets(24000, tone(24000, 0.02))[0]
+    arrivals = {n: [n] for n in range(count) if n not in lost}
+    for number, delay in (late or {}).items():
+        arrivals.pop(number, None)
+        arrivals.setdefault(number + delay, []).append(number)
+    for moment in range(count):
+        for number in sorted(arrivals.get(moment, ())):
+            audio.add(packet(number, payload))
+    return moments, audio
+
+
+@pytest.mark.parametrize(("share", "longest"), [(0.01, 5), (0.05, 8)], ids=["1 %", "5 %"])
+def test_a_network_that_loses_packets(share, longest):
+    """The time line is complete, no gap is longer than 100 ms (at 1 %; 160 at 5 %), and nothing is delayed for good."""
+    chance = random.Random(7)
+    lost = {n for n in range(10, 990) if chance.random() < share}
+    moments, audio = deliveries(lost)
+    assert len(moments) == 1000
+    assert max(after - before for before, after in itertools.pairwise(moments)) <= longest
+    assert moments[-1] == 999  # at once, as at the beginning
+    assert audio.concealed == pytest.approx(len(lost) / 50)
+
+
+def test_one_late_packet():
+    """150 ms late: 80 ms of a gap, and then all as before."""
+    moments, audio = deliveries({}, count=100, late={50: 8})
+    assert len(moments) == 100
+    assert max(after - before for before, after in itertools.pairwise(moments)) == 4
+    assert moments[60:] == [*range(60, 100)]
+    assert audio.concealed == pytest.approx(0.02)
+
+
+def test_an_outage():
+    """200 ms in which nothing comes, and then all at once: nothing is lost, nothing is delayed after it."""
+    moments, audio = deliveries({}, count=100, late={n: 60 - n for n in range(50, 60)})
+    assert len(moments) == 100
+    assert moments[50:60] == [60] * 10
+    assert moments[60:] == [*range(60, 100)]
+    assert audio.concealed == 0
 
 
 def fail(*_):
