@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # How long a server may take to say what it offers, in seconds: the bot may be reached without it.
 _HINT_TIMEOUT = 3.0
 
+# Where Pipecat's servers take the offer of a WebRTC connection.
+_OFFER_PATH = "/api/offer"
+
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
 
@@ -71,12 +74,14 @@ class BotURL:
             the transport.
         endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
         base_url: of that server, for its other endpoints.
+        offer_url: takes the offer of a WebRTC connection. With `endpoints` it is used if none of them is there.
         root: the WebSocket of that server, which is used if it is one for WebSockets only; None: `url` has a path.
     """
 
     ws_url: str | None = attrs.field(default=None, repr=False)
     endpoints: tuple[str, ...] = attrs.field(default=(), repr=False)
     base_url: str | None = attrs.field(default=None, repr=False)
+    offer_url: str | None = attrs.field(default=None, repr=False)
     root: str | None = attrs.field(default=None, repr=False)
 
     @classmethod
@@ -95,6 +100,8 @@ class BotURL:
         if parts.scheme in ("ws", "wss"):
             return cls(ws_url=url)
         path = parts.path.rstrip("/")
+        if path.endswith(_OFFER_PATH):
+            return cls(offer_url=url, base_url=parts._replace(path=path.removesuffix(_OFFER_PATH)).geturl())
         if path:
             return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
         endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
@@ -110,6 +117,19 @@ class BotURL:
             return self
         url = _websocket_at(parts._replace(query=""), f"{path.removesuffix('start')}ws")
         return attrs.evolve(self, ws_url=url)
+
+    def with_offer_route(self) -> BotURL:
+        """Return the address with the route for offers beside a start endpoint, where Pipecat's servers have it."""
+        if not self.endpoints:
+            return self
+        parts = urlsplit(self.endpoints[0])
+        path = parts.path.rstrip("/").removesuffix("/start")
+        return attrs.evolve(self, offer_url=parts._replace(path=f"{path}{_OFFER_PATH}", query="").geturl())
+
+    @property
+    def direct(self) -> Bundle:
+        """Return the parameters of a transport that needs no request."""
+        return Bundle({"ws_url": self.ws_url} if self.offer_url is None else {"webrtc_url": self.offer_url})
 
 
 @attrs.frozen(kw_only=True)
@@ -144,7 +164,7 @@ class ConnectRequest:
             if self.start is not None or self.handler is not None:
                 return None
             if self.bot_url is not None:
-                return None if self.bot_url.endpoints else Bundle({"ws_url": self.bot_url.ws_url})
+                return None if self.bot_url.endpoints else self.bot_url.direct
             params = self.params()
             if params.base_url and params.endpoints.connect is not None:
                 return None
@@ -219,6 +239,8 @@ class ConnectRequest:
             return self._ask_for_route(bot_url, params, signal)
         if bot_url.root is not None and hung_up(missing) and self._has_only_websocket(bot_url, params, signal):
             return Bundle({"ws_url": bot_url.root})
+        if bot_url.offer_url is not None and missing.status in (404, 405):
+            return bot_url.direct
         if len(endpoints) == 1 or missing.status not in (404, 405):
             raise missing
         raise StartBotError(
