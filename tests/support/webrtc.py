@@ -37,6 +37,13 @@ class FarLoop:
         self._loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
+        async def cancel_all() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        self.run(cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(GUARD)
         self._loop.close()

@@ -208,7 +208,7 @@ def test_another_negotiation_that_fails(bot, client, caplog):
     assert it.send_client_request("echo", 2) == 2
 
 
-@pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "server")])
+@pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "network")])
 def test_the_bot_ends_the_session(bot, client, how, initiator):
     """It is told once, and calls raise."""
     it = client()

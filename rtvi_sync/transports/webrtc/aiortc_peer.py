@@ -178,7 +178,7 @@ class AiortcPeer:
             )
 
     def _on_channel_closed(self) -> None:
-        self._end("")
+        self._end("the bot has closed the connection without saying that it leaves")
 
     @property
     def _is_open(self) -> bool:

@@ -153,7 +153,7 @@ class WebRTCConnection:
             self._on_renegotiate()
 
     def _lost(self, reason: str) -> None:
-        """Take the end of the connection; see `PeerEvents`."""
+        """Take the end of the connection. In good order a bot says before that it leaves."""
         self._end("" if self._bot_left else reason)
 
     def _end(self, reason: str) -> None:

@@ -34,7 +34,7 @@ class PeerEvents:
         on_audio: the bot's audio, as `MediaPort.receive_audio()` takes it.
         on_video: an image of the bot.
         on_closed: the connection has ended, or the bot has closed the data channel; called once. The text says what
-            has happened, as the end of a sentence; it is empty if the bot closed the channel in good order.
+            has happened, as the end of a sentence.
     """
 
     on_text: Callable[[str | bytes], None]

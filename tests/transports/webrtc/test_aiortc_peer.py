@@ -120,7 +120,7 @@ def test_the_bot_closes(peer, call, heard, far_loop):
     connect(peer, call, far_loop)
     call.drop()
     until(lambda: heard.ends)
-    assert heard.ends == [""]
+    assert heard.ends == ["the bot has closed the connection without saying that it leaves"]
 
 
 def test_a_wrong_fingerprint(peer, call, far_loop):

@@ -150,11 +150,11 @@ def test_a_dead_bot(link, log, monkeypatch):
 
 
 def test_ends_of_the_bot(link, log):
-    """A bot that closes in good order has ended the session; it is told once."""
+    """A bot that closes without a word has broken off the session; it is told once."""
     link.opened()
-    link.peer.events.on_closed("")
+    link.peer.events.on_closed("it has crashed")
     link.peer.events.on_closed("again")
-    assert [info.initiator for info in log] == ["server"]
+    assert [(info.initiator, str(info.error)) for info in log] == [("network", "it has crashed")]
     link.close(1.0)
     assert link.peer.closed_with == 0.0  # nobody is there
 
