@@ -138,9 +138,10 @@ class ConnectCall:
         if not self.has_other_ways or (self._round and remaining is not None):
             return None
         # Without a limit each round is longer, because a bot may take its time to load.
+        own = math.inf if way.patience is None else way.patience
         if remaining is not None:
-            return min(remaining * _SHARE, way.patience or math.inf)
-        return min(_SHARE_WITHOUT_LIMIT, way.patience or math.inf) * 3**self._round
+            return min(remaining * _SHARE, own)
+        return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
 
     def _failure(self, error: RTVIError) -> RTVIError:
         """Return the error of the call, whose last attempt has failed by `error`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import logging
 import os
 import selectors
@@ -79,10 +78,13 @@ class LoopThread:
         """Return True on the loop's own thread."""
         return threading.current_thread() is self.thread
 
-    def call(self, function: Callable[..., object], *args: Any) -> None:
-        """Call `function(*args)` on the loop's thread. Without effect once the loop has ended."""
-        with contextlib.suppress(RuntimeError):
+    def call(self, function: Callable[..., object], *args: Any) -> bool:
+        """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
+        try:
             self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            return False
+        return True
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], None]:
         """Call `function()` on the loop's thread in `seconds`; return what cancels that. Both on that thread."""

@@ -112,10 +112,11 @@ class SessionLog:
         if not self._delivering.acquire(blocking=False):
             self.overlapped = True
             return
+        after = self.after_message  # the client may continue, and set another one, before this message is done with
         try:
             self.messages += 1
             self._forward_message(message)
-            self.after_message()
+            after()
         finally:
             self._delivering.release()
 

@@ -24,6 +24,7 @@ from ..errors import (
     RTVIError,
     TransportStartError,
 )
+from ..media import VideoFrame
 from ..media.silence_gate import SilenceGate
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
@@ -51,7 +52,7 @@ _FIREWALL = (
 
 
 class SmallWebRTCTransport(Transport):
-    """A connection to a bot with Pipecat's SmallWebRTCTransport. Carries audio both ways.
+    """A connection to a bot with Pipecat's SmallWebRTCTransport. Carries audio and video both ways, and the screen.
 
     Nearly all of Pipecat's examples are such bots, and its runner starts them (``POST /start``). It needs the extra
     "webrtc".
@@ -73,6 +74,7 @@ class SmallWebRTCTransport(Transport):
 
     name = "webrtc"
     supports_audio = True
+    supports_video = True
 
     def __init__(
         self,
@@ -161,6 +163,7 @@ class SmallWebRTCTransport(Transport):
                 on_message=self.on_message,
                 on_audio=self._receive_audio,
                 on_video=options.media.receive_video,
+                wants_video=self._wants_video,
                 tracks_on=self._tracks_on,
                 on_closed=closed,
                 on_renegotiate=lambda: self._begin_renegotiation(connection, target),
@@ -319,6 +322,23 @@ class SmallWebRTCTransport(Transport):
         connection.check_open()
         connection.peer.send_audio(pcm, sample_rate_hz)
         self._audio_sent += len(pcm) / (2 * sample_rate_hz)
+
+    def send_video(self, frame: VideoFrame) -> None:
+        """Send the camera's newest image; returns when it is about to be compressed."""
+        self._send_picture(frame, is_screen=False)
+
+    def send_screen(self, frame: VideoFrame) -> None:
+        """Send the newest image of the screen, as `send_video()`."""
+        self._send_picture(frame, is_screen=True)
+
+    def _send_picture(self, frame: VideoFrame, *, is_screen: bool) -> None:
+        connection = self._opened()
+        connection.peer.send_video(frame, is_screen=is_screen).wait(Deadline(None))
+        connection.check_open()
+
+    def _wants_video(self) -> bool:
+        track = self.options.media.tracks().bot.video
+        return track is None or bool(track.readers)  # the first image makes the track
 
     def _receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         self._audio_received += len(pcm) / (2 * sample_rate_hz)

@@ -34,14 +34,16 @@ def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rtvi_sync.client.ways.is_installed", lambda: False)
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     assert [way.transport.name for way in ways_to(SERVER)] == ["websocket", "eval"]
-    for url, name in ((SERVER, "webrtc"), (OFFER, "auto")):
+    wanted: list[tuple[str, Any]] = [(SERVER, "webrtc"), (OFFER, "auto")]
+    for url, name in wanted:
         with pytest.raises(MissingExtraError, match=r"rtvi_sync\[webrtc\]"):
             ways_to(url, name)
 
 
 def test_a_url_that_the_transport_does_not_use() -> None:
     """The URL of a WebSocket is no offer's, and the reverse."""
-    for url, name, kind in ((WS, "webrtc", "a WebSocket"), (OFFER, "eval", "a WebRTC offer")):
+    wrong: list[tuple[str, Any, str]] = [(WS, "webrtc", "a WebSocket"), (OFFER, "eval", "a WebRTC offer")]
+    for url, name, kind in wrong:
         with pytest.raises(InvalidTransportParamsError, match=f"that of {kind}, which the transport '{name}'"):
             ways_to(url, name)
 

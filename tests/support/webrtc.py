@@ -80,6 +80,25 @@ class Tone(aiortc.MediaStreamTrack):
         return frame
 
 
+class Film(aiortc.MediaStreamTrack):
+    """A bot's pictures: one of one colour, 20 times a second."""
+
+    kind = "video"
+
+    def __init__(self, gray: int) -> None:
+        super().__init__()
+        self._gray = gray
+        self._sent = 0
+
+    async def recv(self) -> Any:
+        await asyncio.sleep(0.05)
+        frame = av.VideoFrame(160, 120, "gray")
+        frame.planes[0].update(bytes([self._gray]) * frame.planes[0].buffer_size)
+        frame.pts, frame.time_base = self._sent * 4500, fractions.Fraction(1, 90000)
+        self._sent += 1
+        return frame.reformat(format="yuv420p")
+
+
 async def record(track: Any, into: list[Any]) -> None:
     """Keep what a track brings, until it ends."""
     with contextlib.suppress(aiortc.mediastreams.MediaStreamError):
@@ -124,7 +143,9 @@ class Call:
         return {"sdp": self.pc.localDescription.sdp, "type": "answer", "pc_id": f"Bot#{id(self)}"}
 
     def _begin(self) -> None:
-        self.pc = aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[]))
+        # As Pipecat: with the other policies aiortc leaves the screen out of what it receives.
+        policy = aiortc.RTCBundlePolicy.MAX_BUNDLE
+        self.pc = aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[], bundlePolicy=policy))
 
         @self.pc.on("datachannel")
         def on_datachannel(channel: Any) -> None:

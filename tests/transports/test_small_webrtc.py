@@ -7,7 +7,9 @@ import math
 import socket
 import subprocess
 import sys
+import time
 
+import attrs
 import httpx
 import pytest
 
@@ -20,7 +22,7 @@ from rtvi_sync import (
     SmallWebRTCTransport,
     TransportStartError,
 )
-from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
 from rtvi_sync.transports.webrtc import signalling
@@ -28,7 +30,7 @@ from tests.support.http_server import Answer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
-from tests.support.webrtc import SESSION, Tone, ready_answers, rtc_bot
+from tests.support.webrtc import SESSION, Film, Tone, ready_answers, rtc_bot
 
 LIMITS = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
@@ -232,6 +234,20 @@ def test_counters(bot, client):
     assert stats.bytes_waiting == 0
 
 
+class Pictures:
+    """A camera that shows one gray."""
+
+    def __init__(self, gray):
+        self.frame = VideoFrame(image=bytes([gray]) * 3 * 160 * 120, width=160, height=120, timestamp=0.0)
+
+    def read(self):
+        time.sleep(0.02)
+        return attrs.evolve(self.frame, timestamp=time.monotonic())
+
+    def close(self):
+        pass
+
+
 def samples_of_tone(first, count, rate=24000, hz=300, peak=8000):
     return bytes_of(int(peak * math.sin(2 * math.pi * hz * n / rate)) for n in range(first, first + count))
 
@@ -251,6 +267,43 @@ def test_audio_both_ways(bot, client):
     assert sink.sample_rate_hz == 24000
     # aiortc's encoder, the bot's, makes mono 3 dB too quiet.
     assert 20 * abs(math.log10(rms(sink.pcm[9600:19200]) / 4000)) < 0.5
+
+
+def test_pictures_both_ways(bot, client):
+    """Camera and screen can be turned on at any moment, and the bot's pictures have a track."""
+    bot.tracks = lambda: [None, Film(200)]
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80))
+    it.connect()
+    call = bot.call
+    assert call.frames[1] == []
+    it.enable_cam(True)
+    until(lambda: (1, True) in call.statuses)
+    until(lambda: len(call.frames[1]) > 3)
+    picture = call.frames[1][-1].to_ndarray(format="rgb24")
+    assert picture.shape == (120, 160, 3)
+    assert abs(int(picture[60, 80, 0]) - 80) < 12
+    until(lambda: it.tracks().bot.video is not None)
+    shown = next(it.tracks().bot.video.frames(buffer=1))
+    assert (shown.width, shown.height) == (160, 120)
+    assert abs(shown.image[0] - 200) < 12
+    it.enable_cam(False)
+    until(lambda: call.statuses[-1] == (1, False))
+    screen = Pictures(30)
+    until(lambda: it.transport.send_screen(screen.read()) or call.frames[2])
+    assert len(call.offers) == 1
+
+
+def test_a_picture_that_waits_at_the_end(bot, client):
+    """`send_video()` is woken, and raises."""
+    it = client()
+    it.connect()
+    track = it.transport._opened().peer._cam
+    track.put = lambda picture, _, taken: setattr(track, "_next", (picture, taken))  # aiortc is not woken to take it
+    sending = InThread(lambda: it.transport.send_video(Pictures(1).read()))
+    assert sending.goes_on(0.05)
+    it.disconnect()
+    with pytest.raises(DisconnectedError):
+        sending.get()
 
 
 def test_a_bot_that_is_silent(bot, client):

@@ -18,12 +18,13 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
-from aiortc.mediastreams import MediaStreamError
 
 from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread
 from ...errors import TransportStartError
+from ...media import VideoFrame
 from .aiortc_audio import BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_video import PictureTrack, picture_of, read_pictures
 from .peer import ICEServer, PeerEvents, PeerStats
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -46,17 +47,6 @@ _FLUSH_INTERVAL = 0.01
 _POLITE_CLOSE_TIMEOUT = 1.0
 
 
-class NoPictures(MediaStreamTrack):
-    """A video track that sends nothing. Without any track aiortc would look for one 50 times a second."""
-
-    kind = "video"
-
-    async def recv(self) -> Any:
-        """Wait for the end; aiortc calls it."""
-        await asyncio.Event().wait()
-        raise MediaStreamError
-
-
 class AiortcPeer:
     """See `Peer`."""
 
@@ -70,6 +60,8 @@ class AiortcPeer:
         self._connection: RTCPeerConnection | None = None
         self._channel: Any = None
         self._mic: MicTrack | None = None
+        self._cam: PictureTrack | None = None
+        self._screen: PictureTrack | None = None
         self._bot_audio: BotAudio | None = None
         self._readers: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Future[None] | None = None
@@ -117,8 +109,9 @@ class AiortcPeer:
             [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType == "audio/opus"]
         )
         # The bot takes the tracks by their order, and looks at none that is added later.
-        connection.addTransceiver(NoPictures())
-        connection.addTransceiver(NoPictures(), direction="sendonly")
+        self._cam, self._screen = PictureTrack(), PictureTrack()
+        connection.addTransceiver(self._cam)
+        connection.addTransceiver(self._screen, direction="sendonly")
         self._bot_audio = take_packets(audio.receiver, self._events.on_audio)
         connection.on("track", self._on_track)
         connection.on("connectionstatechange", self._on_state)
@@ -148,18 +141,12 @@ class AiortcPeer:
             if self._bot_audio is None:
                 self._start(read_frames(track, self._events.on_audio))
         else:
-            self._start(self._drop_frames(track))
+            self._start(read_pictures(track, self._events.on_video, self._events.wants_video))
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
-
-    @staticmethod
-    async def _drop_frames(track: MediaStreamTrack) -> None:
-        with contextlib.suppress(MediaStreamError):
-            while True:
-                await track.recv()
 
     def _on_open(self) -> None:
         if self._opening is not None and not self._opening.done():
@@ -220,6 +207,14 @@ class AiortcPeer:
         if self._mic is not None:
             self._mic.send(pcm, sample_rate_hz)
 
+    def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
+        """Send an image of the camera, or of the screen."""
+        taken: Future[bool] = Future()
+        track = self._screen if is_screen else self._cam
+        if track is None or not self._loop.call(track.put, picture_of(frame), frame.timestamp, taken):
+            taken.resolve(False)
+        return taken
+
     # -- counters -----------------------------------------------------------------------------------------------------
 
     def measure(self, done: Callable[[PeerStats], None]) -> None:
@@ -255,6 +250,9 @@ class AiortcPeer:
             await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
         for reader in self._readers.copy():
             reader.cancel()
+        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
+            if track is not None:
+                track.stop()
         return unsent
 
     @staticmethod

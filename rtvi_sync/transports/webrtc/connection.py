@@ -41,7 +41,7 @@ class WebRTCConnection:
         loop: of the process; the connection is one of its users.
         make_peer: makes the connection of a library, with its events.
         on_message: takes a message of the bot.
-        on_audio, on_video: see `PeerEvents`.
+        on_audio, on_video, wants_video: see `PeerEvents`.
         tracks_on: returns which of microphone, camera and screen are on.
         on_closed: told once how the connection has ended, unless `close()` has ended it.
         on_renegotiate: the bot asks for another offer.
@@ -55,6 +55,7 @@ class WebRTCConnection:
         on_message: Callable[[str | bytes], None],
         on_audio: Callable[[bytes, int, int], None],
         on_video: Callable[[VideoFrame], None],
+        wants_video: Callable[[], bool],
         tracks_on: Callable[[], tuple[bool, ...]],
         on_closed: Callable[[CloseInfo], None],
         on_renegotiate: Callable[[], None],
@@ -80,7 +81,13 @@ class WebRTCConnection:
         self.pc_id: str | None = None
         #: The counters, a second old at most.
         self.stats: PeerStats = PeerStats()
-        events = PeerEvents(on_text=self._receive, on_audio=on_audio, on_video=on_video, on_closed=self._lost)
+        events = PeerEvents(
+            on_text=self._receive,
+            on_audio=on_audio,
+            on_video=on_video,
+            wants_video=wants_video,
+            on_closed=self._lost,
+        )
         #: The connection of the library.
         self.peer: Peer = make_peer(events)
 

@@ -33,6 +33,7 @@ class PeerEvents:
         on_text: a message arrived on the data channel.
         on_audio: the bot's audio, as `MediaPort.receive_audio()` takes it.
         on_video: an image of the bot.
+        wants_video: whether anybody reads the bot's images; one that nobody reads need not be decoded.
         on_closed: the connection has ended, or the bot has closed the data channel; called once. The text says what
             has happened, as the end of a sentence.
     """
@@ -40,6 +41,7 @@ class PeerEvents:
     on_text: Callable[[str | bytes], None]
     on_audio: Callable[[bytes, int, int], None]
     on_video: Callable[[VideoFrame], None]
+    wants_video: Callable[[], bool]
     on_closed: Callable[[str], None]
 
 
@@ -88,6 +90,12 @@ class Peer(Protocol):
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send the next frame of the user's audio. Called on one thread at a time."""
+
+    def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
+        """Send an image of the camera, or of the screen; the newest one wins.
+
+        The result is True once the image is about to be encoded, and False if it was dropped.
+        """
 
     def measure(self, done: Callable[[PeerStats], None]) -> None:
         """Call `done` with the counters, on the thread that calls the events."""

@@ -30,6 +30,7 @@ class Heard:
             on_text=self.texts.append,
             on_audio=lambda *_: None,
             on_video=lambda _: None,
+            wants_video=lambda: False,
             on_closed=self.ends.append,
         )
 

@@ -68,6 +68,7 @@ def link(log):
         on_message=log.append,
         on_audio=lambda *_: None,
         on_video=lambda *_: None,
+        wants_video=lambda: False,
         tracks_on=lambda: log.tracks,
         on_closed=log.append,
         on_renegotiate=lambda: log.append("renegotiate"),

@@ -148,9 +148,11 @@ def test_a_forked_child_has_sessions_of_its_own(bot):
 
 def test_a_dropped_client_ends_its_session(bot):
     """Nothing of the loop, of aiortc or of this package keeps a client alive."""
-    client = RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS)
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer")
+    client = RTVIClient(transport=transport, **LIMITS)
     client.connect()
-    call, dropped = bot.call, [weakref.ref(client), weakref.ref(client.transport._opened().peer)]
+    call, dropped = bot.call, [weakref.ref(client), weakref.ref(transport._opened().peer)]
+    del transport
     with pytest.warns(ResourceWarning, match="dropped while connected"):
         del client
     assert call.closed.wait(GUARD)
