@@ -94,8 +94,10 @@ class TransportStats:
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
+        audio_concealed: seconds of the bot's audio that were lost on the network (RTP) and made up.
+        audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
         round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
-            bot sends.
+            bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
         text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
             them.
         binary_frames_ignored: WebSocket binary frames that `EvalTransport` got; a bot with a protobuf serializer sends
@@ -108,6 +110,8 @@ class TransportStats:
     audio_sent: float = 0.0
     audio_received: float = 0.0
     audio_unsent: float = 0.0
+    audio_concealed: float = 0.0
+    audio_jitter: float | None = None
     round_trip: float | None = None
     text_frames_ignored: int = 0
     binary_frames_ignored: int = 0

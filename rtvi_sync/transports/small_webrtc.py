@@ -386,6 +386,9 @@ class SmallWebRTCTransport(Transport):
             bytes_sent=measured.bytes_sent,
             bytes_received=measured.bytes_received,
             bytes_waiting=connection.peer.bytes_waiting if self._connection is connection else 0,
+            audio_unsent=measured.audio_unsent,
+            audio_concealed=measured.audio_concealed,
+            audio_jitter=measured.jitter,
             round_trip=measured.round_trip,
         )
 

@@ -26,8 +26,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 #: The bot's voice is handed on at this rate, as over WebSocket.
 RATE_HZ: Final = 24000
-_RTP_RATE_HZ = 48000
-_TIME_BASE = fractions.Fraction(1, _RTP_RATE_HZ)
+#: The clock of RTP for Opus, whatever rate the audio has.
+RTP_RATE_HZ: Final = 48000
+_TIME_BASE = fractions.Fraction(1, RTP_RATE_HZ)
 # Seconds of audio that wait for a loop that is busy; older audio is of no use.
 _MAX_WAITING = 1.0
 # Where aiortc keeps its jitter buffer.
@@ -49,8 +50,12 @@ class MicTrack(MediaStreamTrack):
         self._position = 0  # of the next frame, in samples of RTP
         self._frames: deque[Any] = deque(maxlen=round(_MAX_WAITING * opus.FRAMES_PER_SECOND))
         self._arrived = asyncio.Event()
-        #: Frames of 20 ms that were dropped.
-        self.dropped: int = 0
+        self._dropped = 0  # frames
+
+    @property
+    def unsent(self) -> float:
+        """Return how many seconds were dropped."""
+        return self._dropped / opus.FRAMES_PER_SECOND
 
     def send(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send mono PCM of any length. Called on one thread at a time."""
@@ -80,12 +85,12 @@ class MicTrack(MediaStreamTrack):
             frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
             frame.planes[0].update(pcm)
             frame.sample_rate, frame.time_base = rate, fractions.Fraction(1, rate)
-            frame.pts = self._position * rate // _RTP_RATE_HZ
-        self._position += _RTP_RATE_HZ // opus.FRAMES_PER_SECOND
+            frame.pts = self._position * rate // RTP_RATE_HZ
+        self._position += RTP_RATE_HZ // opus.FRAMES_PER_SECOND
         return frame
 
     def _put(self, frame: Any) -> None:
-        self.dropped += len(self._frames) == self._frames.maxlen
+        self._dropped += len(self._frames) == self._frames.maxlen
         self._frames.append(frame)
         self._arrived.set()
 

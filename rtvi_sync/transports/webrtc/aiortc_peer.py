@@ -23,7 +23,7 @@ from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread
 from ...errors import TransportStartError
 from ...media import VideoFrame
-from .aiortc_audio import BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_video import PictureTrack, picture_of, read_pictures
 from .peer import ICEServer, PeerEvents, PeerStats
 
@@ -222,9 +222,25 @@ class AiortcPeer:
 
         async def measure() -> None:
             if self._connection is not None:
-                done(_stats_of(await self._connection.getStats()))
+                done(self._stats_of(await self._connection.getStats()))
 
         self._loop.run(measure())
+
+    def _stats_of(self, report: Any) -> PeerStats:
+        by_kind: dict[str, Any] = {}
+        for entry in report.values():
+            by_kind.setdefault(f"{entry.type} {getattr(entry, 'kind', '')}".strip(), entry)
+        names = "transport", "inbound-rtp audio", "remote-inbound-rtp audio"
+        wire, audio, sent = (by_kind.get(name) for name in names)
+        return PeerStats(
+            packets_received=getattr(wire, "packetsReceived", 0),
+            bytes_sent=getattr(wire, "bytesSent", 0),
+            bytes_received=getattr(wire, "bytesReceived", 0),
+            audio_unsent=self._mic.unsent if self._mic is not None else 0.0,
+            audio_concealed=self._bot_audio.concealed if self._bot_audio is not None else 0.0,
+            jitter=audio.jitter / RTP_RATE_HZ if audio is not None else None,
+            round_trip=getattr(sent, "roundTripTime", None),
+        )
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -268,18 +284,3 @@ class AiortcPeer:
 async def _until_closed(channel: Any) -> None:
     while channel.readyState != "closed":
         await asyncio.sleep(_FLUSH_INTERVAL / 10)
-
-
-def _stats_of(report: Any) -> PeerStats:
-    by_kind: dict[str, Any] = {}
-    for entry in report.values():
-        by_kind.setdefault(f"{entry.type} {getattr(entry, 'kind', '')}".strip(), entry)
-    wire, audio, sent = (by_kind.get(name) for name in ("transport", "inbound-rtp audio", "remote-inbound-rtp audio"))
-    return PeerStats(
-        packets_received=wire.packetsReceived if wire is not None else 0,
-        bytes_sent=wire.bytesSent if wire is not None else 0,
-        bytes_received=wire.bytesReceived if wire is not None else 0,
-        audio_packets_lost=audio.packetsLost if audio is not None else 0,
-        jitter=audio.jitter / 48000 if audio is not None else None,
-        round_trip=getattr(sent, "roundTripTime", None),
-    )
