@@ -119,8 +119,9 @@ def test_ctrl_c_while_it_connects(hung):
     with takes(at_most=5.0):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=GUARD)
-    assert process.returncode == -signal.SIGINT
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    # 1 if another thread evaluates a text meanwhile, by which CPython forgets the reason of the end.
+    assert process.returncode in (-signal.SIGINT, 1)
 
 
 def test_exit_with_a_live_session(bot):
