@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
-from rtvi_sync.media import BytesSink, SilenceSource, WavSource
+from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
 from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.transports.test_small_webrtc import Pictures
 
 from .conftest import BotServer
 from .test_eval import SPEECH
@@ -59,6 +61,20 @@ def test_a_spoken_question(pipecat_stock: BotServer) -> None:
         assert turn.bot_text == "You said: hello bot."
     assert sink.sample_rate_hz == 24000
     assert len(sink.pcm) >= round(2 * 24000 * 0.2 * 4)  # a word takes 0.2 s
+
+
+def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotServer]) -> None:
+    """The bot sees its pictures without another negotiation, and what it shows has a track."""
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80), **LIMITS) as client:
+        client.enable_cam(True)
+        until(lambda: client.tracks().bot.video is not None)
+        video = client.tracks().bot.video
+        assert video is not None
+        shown = next(video.frames(buffer=1))
+    assert (shown.width, shown.height) == (160, 120)
+    assert abs(shown.image[len(shown.image) // 2] - 80) < 15
 
 
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
