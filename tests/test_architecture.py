@@ -100,7 +100,7 @@ def test_threads_begin_in_one_place() -> None:
         dotted(path)
         for path in MODULES
         if path.name != "lifecycle.py"
-        and path.name not in ("loop_thread.py", "aiortc_peer.py", "aiortc_audio.py")
+        and path.name not in ("loop_thread.py", "aiortc_peer.py", "aiortc_audio.py", "aiortc_video.py")
         and re.search(
             r"threading\.(Thread|Timer)\(|_thread\.start_new|ThreadPoolExecutor|multiprocessing|asyncio\.",
             path.read_text(),
