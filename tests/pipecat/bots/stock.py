@@ -26,6 +26,7 @@ from serving import Host
 from session import PipelineSession
 from standins import RepeatingLLM
 
+talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
 AUDIO = {"audio_in_enabled": True, "audio_out_enabled": True}
 ENTRIES = {
     "eval": lambda: EvalTransportParams(**AUDIO),
@@ -46,7 +47,6 @@ if "--entries" in sys.argv:
     names = sys.argv.pop(position + 1).split(",")
     del sys.argv[position]
 transport_params = {name: ENTRIES[name] for name in names}
-talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
 sys.argv = [argument for argument in sys.argv if argument not in ("--echo", "--no-rtvi")]
 host = Host(app)
 
