@@ -131,14 +131,15 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
                 Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
                 * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
                 404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
+                * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
-            transport: a transport, or its name: "websocket" or "eval". "auto": `connect()` tries them in this order,
-                each with a start request and a connection of its own, until the bot is ready. A bot that is silent on
-                one of them gets a third of the time left (10 s without a limit) while another one remains, and the rest
-                if none of them succeeds.
+            transport: a transport, or its name: "websocket", "webrtc" or "eval". "auto": `connect()` tries them in this
+                order, WebRTC if its extra is installed, each with a start request and a connection of its own, until
+                the bot is ready. A bot that is silent on one of them gets a third of the time left (10 s without a
+                limit) while another one remains, and the rest if none of them succeeds.
             token: for the WebSocket; it takes precedence over the token in the server's answer.
-            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket, for its
-                handshake.
+            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket or an
+                offer, for its handshake or the offer.
             options: as `RTVIClient` takes them. `params` need no `base_url`.
 
         Raises:

@@ -93,6 +93,16 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
     )
 
 
+def _as_of_microphones(source: AudioSource) -> AudioSource:
+    """Return the source, or one of the rate of microphones that reads it."""
+    rate_hz = source.sample_rate_hz
+    if rate_hz == _RATE_HZ:
+        return source
+    if isinstance(source, BytesSource):
+        return BytesSource(resample(source.pcm, rate_hz, _RATE_HZ), _RATE_HZ)
+    return ResamplingSource(source, _RATE_HZ)
+
+
 class Question(ABC):
     """One question, from before it is asked. One thread at a time uses it.
 
@@ -321,11 +331,6 @@ class SpokenQuestion(Question):
         self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
     ) -> None:
         super().__init__(conversation, dispatcher, session)
-        if source.sample_rate_hz != _RATE_HZ:
-            if isinstance(source, BytesSource):
-                source = BytesSource(resample(source.pcm, source.sample_rate_hz, _RATE_HZ), _RATE_HZ)
-            else:
-                source = ResamplingSource(source, _RATE_HZ)
         self._source = source
         self._insertion: Insertion | None = None
         self._run: SourceRun | None = None
@@ -339,6 +344,7 @@ class SpokenQuestion(Question):
         Raises:
             DeviceError: the source cannot be used, or the transport carries no audio.
         """
+        self._source = _as_of_microphones(self._source)  # here, because a source of the application may block
         self._first = self._next_number()
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):

@@ -414,8 +414,9 @@ class SessionManager:
             raise
 
     def _transport_options(self, session: Session) -> TransportOptions:
-        own, text_only = session.own_options(), self._options.text_only
-        return TransportOptions(media=self.media, text_only=text_only, network=self._network, **own)
+        own, given = session.own_options(), self._options
+        media, network, http_client = self.media, self._network, given.http_client
+        return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

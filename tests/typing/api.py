@@ -49,6 +49,7 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     RTVIMessage,
     SessionError,
+    SmallWebRTCTransport,
     StartBotError,
     TimelineEntry,
     TranscriptData,
@@ -183,6 +184,13 @@ def connecting(client: RTVIClient) -> None:
             used.seed_context([{"role": "user", "content": "My name is Ada."}])
             used.set_user_image("me.jpg")
             used.cancel()
+    webrtc = SmallWebRTCTransport(
+        "https://bot.example/api/offer",
+        headers={"X-A": "1"},
+        ice_servers=["stun:host:3478", {"urls": ["turn:host?transport=tcp"], "username": "u", "credential": "c"}],
+        ice_timeout=5,
+    )
+    webrtc.max_message_size = 65536
     with client as same:
         state: TransportState = same.state
         show(state.value, same.connected, same.version, same.transport_expiry, __version__)

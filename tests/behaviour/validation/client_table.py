@@ -30,6 +30,7 @@ from rtvi_sync import (
     RTVIClientParams,
     RTVIEventCallbacks,
     RTVIMessage,
+    SmallWebRTCTransport,
     Turn,
     TurnAudio,
     WebSocketTransport,
@@ -597,6 +598,15 @@ TABLE: dict[str, Call] = {
         lambda targets: targets.transport().receive_video,
         {"frame": VideoFrame(image=bytes(3), width=1, height=1, timestamp=0.0)},
         frame=(5, None, b"image", VideoFrame),
+    ),
+    "SmallWebRTCTransport": construct(
+        SmallWebRTCTransport,
+        webrtc_url=(5, b"http://bot.example", Path("offer"), ["http://bot.example"]),
+        headers=NOT_STRINGS,
+        ice_servers=(5, "stun:host", {"urls": "stun:host"}, [5], ["http://host"], [{"urls": []}]),
+        ice_timeout=NOT_SECONDS,
+        allow_insecure=(*NOT_BOOL, None),
+        max_message_size=NOT_COUNT,
     ),
     "EvalTransport": construct(
         EvalTransport,
