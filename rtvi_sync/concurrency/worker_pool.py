@@ -1,4 +1,4 @@
-"""The threads that run handlers, and their swap of roles with the I/O thread (leader/followers).
+"""The threads that run handlers and write to sinks, and their swap of roles with the I/O thread (leader/followers).
 
 Queues that become ready on the I/O thread are drained by that thread: before it blocks in `select()`, it promotes an
 idle worker to I/O thread and becomes a worker itself. So no event waits for a thread to wake up, and a handler that
@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
 from .lifecycle import NO_THREAD_PAUSE, fork_generation, name_thread, start_thread
-from .serial_queue import SerialQueue
+from .serial_work import Drainable
 
 # An idle worker ends after this many seconds. Starting one takes about 100 microseconds.
 IDLE_TIMEOUT = 5.0
@@ -44,11 +44,12 @@ class _Worker:
 
 
 class WorkerPool:
-    """The threads that drain queues: as many as handlers run at once.
+    """The threads that drain queues: as many as handlers and sinks block at once.
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
     worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads.
+    by one worker, and ten queues that become ready together do not wake ten threads. What is said here of a queue
+    holds for a sink, too.
 
     Args:
         io: the I/O thread that swaps roles with the workers; None: none does.
@@ -58,7 +59,7 @@ class WorkerPool:
         # Guards all of these but the last. Any thread may hold it, for a few assignments. Re-entrant, because a
         # finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        self._ready: OrderedDict[SerialQueue, None] = OrderedDict()
+        self._ready: OrderedDict[Drainable, None] = OrderedDict()
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
@@ -72,16 +73,16 @@ class WorkerPool:
             self._all.append(self._leader)
             io.followers = self
 
-    def submit(self, queue: SerialQueue) -> None:
-        """Schedule `queue.drain()`, on a worker or, if this is the I/O thread, on this one. After `close()` too."""
+    def submit(self, work: Drainable) -> None:
+        """Schedule `work.drain()`, on a worker or, if this is the I/O thread, on this one. After `close()` too."""
         io = self._io
         # Without the lock, because a worker that takes the queue at this moment finds the item that was queued before.
-        if queue in self._ready and self._called:
+        if work in self._ready and self._called:
             if io is not None and io.promotion_requested and io.will_recheck:
                 self._call_worker_instead(io)  # the second item since the last select(): there is much to read
             return
         with self._lock:
-            self._ready[queue] = None
+            self._ready[work] = None
             if (
                 io is not None
                 and not self._called

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.serial_work import Workers
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, Lease, VideoFrame, VideoSource
@@ -59,6 +60,7 @@ class ComponentFactory:
         backend: returns the backend of the machine's audio devices.
         settings: of the client; read for each audio frame and for each image.
         status_reporter: gets the successes and failures of devices.
+        workers: they write to sinks that may block.
         max_queued_audio_bytes: limit of the audio queued for a sink.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
@@ -71,6 +73,7 @@ class ComponentFactory:
         settings: MediaSettings,
         status_reporter: DeviceStatusReporter,
         *,
+        workers: Workers,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
@@ -80,6 +83,7 @@ class ComponentFactory:
         self._backend = backend
         self._settings = settings
         self._status_reporter = status_reporter
+        self._workers = workers
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
@@ -179,7 +183,7 @@ class ComponentFactory:
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes)
+        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes, self._workers)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or lease a source; raise the errors of `mic()`."""

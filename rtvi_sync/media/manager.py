@@ -97,7 +97,7 @@ class MediaManager:
         """Allow devices to be opened again, because a session or `init_devices()` begins, which `stop()` will end.
 
         Args:
-            runtime: its timer thread checks devices and times the audio of sources.
+            runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
         """
         self._runtime = runtime
         self._over = False
@@ -147,8 +147,10 @@ class MediaManager:
             if before is None and self._over:  # the caller's session has ended in the meantime
                 raise DeviceError("The session ended while its devices were being prepared")
             # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
+            assert self._runtime is not None
+            workers, max_bytes = self._runtime.workers, self._max_queued_audio_bytes
             session = self._session = before or MediaSession(
-                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
+                self._backend, self.settings, self.status_reporter, workers, max_bytes
             )
         try:
             for kind in kinds:
