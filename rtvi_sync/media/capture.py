@@ -121,8 +121,8 @@ class MemoryReader:
 class PrefetchReader:
     """A reader of a source that may block; it reads up to 1 s ahead on its own thread.
 
-    The thread starts when the bot is ready and the microphone is on. If that never happens, `halt()` starts it, because
-    the source is closed on it.
+    The thread starts as soon as the microphone is on. If that never happens, `halt()` starts it, because the source is
+    closed on it.
 
     Args:
         source: the application's source.
@@ -130,6 +130,9 @@ class PrefetchReader:
         lease: on the source.
         enabled: returns whether the microphone is on.
         report: called with an exception of the source, on the source's thread.
+
+    Raises:
+        RuntimeError: the process cannot start more threads; the lease has been released.
     """
 
     dropped_seconds = 0.0  # the source waits until it is read
@@ -139,6 +142,7 @@ class PrefetchReader:
     ) -> None:
         self._source = source
         self._device = LeasedDevice("mic", source, lease, report)
+        self._report = report
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
@@ -155,30 +159,37 @@ class PrefetchReader:
         self._thread: threading.Thread | None = None  # assigned by the thread itself
         self._over = Latch()  # the thread has closed the source
 
+        if enabled():
+            self._started = True
+            self._start()
+
     def begin(self) -> None:
-        """Let the source's thread begin to read, if the microphone is on."""
+        """Let the source's thread begin to read."""
         self._begun = True
         self.look()
 
     def look(self) -> None:
-        """Start the source's thread or wake it, so that it checks the mute setting."""
+        """Start the source's thread if it is needed now, or wake it, so that it checks the mute setting."""
         with self._lock:
-            starts = not self._started and (self._halted or (self._begun and self._enabled()))
+            starts = not self._started and (self._halted or self._enabled())
             self._started = self._started or starts
-        if starts:
-            self._start()
-        else:
+        if not starts:
             self._notifier.notify_all()
+            return
+        try:
+            self._start()
+        except RuntimeError as error:
+            if not self._halted:
+                self._report(error)
 
     def _start(self) -> None:
         try:
             start_thread("mic", self._run)
-        except RuntimeError as error:  # the process has too many, or is exiting
+        except RuntimeError:
             self._ended = self._failed = True
-            if not self._halted:
-                self._device.failed(error)
             self._device.release()
             self._over.set()
+            raise
 
     def take(self, frames: int) -> bytes | None:
         """See `Reader.take()`."""

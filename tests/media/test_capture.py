@@ -344,20 +344,26 @@ def test_a_source_gets_its_thread_when_the_microphone_is_on(talk, until):
     assert media_threads() == []
 
 
-def test_a_source_without_a_thread(talk, timer, monkeypatch):
-    """If the process can start no thread, the source is reported to have failed, and is free; the session goes on."""
+@pytest.mark.parametrize("muted", [False, True])
+def test_a_source_without_a_thread(talk, timer, monkeypatch, muted):
+    """If the process can start no thread, prepare() raises; a source that is unmuted later is reported to have failed,
+    and the session goes on. In both cases the source is free."""
 
     def refuse(role, target, *args):
         raise RuntimeError("can't start new thread")
 
     source = UserSource(noise(320))
-    session = talk(mic=source)
+    session = talk(mic=source, enable_mic=not muted)
     with monkeypatch.context() as patch:
         patch.setattr("rtvi_sync.media.capture.start_thread", refuse)
-        session.begin()
-    assert "start new thread" in str(session.events[0][1])
-    timer.advance(0.1)
-    assert session.sent == bytes(len(session.sent))
+        if muted:
+            session.begin().manager.enable_mic(True)
+            timer.advance(0.1)
+            assert "start new thread" in str(session.events[0][1])
+            assert session.sent == bytes(len(session.sent)) != b""
+        else:
+            with pytest.raises(RuntimeError, match="start new thread"):
+                session.prepare()
     talk(mic=source).begin()
     assert source.entered.wait(GUARD)
 
