@@ -16,6 +16,7 @@ from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
+from .push_source import PushReader, PushSource
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 from .status_reporter import DeviceStatusReporter
@@ -157,6 +158,8 @@ class ComponentFactory:
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, lease)
+        elif type(choice) is PushSource:  # no subclass, which may run code of the application
+            reader = PushReader(choice, lease)
         else:
             reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.

@@ -31,7 +31,6 @@ __all__ = [
     "to_stereo",
 ]
 
-_PCM: Final = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
 _SOURCE: Final = Rule("an AudioSource such as WavSource(path)", is_source)
 _SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
 
@@ -66,7 +65,7 @@ class _Law:
         self._high_bytes = bytes(level >> 8 & 0xFF for level in levels)
 
     def encode(self, pcm: bytes) -> bytes:
-        _PCM.check(pcm=pcm)
+        pcm_tools.SAMPLES.check(pcm=pcm)
         return bytes(map(self._code_of, pcm_tools.samples_of(pcm)))
 
     def decode(self, data: bytes) -> bytes:
