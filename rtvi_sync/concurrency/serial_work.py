@@ -23,9 +23,12 @@ class Workers(Protocol):
     def submit(self, work: Drainable) -> None:
         """Schedule a call of `work.drain()`, on another thread or on this one."""
 
+    def submit_soon(self, work: Drainable) -> None:
+        """Schedule the same within a few milliseconds, together with other work that is submitted so."""
+
 
 class SerialWork:
-    """A function that the workers call after each `call()`; calls that come while it runs become one more.
+    """A function that workers call when it is called for; calls that come while it runs become one more.
 
     Args:
         function: may block, which holds one worker and nothing else. An exception that it raises is logged.
@@ -45,6 +48,12 @@ class SerialWork:
         self._called = True
         if not self._runners:  # a thread that runs it looks again after it has left
             self._workers.submit(self)
+
+    def call_soon(self) -> None:
+        """Do what `call()` does, but up to 5 ms later, together with what else is called so meanwhile."""
+        self._called = True
+        if not self._runners:
+            self._workers.submit_soon(self)
 
     @property
     def runner(self) -> threading.Thread | None:

@@ -188,7 +188,7 @@ class QueuedSpeaker:
         if self._over.is_set():
             return 0.0
         dropped = self._queue.add(pcm, sample_rate_hz, time.monotonic())
-        self._work.call()
+        self._work.call_soon()
         return dropped
 
     def begin(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import time
+from collections import deque
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
 from . import pcm as pcm_tools
-from .base import AudioQueue, Lease
+from .base import Lease
 from .sources import PackagedSource
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -31,14 +32,18 @@ class PushSource(PackagedSource):
     def __init__(self, sample_rate_hz: int = 16_000, max_seconds: float = 60.0) -> None:
         super().__init__(sample_rate_hz)
         SECONDS.check(max_seconds=max_seconds)
-        self._max_seconds = float(max_seconds)
-        self._queue = AudioQueue(self._max_seconds)
-        # Notified when audio was taken, and when a session has ended.
-        self._taken = Notifier()
-        self._pushed_bytes = 0  # written by the thread that pushes
-        # The next three are written by the thread that takes: how much it has taken, and of which frame it takes.
+        self._max_bytes = 2 * round(max_seconds * sample_rate_hz)
+        # There is no lock, because a signal handler could wait for it on the pushing thread while that thread holds it.
+        # Both sides change the deque in atomic steps, and each number is written by one side only.
+        self._chunks: deque[bytes] = deque()
+        self._pushed = Notifier()
+        self._taken = Notifier()  # notified when a session has ended, too
+        # Of the thread that pushes: the bytes that it has pushed, and those of them that it has dropped.
+        self._pushed_bytes = self._dropped_bytes = 0
+        self._is_losing = False  # from the first loss on, until nothing waits
+        # Of the thread that takes: the bytes that it has taken, and the chunk of which it takes.
         self._taken_bytes = 0
-        self._frame, self._position = b"", 0
+        self._chunk, self._position = b"", 0
         self._was_sent = False  # whether the last session has sent everything
 
     @property
@@ -49,14 +54,17 @@ class PushSource(PackagedSource):
     @property
     def dropped_seconds(self) -> float:
         """Return the seconds of audio lost because more than `max_seconds` waited, in all sessions."""
-        return self._queue.dropped_seconds
+        return self._dropped_bytes / (2 * self._sample_rate_hz)
 
     @property
     def waiting_seconds(self) -> float:
         """Return the seconds of audio that wait to be sent; by so much the bot hears what is pushed now later."""
-        rate = self._sample_rate_hz
-        waiting_bytes = self._pushed_bytes - self._taken_bytes - 2 * round(self.dropped_seconds * rate)
-        return max(0, waiting_bytes) / (2 * rate)
+        return self.waiting_bytes / (2 * self._sample_rate_hz)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return the bytes of audio that wait to be sent."""
+        return self._pushed_bytes - self._dropped_bytes - self._taken_bytes
 
     def push(self, pcm: bytes | bytearray | memoryview, timeout: float | None = 0.0) -> None:
         """Have audio sent after what was pushed before. One thread at a time may call it.
@@ -72,24 +80,32 @@ class PushSource(PackagedSource):
         Raises:
             ValueError: the number of bytes is odd.
         """
-        BYTES.check(pcm=pcm)
-        WAIT.or_none.check(timeout=timeout)
-        data = bytes(pcm)  # the length of a memoryview need not be in bytes
-        pcm_tools.SAMPLES.check(pcm=data)
-        if not data:
-            return
-        seconds = len(data) / (2 * self._sample_rate_hz)
-        if timeout != 0 and not self._has_room(seconds):
-            self._taken.wait_for(lambda: self._is_unused or self._has_room(seconds), Deadline(timeout))
-        self._pushed_bytes += len(data)  # first, so that wait() does not return in between
-        dropped = self._queue.add(data, self._sample_rate_hz, time.monotonic())
-        if dropped:
-            logger.warning(
-                "%.2f s of the audio pushed to a PushSource were dropped, and more may follow: more than "
-                "max_seconds=%g wait to be sent. Push in real time, pass timeout= to push(), or raise max_seconds",
-                dropped,
-                self._max_seconds,
-            )
+        if type(pcm) is not bytes or len(pcm) % 2:
+            BYTES.check(pcm=pcm)
+            pcm = bytes(pcm)  # the length of a memoryview need not be in bytes
+            pcm_tools.SAMPLES.check(pcm=pcm)
+        size = len(pcm)
+        if timeout != 0.0:
+            WAIT.or_none.check(timeout=timeout)
+            self._taken.wait_for(lambda: self._is_unused or self._has_room(size), Deadline(timeout))
+        if not self._chunks:
+            self._is_losing = False
+        self._pushed_bytes += size  # first, so that wait() does not return in between
+        self._chunks.append(pcm)
+        if self.waiting_bytes > self._max_bytes:
+            self._drop_oldest()
+        self._pushed.notify_all()
+
+    def _drop_oldest(self) -> None:
+        while self.waiting_bytes > self._max_bytes and len(self._chunks) > 1:
+            with contextlib.suppress(IndexError):  # they were taken in the meantime
+                self._dropped_bytes += len(self._chunks.popleft())
+                if not self._is_losing:
+                    self._is_losing = True
+                    logger.warning(
+                        "The oldest audio pushed to a PushSource is dropped: more than its max_seconds wait to be "
+                        "sent. Push in real time, pass timeout= to push(), or raise max_seconds"
+                    )
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all that was pushed so far was sent to the bot in the current session.
@@ -104,26 +120,33 @@ class PushSource(PackagedSource):
             True if all of it was sent; False if the timeout has passed, or the session ended first.
         """
         WAIT.or_none.check(timeout=timeout)
-        self._taken.wait_for(lambda: self._is_unused or not self.waiting_seconds, Deadline(timeout))
-        return self._was_sent if self._is_unused else not self.waiting_seconds
+        self._taken.wait_for(lambda: self._is_unused or not self.waiting_bytes, Deadline(timeout))
+        return self._was_sent if self._is_unused else not self.waiting_bytes
 
     def read(self, frames: int) -> bytes:
         """Return the next samples, for wrappers of the source; silence if nothing is pushed while they would last."""
         COUNT.check(frames=frames)
-        self._queue.notifier.wait_for(lambda: self.waiting_seconds, Deadline(frames / self._sample_rate_hz))
+        self._pushed.wait_for(lambda: self.waiting_bytes, Deadline(frames / self._sample_rate_hz))
         return self.take(frames) or pcm_tools.silence(frames)
 
     def close(self) -> None:
         """Discard what was not taken."""
-        self._was_sent = not self.waiting_seconds
+        self._was_sent = not self.waiting_bytes
         while self.take(self._sample_rate_hz):
             pass
 
     def take(self, frames: int) -> bytes:
         """Return up to this number of the next samples, fewer if no more wait; does not block."""
-        parts, missing = [], 2 * frames
-        while missing and (self._position < len(self._frame) or self._take_frame()):
-            part = self._frame[self._position : self._position + missing]
+        missing = 2 * frames
+        parts: list[bytes] = []
+        while missing:
+            part = self._chunk[self._position : self._position + missing]
+            if not part:
+                try:
+                    self._chunk, self._position = self._chunks.popleft(), 0
+                except IndexError:
+                    break
+                continue
             self._position += len(part)
             missing -= len(part)
             parts.append(part)
@@ -131,20 +154,13 @@ class PushSource(PackagedSource):
         self._taken.notify_all()
         return b"".join(parts)
 
-    def _take_frame(self) -> bool:
-        _, frame = self._queue.poll()
-        if frame is None:
-            return False
-        self._frame, self._position = frame.pcm, 0
-        return True
-
     @property
     def _is_unused(self) -> bool:
         return self._run is None or self._run.is_over
 
-    def _has_room(self, seconds: float) -> bool:
-        waiting = self.waiting_seconds
-        return not waiting or waiting + seconds <= self._max_seconds
+    def _has_room(self, size: int) -> bool:
+        waiting_bytes = self.waiting_bytes
+        return not waiting_bytes or waiting_bytes + size <= self._max_bytes
 
 
 class PushReader:
@@ -171,7 +187,7 @@ class PushReader:
 
     def take(self, frames: int) -> bytes:
         """See `Reader.take()`; speech begins one chunk after it could."""
-        was_silent, self._is_silent = self._is_silent, not self._source.waiting_seconds
+        was_silent, self._is_silent = self._is_silent, not self._source.waiting_bytes
         if self._is_silent or was_silent:
             return b""
         return self._source.take(frames)

@@ -23,7 +23,8 @@ def workers():
     assert workers.threads() == []
 
 
-def test_it_is_done_after_each_call(workers):
+@pytest.mark.parametrize("way", ["call", "call_soon"])
+def test_it_is_done_after_each_call(workers, way):
     """What a thread has prepared before the call is seen by the work, whatever the work does at that moment."""
     given, taken = [0], [0]
 
@@ -33,7 +34,7 @@ def test_it_is_done_after_each_call(workers):
     work = SerialWork(take, workers)
     for number in range(2000):
         given[0] = number
-        work.call()
+        getattr(work, way)()
         if number % 10 == 0:
             until(lambda: taken[0] == given[0])
     until(lambda: taken[0] == given[0])
