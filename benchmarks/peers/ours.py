@@ -32,7 +32,7 @@ class Ours(Peer):
         )
         self._listen()
         self._client.connect()
-        if isinstance(source, PushSource):
+        if self.talking and isinstance(source, PushSource):
             self._pace = Pace(source.push)
 
     def _new_sink(self) -> AudioSink:
