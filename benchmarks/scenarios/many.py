@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import math
 import resource
 import time
@@ -48,8 +49,9 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
         ages.append(time.monotonic() - float(stamp))
 
     counters = [FrameCounter() for _ in range(number if own_audio else 0)]
-    options = [{"on_audio": counter} for counter in counters] or [{}] * number
-    clients = [peer(address, note, talking=True, **each) for each in options]
+    clients = [
+        peer(address, note, talking=True, on_audio=on_audio) for on_audio in counters or itertools.repeat(None, number)
+    ]
     clients[0].connect()
     time.sleep(0.2)
     held, threads = _held(), _threads()

@@ -50,8 +50,12 @@ def test_it_runs_on_one_thread_at_a_time(workers):
         done[0] += 1
         inside[0] -= 1
 
+    def call() -> None:
+        for _ in range(500):
+            work.call()
+
     work = SerialWork(count, workers)
-    threads = [threading.Thread(target=lambda: [work.call() for _ in range(500)]) for _ in range(4)]
+    threads = [threading.Thread(target=call) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
