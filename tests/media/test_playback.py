@@ -184,6 +184,26 @@ def test_many_sinks_need_few_threads(talk, workers, until):
     assert len(workers.threads()) < 10
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_at_exit_no_worker_is_needed(talk, workers, monkeypatch, threads):
+    """Where no worker can be had, a sink gets its audio and is closed on another thread, or on the exiting one."""
+
+    def refuse(task):
+        raise RuntimeError("can't start new thread")
+
+    sink = UserSink()
+    session = talk(speaker=sink).prepare()
+    monkeypatch.setattr(workers, "submit", lambda work: None)
+    for number in range(3):
+        session.hear(frame(number))
+    monkeypatch.setattr("rtvi_sync.media.playback.is_exiting", lambda: True)
+    if not threads:
+        monkeypatch.setattr("rtvi_sync.media.playback.PoolTask.start", refuse)
+    assert session.manager.stop(GUARD) == []
+    assert sink.calls == [*((number, 960, 24000) for number in range(3)), "close"]
+    assert (threading.current_thread() in sink.threads) is not threads
+
+
 def test_what_was_received_is_flushed_before_the_end(talk):
     """stop() lets a busy sink take all audio that had arrived."""
     sink = UserSink()
