@@ -28,7 +28,7 @@ from ..media.loudness import audible
 from ..media.pcm import rms
 from ..media.resample import resample
 from ..media.session import Insertion
-from ..media.sources import BytesSource, MemorySource, SourceRun, WavSource
+from ..media.sources import BytesSource, PackagedSource, SourceRun, WavSource
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..session.dispatcher import Dispatcher
@@ -83,7 +83,7 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
                 f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
             ) from error
     if is_source(question):
-        if isinstance(question, MemorySource) and question.total_frames is None:
+        if isinstance(question, PackagedSource) and question.is_endless:
             raise ValueError(f"question must be audio that ends, and a {type(question).__name__} of this kind does not")
         source: AudioSource = question
         return source

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class AudioSource(Protocol):
     """A source of the user's voice.
 
-    A custom source is read up to 1 s ahead on its own thread, which may block. Reading starts when the bot is ready,
+    A custom source is read up to 1 s ahead on its own thread, which may block and starts when the microphone is on.
+    Reading starts when the bot is ready,
     pauses while the microphone is muted, and stops when the source or the session ends; then `close()` is called on
     the same thread. The next session reads the same object again, so a source that has a beginning returns to it in
     `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result is ignored and
@@ -47,7 +48,8 @@ class AudioSource(Protocol):
 class AudioSink(Protocol):
     """A sink of the bot's voice.
 
-    A custom sink is called on its own thread, which may block. It gets all audio that the bot sends, in order, at any
+    A custom sink is called by the threads that run handlers, one call at a time, and may block: that holds up nothing
+    but its own audio. It gets all audio that the bot sends, in order, at any
     speed: up to the client's `max_queued_audio_bytes` are queued for it. Only beyond that limit the oldest audio is
     dropped, counted in `stats().speaker_dropped_seconds`, logged, and reported by the event `audio_dropped`. When the
     session ends, the sink gets the queued audio for up to 3 s, as long as it takes audio; then `close()` is called. If

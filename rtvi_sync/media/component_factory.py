@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.serial_work import Workers
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, Lease, VideoFrame, VideoSource
@@ -15,6 +16,7 @@ from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
+from .push_source import PushReader, PushSource
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 from .status_reporter import DeviceStatusReporter
@@ -62,6 +64,7 @@ class ComponentFactory:
         backend: returns the backend of the machine's audio devices.
         settings: of the client; read for each audio frame and for each image.
         status_reporter: gets the successes and failures of devices.
+        workers: they write to sinks that may block.
         max_queued_audio_bytes: limit of the audio queued for a sink.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
@@ -74,6 +77,7 @@ class ComponentFactory:
         settings: MediaSettings,
         status_reporter: DeviceStatusReporter,
         *,
+        workers: Workers,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
@@ -83,6 +87,7 @@ class ComponentFactory:
         self._backend = backend
         self._settings = settings
         self._status_reporter = status_reporter
+        self._workers = workers
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._echo: EchoCanceller | None = None  # from the first device on
         self._publish_audio = publish_audio
@@ -166,6 +171,8 @@ class ComponentFactory:
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, lease)
+        elif type(choice) is PushSource:  # no subclass, which may run code of the application
+            reader = PushReader(choice, lease)
         else:
             reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
@@ -193,7 +200,7 @@ class ComponentFactory:
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes)
+        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes, self._workers)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or lease a source; raise the errors of `mic()`."""

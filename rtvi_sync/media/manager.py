@@ -14,6 +14,7 @@ from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.runtime import Runtime
 from ..concurrency.shield import shielded
+from ..concurrency.worker_pool import WorkerPool
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .devices.camera import SendVideo
 
 logger: logging.Logger = logging.getLogger(__name__)
-
 
 # Seconds that a thread waits to open or replace a device while another thread does so.
 _OPENING_TIMEOUT = 30.0
@@ -99,7 +99,7 @@ class MediaManager:
         """Allow devices to be opened again, because a session or `init_devices()` begins, which `stop()` will end.
 
         Args:
-            runtime: its timer thread checks devices and times the audio of sources.
+            runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
         """
         self._runtime = runtime
         self._over = False
@@ -149,8 +149,10 @@ class MediaManager:
             if before is None and self._over:  # the caller's session has ended in the meantime
                 raise DeviceError("The session ended while its devices were being prepared")
             # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
+            runtime = self._runtime  # None without a client, as in a transport's own tests
+            workers = WorkerPool() if runtime is None else runtime.workers
             session = self._session = before or MediaSession(
-                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
+                self._backend, self.settings, self.status_reporter, workers, self._max_queued_audio_bytes
             )
         try:
             for kind in kinds:

@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
-from ..protocol.validation import BYTES, COUNT, integer
+from ..protocol.validation import BYTES, COUNT, Rule, integer
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -39,6 +39,7 @@ def silence(frames: int) -> bytes:
 
 #: Rule for a valid sample rate.
 RATE = integer(MIN_RATE_HZ, MAX_RATE_HZ)
+SAMPLES = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
 
 
 def is_rate(rate_hz: object) -> bool:

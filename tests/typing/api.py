@@ -89,6 +89,7 @@ from rtvi_sync.media import (
     NullSink,
     Participant,
     ParticipantTracks,
+    PushSource,
     ScreenSource,
     SilenceSource,
     ToneSource,
@@ -363,6 +364,7 @@ def media(client: RTVIClient) -> None:
         SilenceSource(),
         ToneSource(440, duration=1.0, sample_rate_hz=16000),
         CallbackSource(lambda frames: bytes(2 * frames)),
+        PushSource(8000, max_seconds=10),
     ]
     sinks: list[AudioSink] = [
         WavSink("b.wav"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +20,21 @@ from rtvi_sync import (
     WebSocketTransport,
     signals,
 )
-from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
+from rtvi_sync.media import (
+    AudioDroppedData,
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    NullSink,
+    PushSource,
+    SilenceSource,
+    ToneSource,
+)
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.fake_devices import FakeBackend
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread
+from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
 
 
@@ -125,6 +135,25 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
     assert source.wait(0.3) is False
     client.disconnect()
     assert not any(session.audio)
+
+
+def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) -> None:
+    """Callbacks for what the bots say, and pushes of what is said to them, need no thread for each session."""
+    heard, voices = [bytearray() for _ in range(20)], [PushSource(16_000) for _ in range(20)]
+    clients = [
+        client_of(bot, mic=voice, speaker=CallbackSink(lambda pcm, _, into=into: into.extend(pcm)))  # type: ignore[misc]
+        for voice, into in zip(voices, heard, strict=True)
+    ]
+    with contextlib.ExitStack() as stack:
+        for client in clients:
+            stack.enter_context(client)
+        for client, voice in zip(clients, voices, strict=True):
+            voice.push(bytes(range(1, 251)) * 8)
+            client.send_text("Hello")
+        until(lambda: all(heard))
+        assert all(voice.wait(GUARD) for voice in voices)
+        assert len(own_threads()) <= 8
+    assert all(voice.waiting_seconds == 0 for voice in voices)
 
 
 def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
