@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -186,9 +187,7 @@ class ConversationTracker:
                 self._coming.early.append(partial(self._take, event))
         elif event.received_at > self._taken_until:
             self._read_audio(follower)
-            with self._lock:
-                records = self._tracker.take(event)
-            self._publish(follower, records)
+            self._change(follower, self._tracker.take, event)
 
     def session_over(self, number: int, at: float) -> None:
         """See `ConversationPort`."""
@@ -197,9 +196,7 @@ class ConversationTracker:
             self._end_session(follower, at)
 
     def _end_session(self, follower: SessionFollower, at: float) -> None:
-        with self._lock:
-            records = self._tracker.end_session(at)
-        self._publish(follower, records)
+        self._change(follower, self._tracker.end_session, at)
         follower.audio.close()
         self._follower = None
 
@@ -209,9 +206,7 @@ class ConversationTracker:
             follower.early.append(partial(self.take_sent, follower, at, message))
         elif follower is self._follower:
             self._read_audio(follower)
-            with self._lock:
-                records = self._tracker.sent(at, message)
-            self._publish(follower, records)
+            self._change(follower, self._tracker.sent, at, message)
 
     def take_unsent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
         """Take a message that could not be sent."""
@@ -219,22 +214,21 @@ class ConversationTracker:
             follower.early.append(partial(self.take_unsent, follower, at, message))
         elif follower is self._follower and message.id is not None:
             self.asked.add(message.id)  # no call returns a turn that the bot knows nothing of
-            with self._lock:
-                records = self._tracker.unsent(at, message.id)
-            self._publish(follower, records)
+            self._change(follower, self._tracker.unsent, at, message.id)
 
     def pass_time(self, follower: SessionFollower) -> None:
         """Let time pass."""
         if follower is self._follower:
-            with self._lock:
-                records = self._tracker.pass_time(time.monotonic())
-            self._publish(follower, records)
+            self._change(follower, self._tracker.pass_time, time.monotonic())
 
     @contextlib.contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
         """Let answers that owe nothing count as incomplete, in the block, until the bot has been quiet for this long.
         If several calls wait, for the longest of their times. Any thread.
         """
+        if not seconds:
+            yield
+            return
         call = object()
         try:
             self._change_patience(lambda: self._patience.setdefault(call, seconds))
@@ -254,9 +248,13 @@ class ConversationTracker:
 
     def _settle(self, follower: SessionFollower) -> None:
         if follower is self._follower:
-            with self._lock:
-                records = self._tracker.settle(time.monotonic())
-            self._publish(follower, records)
+            self._change(follower, self._tracker.settle, time.monotonic())
+
+    def _change(self, follower: SessionFollower, method: Callable[..., list[TurnRecord]], *arguments: Any) -> None:
+        """Call a method of the tracker, and publish what came of it."""
+        with self._lock:
+            records = method(*arguments)
+        self._publish(follower, records)
 
     def _read_audio(self, follower: SessionFollower) -> None:
         """Read the audio before a turn begins, and now and then during one."""

@@ -145,7 +145,6 @@ class ClientTurns(ClientBase):
         event = event_from(after, "after")
         session = self._manager.session()
         session.check_ready()
-        self._conversation.get()
         pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
         return PendingTurn(pending, self._dispatcher, session, after=event, delay=delay, where=where)
 

@@ -5,6 +5,7 @@ Audio is PCM everywhere: signed 16-bit little endian, mono, as bytes. Images are
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from types import ModuleType
@@ -302,6 +303,17 @@ class FrameQueue(Generic[F]):
             self._got += self._size(item[1])
             if item[0] == current:
                 return item
+
+    def get_queued(self) -> list[F]:
+        """Remove and return the queued frames, oldest first; called on the thread that gets, does not block."""
+        got = []
+        with contextlib.suppress(IndexError):
+            while True:
+                generation, frame = self._frames.popleft()
+                self._got += self._size(frame)
+                if generation == self._generation:
+                    got.append(frame)
+        return got
 
     def put_back(self, generation: int, frame: F) -> None:
         """Make the frame that was got last the next one again; called on the thread that gets."""

@@ -41,10 +41,7 @@ class TrackFrames(Iterator[F]):
 
         Does not block; called on the thread that iterates.
         """
-        taken = []
-        while (frame := self._queue.poll()[1]) is not None:
-            taken.append(frame)
-        return taken
+        return self._queue.get_queued()
 
     def shrink(self, buffer: float | None) -> None:
         """Keep no more than this from now on; None: as much as at first. Called by the session."""

@@ -118,13 +118,12 @@ def turn_audio_of(frames: Sequence[AudioFrame], max_seconds: float = math.inf, *
     if not frames:
         return TurnAudio(truncated=truncated)
     rate = frames[0].sample_rate_hz
-    if all(frame.sample_rate_hz == rate for frame in frames):
-        pcm = b"".join(frame.pcm for frame in frames)
-    else:
-        pcm = b"".join(
+    pcm = b"".join(
+        [
             frame.pcm if frame.sample_rate_hz == rate else resample(frame.pcm, frame.sample_rate_hz, rate)
             for frame in frames
-        )
+        ]
+    )
     kept = pcm if len(pcm) <= 2 * max_seconds * rate else pcm[: 2 * int(max_seconds * rate)]
     truncated = truncated or len(kept) < len(pcm)
     return TurnAudio(pcm=kept, sample_rate_hz=rate if kept else 0, truncated=truncated)

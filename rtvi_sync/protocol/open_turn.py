@@ -95,7 +95,7 @@ class OpenTurn:
         for index in reversed(range(len(self.timeline))):
             entry = self.timeline[index]
             if (entry.who, entry.kind) == ("bot", "speaks"):
-                self.timeline[index] = attrs.evolve(entry, text=self.answer.last_speech)
+                self.timeline[index] = TimelineEntry(entry.at, "bot", "speaks", self.answer.last_speech)
                 return
 
     def give_answer_to(self, other: OpenTurn) -> None:
@@ -110,7 +110,7 @@ class OpenTurn:
 
     def record(self) -> TurnRecord:
         """Return what is known of it now."""
-        answer = self.answer
+        answer, text = self.answer, self.answer.text
         self.quote_speech()
         return TurnRecord(
             number=self.number,
@@ -121,8 +121,8 @@ class OpenTurn:
             status=self.status,
             assumed=self.assumed,
             user_text=self.user_text,
-            bot_text=answer.text,
-            spoken_text=answer.text if self.status == "complete" else answer.spoken_text,
+            bot_text=text,
+            spoken_text=text if self.status == "complete" else answer.spoken_text,
             spoken_exact=answer.spoken_exact,
             function_calls=answer.calls,
             errors=(*self.errors,),

@@ -195,14 +195,10 @@ class TurnTracker:
             turn.time_first(acknowledged=at)
 
     def _user_input(self, at: float, data: Any) -> None:
-        if data.input_type != "chat":
-            self._turns.bot.tells_user_input = True
-            if data.input_type == "transcription":
-                self._heard(at, data.text, final=data.final)
-            return
         self._turns.bot.tells_user_input = True
-        question = self._turns.asked.of_message(data.msg_id)
-        if question is not None:
+        if data.input_type == "transcription":
+            self._heard(at, data.text, final=data.final)
+        elif data.input_type == "chat" and (question := self._turns.asked.of_message(data.msg_id)) is not None:
             question.told_input = True
             self._turns.acknowledge(at, question)
 

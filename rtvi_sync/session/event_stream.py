@@ -16,6 +16,9 @@ from ..errors import RequestTimeoutError, WouldDeadlockError
 from ..events import DataT, Event, RTVIEvent
 from ..protocol.states import CloseInfo
 
+# How a stream ends that is closed: as if the client had ended the session.
+_CLOSED = CloseInfo()
+
 
 class StreamOwner(Protocol):
     """What pushes events to a stream."""
@@ -165,4 +168,4 @@ class EventStream(Generic[DataT]):
     def close(self) -> None:
         """Stop listening. A call that waits for an event of this stream gets StopIteration."""
         self._owner.close_stream(self)
-        self.end(CloseInfo())
+        self.end(_CLOSED)

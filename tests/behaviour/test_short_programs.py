@@ -45,6 +45,16 @@ print(turn.user_text, "->", turn.bot_text)
 turn.audio.save("answer.wav")
 """
 
+BARGE_IN = """
+from rtvi_sync import connect
+
+with connect("http://localhost:7860", text_only=True) as client:
+    second = client.barge_in("Stop!", after="bot-started-speaking", delay=0.3)
+    first = client.ask("Tell me a long story")
+    print(first.status, first.spoken_text, sep=": ")
+    print(second.result().status, second.result().bot_text, sep=": ")
+"""
+
 LIVE_TALK = """
 from pathlib import Path
 from rtvi_sync import connect
@@ -63,7 +73,8 @@ with connect("http://localhost:7860", callbacks=show, reconnect=ReconnectPolicy.
 
 
 @pytest.mark.parametrize(
-    ("program", "most"), [(ASK, 4), (ASK_BY_VOICE, 6), (FUNCTION_CALL, 6), (LIVE_TALK, 4), (KIOSK, 5)]
+    ("program", "most"),
+    [(ASK, 4), (ASK_BY_VOICE, 6), (BARGE_IN, 14), (FUNCTION_CALL, 6), (LIVE_TALK, 4), (KIOSK, 5)],
 )
 def test_lines(program: str, most: int) -> None:
     """A line has one statement and fits the project's limit."""
@@ -105,6 +116,20 @@ def test_ask_by_voice(tmp_path: Path) -> None:
     assert process.returncode == 0
     with wave.open(str(tmp_path / "answer.wav")) as file:
         assert file.getnframes() > 0.1 * file.getframerate()
+
+
+def test_barge_in(tmp_path: Path) -> None:
+    """The program prints what was spoken before the interruption, and the answer to that."""
+    story = "Once upon a time there was a dog that ran over all the hills of the land, day after day after day."
+    bot = EmbeddedBot(replies={"story": story, "Stop": "Well."})
+    with bot, running(BARGE_IN, bot.base_url, tmp_path) as process:
+        output, errors = rest_of(process)
+    assert (process.returncode, errors) == (0, "")
+    first, second = output.splitlines()
+    status, _, spoken = first.partition(": ")
+    assert (status, second) == ("interrupted", "complete: Well.")
+    assert story.startswith(spoken)
+    assert 0 < len(spoken) < len(story)
 
 
 def test_function_call(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     assert all(entry["context"] == {"who": "me"} and entry["response_time"] > 0 for entry in entries)
     assert [entry["exception"] for entry in entries] == [None] * 6 + ["RequestTimeoutError"]
     assert entries[4]["response_length"] == len('{"number": 7}')
-    text, complete = entries[1]["response_time"], entries[3]["response_time"]
+    text, audio, complete = (entry["response_time"] for entry in entries[1:4])
+    assert [text, audio] == pytest.approx([1000 * seconds for seconds in lives[0]["turn"]])
     assert 50 < text < complete  # milliseconds: of 100 ms of silence a part is over before
     began = [entry["start_time"] for entry in entries]
     assert began[0] < began[1] < began[4] < began[5]

@@ -55,18 +55,19 @@ class Talker(RTVIUser):
     does: Callable[[MeasuredClient], object]
 
 
-def entries() -> list[dict[str, Any]]:
-    """Return what a user's calls tell Locust."""
+def talk() -> dict[str, Any]:
+    """Return what a user's calls tell Locust, and the latencies of the turn among them, in seconds."""
     client = Talker(environment).client
     with client:
         client.wait_for_answer(GUARD)
+        turn = client.turns()[-1]
         client.send_client_request("order", {"number": 7})
         with client.measure("nothing"):
             pass
         with contextlib.suppress(RequestTimeoutError):
             client.send_client_request("never", timeout=0.05)
     client.close()
-    return told.copy()
+    return {"entries": told.copy(), "turn": [turn.time_to_first_token, turn.time_to_first_audio]}
 
 
 def without(address: str | None) -> tuple[str, int | None]:
@@ -132,7 +133,7 @@ def left() -> list[str]:
 runtime.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
 before = left()
 found: dict[str, Any] = {
-    "entries": entries(),
+    **talk(),
     "no host": [without(None), without("localhost:7860")],
     "running": {
         "connecting": kill(MeasuredClient.connect, mute, 0.05),

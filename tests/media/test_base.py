@@ -24,3 +24,18 @@ def test_a_frame_that_follows_an_interruption_is_not_lost():
     generation, frame = queue.poll()
     assert (generation, frame and frame.pcm) == (1, b"new!")
     assert queue.poll() == (1, None)
+
+
+def test_what_is_taken_at_once():
+    """It is what has come since the last interruption, and makes room for as much."""
+    queue = AudioQueue(1.0)
+    queue.add(bytes(24000), 24000, 0.0)
+    queue.clear()
+    for at in (1.0, 1.5):
+        queue.add(bytes(24000), 24000, at)
+    assert [frame.timestamp for frame in queue.get_queued()] == [1.0, 1.5]
+    assert queue.get_queued() == []
+    for at in (2.0, 2.5):
+        queue.add(bytes(24000), 24000, at)
+    assert [frame.timestamp for frame in queue.get_queued()] == [2.0, 2.5]
+    assert queue.dropped == 0

@@ -204,7 +204,7 @@ def test_what_is_left(run: Run) -> None:
 
 
 def test_the_token_and_the_marker(run: Run) -> None:
-    """--rtvi-token is for the WebSocket; `connect` is the request data; transcripts and others are the bot's."""
+    """--rtvi-token is for the WebSocket; `connect` is the request data; transcripts and config are the bot's."""
     paths: list[str] = []
     with EmbeddedBot(handler=lambda session, _: paths.append(session.path)) as bot:
         run(ASKS, "--rtvi-url", bot.ws_url, "--rtvi-token", "secret").assert_outcomes(passed=1)
@@ -217,8 +217,12 @@ def test_the_token_and_the_marker(run: Run) -> None:
         def test_marker(rtvi_client, rtvi_bot):
             assert rtvi_bot.requests[-1].body["user"] == "Ann"
             assert rtvi_client.ask(ToneSource(440, 0.5)).expect(voice_to_voice=60).user_text == "Is it noon?"
+
+        @pytest.mark.rtvi(config=[{"service": "llm", "options": [{"name": "mood", "value": "calm"}]}], version="0.3.0")
+        def test_config(rtvi_client):
+            assert rtvi_client.get_config()[0].options[0].value == "calm"
         """)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["rtvi: 1 turns; voice to voice p50 * s, *; first audio p50 *"])
 
 
