@@ -14,8 +14,9 @@ from ..concurrency.lifecycle import start_thread
 from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
-from .base import AudioSource, Lease
+from .base import AudioSource
 from .leased_device import LeasedDevice, Report
+from .leases import Lease
 from .sources import MemorySource, SourceRun
 
 logger: logging.Logger = logging.getLogger(__name__)

@@ -11,10 +11,11 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.serial_work import Workers
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource, Lease, VideoFrame, VideoSource
+from .base import AudioSink, AudioSource, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
+from .leases import Lease
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
 from .push_source import PushReader, PushSource
 from .sinks import MEMORY_SINKS, NullSink

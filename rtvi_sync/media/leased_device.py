@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError
-from .base import AudioSink, AudioSource, Lease
+from .base import AudioSink, AudioSource
+from .leases import Lease
 
 logger: logging.Logger = logging.getLogger(__name__)
 

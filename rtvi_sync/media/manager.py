@@ -228,22 +228,18 @@ class MediaManager:
                 session.ignore(sample_rate_hz, num_channels)
                 return
             self._played_rate_hz = sample_rate_hz
-            channels = num_channels or 1
-            short = len(pcm) <= 2 * channels * sample_rate_hz
-            pcm = (pcm_tools.to_mono if short else pcm_tools.first_channel)(pcm, channels)
+            pcm = pcm_tools.to_mono_soon(pcm, num_channels or 1, sample_rate_hz)
         if pcm:
             session.publish_bot(pcm, sample_rate_hz, time.monotonic())
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Publish an image of the bot; called on one thread of the transport, does not block."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.publish_bot_video(frame)
 
     def interrupt(self) -> None:
         """Drop queued playback after the user interrupted the bot; called on the I/O thread, does not block."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.interrupt()
 
     def insert(self, source: AudioSource) -> Insertion:
@@ -259,8 +255,7 @@ class MediaManager:
 
     def remove(self, insertion: Insertion) -> None:
         """Let what spoke before, the microphone at last, speak again."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.remove(insertion)
 
     def received(self) -> AudioTrack | None:
@@ -435,23 +430,20 @@ class MediaManager:
 
     def _select(self, kind: Kind, choice: Any) -> None:
         with self._opening():
-            self._select_now(kind, choice)
-
-    def _select_now(self, kind: Kind, choice: Any) -> None:
-        session = self._session
-        slot = session.slots[kind] if session is not None else None
-        if session is not None and slot is not None:
-            choice = open_file(kind, choice, slot.choice)
-            if choice is False:
-                session.slots.close(kind)
-                slot.choice = False
-                self.status_reporter.status(kind, DeviceStatus())
-        if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
-            return
-        opens = session is not None and session.opens(kind, choice)
-        if not opens:  # opening a device reports the choice itself
-            found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
-            self.status_reporter.chosen(kind, found)
-        if session is not None and slot is not None and (slot.component is not None or opens):
-            session.slots.replace(kind, choice)
-        self._choices[kind] = choice
+            session = self._session
+            slot = session.slots[kind] if session is not None else None
+            if session is not None and slot is not None:
+                choice = open_file(kind, choice, slot.choice)
+                if choice is False:
+                    session.slots.close(kind)
+                    slot.choice = False
+                    self.status_reporter.status(kind, DeviceStatus())
+            if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
+                return
+            opens = session is not None and session.opens(kind, choice)
+            if not opens:  # opening a device reports the choice itself
+                found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
+                self.status_reporter.chosen(kind, found)
+            if session is not None and slot is not None and (slot.component is not None or opens):
+                session.slots.replace(kind, choice)
+            self._choices[kind] = choice

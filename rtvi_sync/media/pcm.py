@@ -78,6 +78,11 @@ def to_stereo(pcm: bytes) -> bytes:
     return both.tobytes()
 
 
+def to_mono_soon(pcm: bytes, channels: int, rate_hz: int) -> bytes:
+    """Mix channels to mono; of more than 1 s, whose mixing takes long, return only the first channel."""
+    return (to_mono if len(pcm) <= 2 * channels * rate_hz else first_channel)(pcm, channels)
+
+
 def first_channel(pcm: bytes, channels: int) -> bytes:
     """Return the first of interleaved channels, without an incomplete last frame."""
     samples = memoryview(pcm)[: len(pcm) - len(pcm) % (2 * channels)].cast("h")

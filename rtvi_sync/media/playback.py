@@ -13,8 +13,9 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import is_exiting
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
-from .base import AudioFrame, AudioQueue, AudioSink, Lease, memory_size_of
+from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
 from .leased_device import LeasedDevice, Report
+from .leases import Lease
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
 from . import pcm as pcm_tools
-from .base import Lease
+from .leases import Lease
 from .sources import PackagedSource
 
 logger: logging.Logger = logging.getLogger(__name__)

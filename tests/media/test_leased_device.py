@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media.base import Lease
 from rtvi_sync.media.leased_device import LeasedDevice
+from rtvi_sync.media.leases import Lease
 from tests.support.forking import in_child
 
 
