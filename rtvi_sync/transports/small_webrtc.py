@@ -32,7 +32,7 @@ from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import signalling
-from .webrtc.signalling import Answer, Target
+from .webrtc.signalling import OfferAnswer, Target
 
 if TYPE_CHECKING:
     from .webrtc.connection import WebRTCConnection
@@ -193,7 +193,7 @@ class SmallWebRTCTransport(Transport):
         self._bot_takes = answer.max_message_size
         connection.opened()
 
-    def _exchange(self, offer: str, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> Answer:
+    def _exchange(self, offer: str, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> OfferAnswer:
         """Send an offer, and return the answer."""
         from .http import OFFER, post_json
 

@@ -131,7 +131,7 @@ def offer_body(sdp: str, pc_id: str | None, request_data: Any) -> bytes:
 
 
 @attrs.frozen(kw_only=True)
-class Answer:
+class OfferAnswer:
     """The answer to an offer.
 
     Attributes:
@@ -145,7 +145,7 @@ class Answer:
     max_message_size: int = _DEFAULT_MAX_MESSAGE_SIZE
 
 
-def answer_of(document: Any, where: str) -> Answer:
+def answer_of(document: Any, where: str) -> OfferAnswer:
     """Return the answer in a JSON document.
 
     Args:
@@ -178,7 +178,7 @@ def answer_of(document: Any, where: str) -> Answer:
         )
     size = re.search(r"(?m)^a=max-message-size:(\d+)", sdp)
     pc_id = document.get("pc_id")
-    return Answer(
+    return OfferAnswer(
         sdp=sdp,
         pc_id=pc_id if isinstance(pc_id, str) else None,
         max_message_size=int(size[1]) if size else _DEFAULT_MAX_MESSAGE_SIZE,
