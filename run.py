@@ -95,7 +95,8 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
-TEST_PARTS = (*SOAK_PARTS, "resample", "files", "screen", "speed", "locust", "samples", "bench", "test")
+EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "webrtc")
+TEST_PARTS = (*SOAK_PARTS, *EXTRAS, "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
@@ -127,6 +128,11 @@ DEVICES = {
         "pyaudio",
         "PyAudio: cannot be built here (needs gcc and portaudio19-dev)",
         ("gcc", "libc6-dev", "python3-dev", "portaudio19-dev"),
+    ),
+    "sounddevice": (
+        "sounddevice",
+        "sounddevice: cannot be used here (needs libportaudio2)",
+        ("libportaudio2",),
     ),
     "video": (
         "cv2",

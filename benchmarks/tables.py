@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from .scenarios.many import NUMBERS
+from .scenarios.many import NUMBERS, OWN_AUDIO_NUMBERS
 
 
 @attrs.frozen
@@ -34,6 +34,18 @@ class Row:
         return ", ".join(filter(None, (self.words, self.unit)))
 
 
+_OF_MANY: Final = (
+    ("CPU", "% of a core", "cpu_percent", 1),
+    ("event p50", "ms", "p50_ms", 2),
+    ("event p99", "ms", "p99_ms", 2),
+    ("largest gap in the audio", "ms", "gap_ms", 0),
+    ("events that came in time", "share", "events_share", 3),
+    ("audio that arrived in time, of the worst session", "share", "sound_share", 3),
+    ("the server itself was late by, at most", "ms", "server_late_ms", 1),
+    ("memory of each", "kB", "kb_each", 1),
+    ("threads", "", "threads", 0),
+)
+
 #: Name of a table -> its rows. Each peer that has one of the figures is a column.
 TABLES: Final[dict[str, Sequence[Row]]] = {
     "session": (
@@ -58,6 +70,9 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
         Row("audio frames a second, down", "", "audio-down", "per_second"),
         Row("audio frames a second, up", "", "audio-up", "per_second"),
         Row("CPU of an audio frame, up", "µs", "audio-up", "cpu_us", 1),
+        Row("a minute of audio at once, until the application has it", "ms", "burst", "ms", 1),
+        Row("its part that the application got", "share", "burst", "kept_share", 3),
+        Row("memory for it at the peak, of its bytes", "", "burst", "memory_ratio", 2),
         Row("CPU of a minute of talk", "s", "minute", "cpu_seconds", 2),
     ),
     "process": (
@@ -80,18 +95,16 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
     ),
     "many": tuple(
         Row(f"{number} sessions: {words}", unit, f"sessions-{number}", figure, digits)
-        for words, unit, figure, digits in (
-            ("CPU", "% of a core", "cpu_percent", 1),
-            ("event p50", "ms", "p50_ms", 2),
-            ("event p99", "ms", "p99_ms", 2),
-            ("largest gap in the audio", "ms", "gap_ms", 0),
-            ("events that came in time", "share", "events_share", 3),
-            ("audio that arrived in time, of the worst session", "share", "sound_share", 3),
-            ("the server itself was late by, at most", "ms", "server_late_ms", 1),
-            ("memory of each", "kB", "kb_each", 1),
-            ("threads", "", "threads", 0),
-        )
+        for words, unit, figure, digits in _OF_MANY
         for number in NUMBERS
+    ),
+    "own-audio": tuple(
+        Row(f"{number} sessions: {words}", unit, f"own-audio-{number}", figure, digits)
+        for words, unit, figure, digits in (
+            *_OF_MANY,
+            ("audio that the application got in time, of the worst session", "share", "taken_share", 3),
+        )
+        for number in OWN_AUDIO_NUMBERS
     ),
 }
 
@@ -190,6 +203,26 @@ TARGETS: Final[Sequence[Target]] = (
         )
         for number, over, most in ((100, "ref", 0.5), (200, "ref", 0.5), (100, "pipecat-pipeline", 0.15))
     ),
+    *(
+        Target(
+            words=f"{number} sessions with audio of the application's own: {words}",
+            scenario=f"own-audio-{number}",
+            figure=figure,
+            over=over,
+            least=least,
+            most=most,
+        )
+        for number in OWN_AUDIO_NUMBERS
+        for words, figure, over, least, most in (
+            ("CPU", "cpu_percent", "ref", None, 0.65),
+            ("event p99", "p99_ms", "ref", None, 0.5),
+            ("share of the bots' audio in time", "taken_share", "", 0.995, None),
+            ("share of the users' audio in time", "sound_share", "", 0.995, None),
+            ("threads", "threads", "", None, 12),
+        )
+    ),
+    Target(words="a minute of audio at once: share of it", scenario="burst", figure="kept_share", least=1),
+    Target(words="a minute of audio at once: memory, of its bytes", scenario="burst", figure="memory_ratio", most=1.85),
     *(
         Target(words=f"500 sessions: {words}", scenario="sessions-500", figure=figure, least=least, most=most)
         for words, figure, least, most in (

@@ -117,6 +117,7 @@ if typing.TYPE_CHECKING:
     from .transports.base import Transport, TransportOptions, TransportStats
     from .transports.eval import EvalTransport
     from .transports.memory import MemoryTransport
+    from .transports.small_webrtc import SmallWebRTCTransport
     from .transports.websocket import WebSocketTransport
 
 __all__ = [
@@ -161,6 +162,7 @@ __all__ = [
     "CloseInfo",
     "EvalTransport",
     "MemoryTransport",
+    "SmallWebRTCTransport",
     "WebSocketTransport",
     # events
     "BotStartedData",
@@ -283,6 +285,7 @@ _NAMES = {
     "transports.base": "Transport TransportOptions TransportStats",
     "transports.eval": "EvalTransport",
     "transports.memory": "MemoryTransport",
+    "transports.small_webrtc": "SmallWebRTCTransport",
     "transports.websocket": "WebSocketTransport",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

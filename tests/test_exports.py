@@ -25,9 +25,9 @@ INTERFACE = """
     Expect ExpectationError
 """
 MEDIA = """
-    AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource WavSink BytesSink
-    NullSink CallbackSink FileVideoSource MediaDeviceInfo MediaState DeviceStatus AudioLevel AudioDroppedData TrackData
-    Participant Tracks ParticipantTracks
+    AudioSource AudioSink VideoSource WavSource BytesSource SilenceSource ToneSource CallbackSource PushSource WavSink
+    BytesSink NullSink CallbackSink FileVideoSource MediaDeviceInfo MediaState DeviceStatus AudioLevel AudioDroppedData
+    TrackData Participant Tracks ParticipantTracks
 """
 METHODS = """
     connect disconnect close start_bot start_bot_and_connect disconnect_bot state connected version params

@@ -41,11 +41,13 @@ dependencies = ["throwaway>=1"]
 [project.optional-dependencies]
 cli = ["throwaway-testing"]
 resample = []
+aec = []
 screen = []
 files = []
 speed = []
 locust = []
 audio = ["absent-audio"]
+sounddevice = ["absent-sounddevice"]
 video = ["absent-video"]
 [dependency-groups]
 soak = []
@@ -612,6 +614,7 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
         *(f"Pipecat {version}" for version in run.PIPECAT),
         "local bot",
         "PyAudio",
+        "sounddevice",
         "OpenCV",
     ]
     assert plain.returncode == 0
@@ -635,7 +638,8 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
     video = skipped + "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)"
     unavailable = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
-    assert unavailable == [[audio, video], [video], [video]]
+    other = skipped + "sounddevice: cannot be used here (needs libportaudio2)"
+    assert unavailable == [[audio, other, video], [other, video], [other, video]]
     assert [done.returncode for done in runs] == [0, 0, 0]
     assert "libGL.so.1" in log
 

@@ -54,6 +54,9 @@ AMONG: Final = {
     # Those that fell behind before are left out: it takes minutes.
     "sessions-200": tuple(peer for peer in _PYTHON if peer != "pipecat-pipeline"),
     **dict.fromkeys(("sessions-500", "sessions-1000"), ("ours", "picows")),
+    **dict.fromkeys(
+        ("burst", "own-audio-100", "own-audio-200"), ("ours", "ours-default", "ref", "websockets", "picows")
+    ),
 }
 
 #: Scenarios that are measured only if they are asked for by name: they take long.

@@ -27,6 +27,8 @@ class Peer(abc.ABC):
         talking: whether a microphone's worth of audio is sent from the ready message on: by what the library has for
             it, else by `Pace`.
         hearing: whether the audio of the bot is kept in memory; else it is thrown away as soon as the library lets.
+        on_audio: called with each audio frame of the bot, where the library calls the application's sinks. A peer with
+            it that is `talking` sends what the application pushes, which has a thread of its own for that: `Pace`.
     """
 
     #: Names of scenarios -> why the library cannot do it.
@@ -39,12 +41,19 @@ class Peer(abc.ABC):
     own: ClassVar[dict[str, Callable[[str, float], Mapping[str, float]]]] = {}
 
     def __init__(
-        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
+        self,
+        url: str,
+        on_event: Callable[[str], object] = str,
+        *,
+        talking: bool = False,
+        hearing: bool = False,
+        on_audio: Callable[[bytes], object] | None = None,
     ) -> None:
         self.url = url
         self.on_event = on_event
         self.talking = talking
         self.hearing = hearing
+        self.on_audio = on_audio
 
     @abc.abstractmethod
     def connect(self, timeout: float = LIMIT) -> None:
@@ -143,10 +152,8 @@ class MessagePeer(Peer):
     #: Reads JSON.
     loads: Callable[[str], Any] = staticmethod(json.loads)
 
-    def __init__(
-        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
-    ) -> None:
-        super().__init__(url, on_event, talking=talking, hearing=hearing)
+    def __init__(self, url: str, on_event: Callable[[str], object] = str, **options: Any) -> None:
+        super().__init__(url, on_event, **options)
         from .frames import Frame  # protobuf, which not every peer needs
 
         self._new_frame = Frame
@@ -168,9 +175,7 @@ class MessagePeer(Peer):
         frame = self._parse(payload)
         kind = frame.WhichOneof("frame")
         if kind == "audio":
-            pcm = frame.audio.audio
-            if self.hearing:
-                self._heard.append(pcm)
+            self._take_audio(frame.audio.audio)
         elif kind == "message":
             message = self.loads(frame.message.data)
             type_ = message["type"]
@@ -187,6 +192,12 @@ class MessagePeer(Peer):
                 self._spoken.set()
             elif type_ == "bot-ready":
                 self._ready.set()
+
+    def _take_audio(self, pcm: bytes) -> None:
+        if self.hearing:
+            self._heard.append(pcm)
+        if self.on_audio is not None:
+            self.on_audio(pcm)
 
     def begin(self, timeout: float) -> None:
         """Say that the client is ready and wait for the bot; for the end of `connect()`."""

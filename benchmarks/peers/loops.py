@@ -62,10 +62,8 @@ class LoopPace:
 class LoopPeer(Peer):
     """A session whose methods are coroutines: `_connect`, `_request`, `_send_audio` and `_close`."""
 
-    def __init__(
-        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
-    ) -> None:
-        super().__init__(url, on_event, talking=talking, hearing=hearing)
+    def __init__(self, url: str, on_event: Callable[[str], object] = str, **options: Any) -> None:
+        super().__init__(url, on_event, **options)
         self.loop = running_loop(asyncio.new_event_loop)
         self._heard: list[bytes] = []
 

@@ -6,10 +6,10 @@ import threading
 from typing import Any, Final
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
-from rtvi_sync.media import BytesSink, NullSink, ToneSource
+from rtvi_sync.media import AudioSink, AudioSource, BytesSink, CallbackSink, NullSink, PushSource, ToneSource
 
 from ..server_frames import SAMPLE_RATE_HZ
-from .base import LIMIT, Peer
+from .base import LIMIT, Pace, Peer
 
 
 class Ours(Peer):
@@ -17,20 +17,34 @@ class Ours(Peer):
 
     imports = "rtvi_sync"
     dependencies = "attrs, blinker, websocket, httpx"
+    _pace: Pace | None = None
 
     def connect(self, timeout: float = LIMIT) -> None:
-        self._sink = BytesSink() if self.hearing else NullSink()
+        self._sink, source = self._new_sink(), self._new_source()
         self._transport = WebSocketTransport(self.url)
         self._client = RTVIClient(
             transport=self._transport,
             enable_mic=self.talking,
-            mic=ToneSource(sample_rate_hz=SAMPLE_RATE_HZ),
+            mic=source,
             speaker=self._sink,
             connect_timeout=timeout,
             max_queued_events=1_000_000,  # a burst may be ahead of its handler by more than the usual limit
         )
         self._listen()
         self._client.connect()
+        if self.talking and isinstance(source, PushSource):
+            self._pace = Pace(source.push)
+
+    def _new_sink(self) -> AudioSink:
+        if self.on_audio is not None:
+            on_audio = self.on_audio
+            return CallbackSink(lambda pcm, _: on_audio(pcm))
+        return BytesSink() if self.hearing else NullSink()
+
+    def _new_source(self) -> AudioSource:
+        if self.on_audio is not None:
+            return PushSource(SAMPLE_RATE_HZ)
+        return ToneSource(sample_rate_hz=SAMPLE_RATE_HZ)
 
     def _listen(self) -> None:
         on_event = self.on_event
@@ -57,6 +71,8 @@ class Ours(Peer):
         return len(self._sink.pcm)
 
     def close(self) -> None:
+        if self._pace is not None:
+            self._pace.stop()
         self._client.disconnect()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import math
 import resource
 import time
@@ -16,13 +17,30 @@ from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile
 
 NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
+#: Numbers of sessions whose audio is the application's own.
+OWN_AUDIO_NUMBERS: Final = (100, 200)
 _EVENTS_PER_SECOND: Final = 5
 # Seconds until what connecting has stirred up is over.
 _SETTLE: Final = 1.5
 
 
-def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
-    """Measure CPU, age of events and the audio that the server hears of all; memory and threads of each one more."""
+class FrameCounter:
+    """A sink's function of the application, which counts the audio frames of one session."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def __call__(self, _: bytes) -> None:
+        """Count one more."""
+        self.frames += 1
+
+
+def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audio: bool = False) -> dict[str, float]:
+    """Measure CPU, age of events and the audio that the server hears of all; memory and threads of each one more.
+
+    Args:
+        own_audio: the application takes each audio frame of the bots by a function, and pushes what is sent.
+    """
     _allow_descriptors(2 * number + 100)
     address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
     ages: list[float] = []
@@ -30,7 +48,10 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
     def note(stamp: str) -> None:
         ages.append(time.monotonic() - float(stamp))
 
-    clients = [peer(address, note, talking=True) for _ in range(number)]
+    counters = [FrameCounter() for _ in range(number if own_audio else 0)]
+    clients = [
+        peer(address, note, talking=True, on_audio=on_audio) for on_audio in counters or itertools.repeat(None, number)
+    ]
     clients[0].connect()
     time.sleep(0.2)
     held, threads = _held(), _threads()
@@ -49,10 +70,14 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
     for client in clients:
         client.request(Command.HEARD)  # what was heard before does not count
     ages.clear()
+    for counter in counters:
+        counter.frames = 0
     begun, spent = time.perf_counter(), time.process_time()
     time.sleep(max(1.0, 20 * effort))
     spent, taken = time.process_time() - spent, time.perf_counter() - begun
     measured = ages.copy()
+    if own_audio:
+        figures["taken_share"] = min(counter.frames for counter in counters) / math.floor(taken * FRAMES_PER_SECOND)
     heard = [client.request(Command.HEARD) for client in clients]
     for client in clients:
         client.close()
@@ -89,5 +114,9 @@ def _threads() -> int:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
-    f"sessions-{number}": functools.partial(sessions, number=number) for number in NUMBERS
+    **{f"sessions-{number}": functools.partial(sessions, number=number) for number in NUMBERS},
+    **{
+        f"own-audio-{number}": functools.partial(sessions, number=number, own_audio=True)
+        for number in OWN_AUDIO_NUMBERS
+    },
 }

@@ -19,6 +19,7 @@ from types import FrameType
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.media import WavSource
+from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
 from .arguments import header, limit, url
@@ -50,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speaker",
         metavar="SPEAKER",
         help=f"a speaker, by id or name; a WAV file, which is written instead; {DEFAULT!r}; or {NONE!r}, for no output",
+    )
+    parser.add_argument(
+        "--no-echo-cancellation",
+        action="store_true",
+        help="send what the microphone records as it is. Otherwise the bot's voice is taken out of it, if the extra "
+        "aec is installed, and microphone and speaker are devices",
     )
     parser.add_argument(
         "--record",
@@ -94,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     default = DEFAULT if sys.stdin is not None and sys.stdin.isatty() else NONE
     mic_name, speaker_name = arguments.mic or default, arguments.speaker or default
     mic, sink = select_mic(mic_name), select_speaker(speaker_name)
+    has_echo = isinstance(mic, str | None) and isinstance(sink, str | None)
+    echo_cancellation = has_echo and not arguments.no_echo_cancellation and is_available()
     client = RTVIClient.for_url(
         arguments.url,
         token=arguments.token,
@@ -101,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         mic=mic,
         speaker=sink,
         enable_mic=mic_name != NONE,
+        echo_cancellation=echo_cancellation,
         connect_timeout=arguments.timeout,
     )
     recorder = Recorder(limit=_RECORDING_SECONDS)
@@ -117,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         interruptions: Iterable[float] = ()
         try:
             with console_for() as console, contextlib.closing(client):
-                _print_introduction(console, mic, sink)
+                _print_introduction(console, has_echo=has_echo, echo_cancellation=echo_cancellation)
                 # Until the client knows a device's own name; a file in its place keeps this one.
                 names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
                 session = TalkSession(client, console, **names, mic_ended=mic_ended)
@@ -135,13 +145,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_introduction(console: Console, mic: object, sink: object) -> None:
+def _print_introduction(console: Console, *, has_echo: bool, echo_cancellation: bool) -> None:
     if not console.interactive:
         return
     if isinstance(console, LineConsole):
         console.print_line("Talk, or type here and press Enter. Ctrl-C ends.")
-    if isinstance(mic, str | None) and isinstance(sink, str | None):
-        console.print_line("Use a headset, or the bot hears itself.")
+    if echo_cancellation:
+        console.print_line("Echo cancellation is on (--no-echo-cancellation turns it off).")
+    elif has_echo:
+        console.print_line('Use a headset, or the bot hears itself. pip install "rtvi_sync[aec]" cancels the echo.')
 
 
 @contextlib.contextmanager

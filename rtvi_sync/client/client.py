@@ -58,6 +58,12 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
             object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
             `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
+        echo_cancellation: the bot's voice is taken out of what the microphone records, so that the bot does not hear
+            itself through a loudspeaker; noise is suppressed, too. Only where both are devices of the machine. Needs
+            the extra `aec`.
+        audio_backend: the library for microphones and speakers, "pyaudio" or "sounddevice", or an object of your own
+            with the methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else
+            sounddevice.
         text_only: True: no microphone, no speaker and no camera; no device is looked for.
         http_client: your own for the connect request and actions without a session; never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
@@ -76,6 +82,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     Raises:
         TypeError: an unknown option, two spellings of one, or a wrong type.
         ValueError: a wrong value, such as the name of a file as a device id.
+        MissingExtraError: `echo_cancellation` is True, and the extra `aec` is not installed.
     """
 
     @overload
@@ -124,14 +131,15 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
                 Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
                 * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
                 404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
+                * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
-            transport: a transport, or its name: "websocket" or "eval". "auto": `connect()` tries them in this order,
-                each with a start request and a connection of its own, until the bot is ready. A bot that is silent on
-                one of them gets a third of the time left (10 s without a limit) while another one remains, and the rest
-                if none of them succeeds.
+            transport: a transport, or its name: "websocket", "webrtc" or "eval". "auto": `connect()` tries them in this
+                order, WebRTC if its extra is installed, each with a start request and a connection of its own, until
+                the bot is ready. A bot that is silent on one of them gets a third of the time left (10 s without a
+                limit) while another one remains, and the rest if none of them succeeds.
             token: for the WebSocket; it takes precedence over the token in the server's answer.
-            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket, for its
-                handshake.
+            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket or an
+                offer, for its handshake or the offer.
             options: as `RTVIClient` takes them. `params` need no `base_url`.
 
         Raises:

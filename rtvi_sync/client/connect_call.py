@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -102,7 +103,7 @@ class ConnectCall:
         try:
             while True:
                 way = self._untried.popleft()
-                attempt = self._attempt = make_attempt(way, self._patience())
+                attempt = self._attempt = make_attempt(way, self._patience(way))
                 attempt.abandoned = self.abandoned
                 try:
                     return connect(attempt, way)
@@ -131,13 +132,16 @@ class ConnectCall:
             return False
         return self.has_other_ways
 
-    def _patience(self) -> float | None:
-        """Return how many seconds the next way may be silent; None: until the deadline."""
+    def _patience(self, way: Way) -> float | None:
+        """Return how many seconds `way`, the next one, may be silent; None: until the deadline."""
         remaining = self.deadline.remaining()
         if not self.has_other_ways or (self._round and remaining is not None):
             return None
         # Without a limit each round is longer, because a bot may take its time to load.
-        return _SHARE_WITHOUT_LIMIT * 3**self._round if remaining is None else remaining * _SHARE
+        own = math.inf if way.patience is None else way.patience
+        if remaining is not None:
+            return min(remaining * _SHARE, own)
+        return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
 
     def _failure(self, error: RTVIError) -> RTVIError:
         """Return the error of the call, whose last attempt has failed by `error`."""

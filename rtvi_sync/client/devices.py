@@ -10,7 +10,7 @@ from .base import ClientBase
 
 class ClientDevices(ClientBase):
     """Devices and tracks. Every method may be called on any thread. A microphone or speaker of the machine needs
-    PyAudio; see docs/audio.md.
+    PyAudio or sounddevice; see docs/audio.md.
     """
 
     def init_devices(self) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 import attrs
 
 from ..events import RTVIEvent, event_from
+from ..media.devices.audio_libraries import AUDIO_LIBRARIES
+from ..media.devices.backend import AudioBackend
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
 from ..protocol.validation import (
     BOOL,
@@ -21,6 +23,7 @@ from ..protocol.validation import (
     WAIT,
     Rule,
     from_mapping,
+    has_method,
     instance_of,
     mapping_of,
     one_of,
@@ -117,6 +120,15 @@ def connect_limit(
 _PROXY = Rule("an HTTP proxy's URL (a str), False", lambda proxy: proxy is False or isinstance(proxy, str)).or_none
 
 
+_AUDIO_BACKEND = Rule(
+    '"pyaudio", "sounddevice" or an object with devices(), open_input() and open_output()',
+    lambda given: (
+        isinstance(given, str) or all(has_method(given, name) for name in ("devices", "open_input", "open_output"))
+    ),
+    lambda given: not isinstance(given, str) or given in AUDIO_LIBRARIES,
+).or_none
+
+
 def _is_http_client(value: object) -> bool:
     httpx = sys.modules.get("httpx")  # an application that has a client has imported it
     return httpx is not None and isinstance(value, httpx.Client)
@@ -152,6 +164,10 @@ class RTVIClientOptions:
     speaker: SpeakerChoice = attrs.field(default=None, validator=CHOICES["speaker"])
     cam: CamChoice = attrs.field(default=None, validator=CHOICES["cam"])
     text_only: bool = attrs.field(default=False, validator=BOOL)
+    echo_cancellation: bool = attrs.field(default=False, validator=BOOL)
+    audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None = attrs.field(
+        default=None, validator=_AUDIO_BACKEND
+    )
     http_client: httpx.Client | None = attrs.field(
         default=None, validator=Rule("an httpx.Client", _is_http_client).or_none
     )
@@ -174,6 +190,10 @@ class RTVIClientOptions:
             raise TypeError("enable_cam and enable_camera are the same option: give one of them")
         if self.text_only:
             self._check_text_only()
+        if self.echo_cancellation:
+            from ..media.devices import echo_canceller
+
+            echo_canceller.load()
 
     def _check_text_only(self) -> None:
         """Check that no option asks for a device, and choose none."""
@@ -201,6 +221,8 @@ class KeywordOptions(TypedDict, total=False):
     speaker: SpeakerChoice
     cam: CamChoice
     text_only: bool
+    echo_cancellation: bool
+    audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None
     http_client: httpx.Client | None
     events: Literal["thread", "manual"]
     ssl_context: ssl.SSLContext | None

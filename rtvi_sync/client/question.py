@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..concurrency.deadline import Deadline
 from ..errors import (
@@ -19,22 +17,19 @@ from ..errors import (
     UnsupportedFeatureError,
 )
 from ..events import Event, RTVIEvent
-from ..media.audio_files import decode
 from ..media.base import AudioSource
 from ..media.capture import CHUNKS_PER_SECOND
-from ..media.convert import ResamplingSource
-from ..media.kinds import is_source
 from ..media.loudness import audible
 from ..media.pcm import rms
-from ..media.resample import resample
 from ..media.session import Insertion
-from ..media.sources import BytesSource, MemorySource, SourceRun, WavSource
+from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker
 from .message_builders import run_options
+from .question_source import at_microphone_rate
 from .turn import Turn
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
@@ -42,9 +37,6 @@ _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _SOFT_END = 0.5
 # Seconds without further speech of the user after which an answer counts, where it is not known when the voice ended.
 _QUIET = 1.5
-# The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
-# longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
-_RATE_HZ = 16_000
 
 
 def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
@@ -57,40 +49,6 @@ def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[
         RTVIMessage("action", {"service": llm_service, "action": "append_to_messages", "arguments": arguments}),
     ]
     return ways if audio_response else ways[:1]  # the others cannot ask for text only
-
-
-def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
-    """Return the source for a spoken question.
-
-    Args:
-        question: a `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
-        sample_rate_hz: of PCM; None: it is none.
-
-    Raises:
-        TypeError: it is none of these.
-        ValueError: bytes that are no audio file, or a source without an end.
-        DeviceError: the file cannot be used.
-    """
-    if isinstance(question, os.PathLike):
-        return WavSource(Path(question))
-    if isinstance(question, (bytes, bytearray, memoryview)):
-        if sample_rate_hz is not None:
-            return BytesSource(question, sample_rate_hz)
-        try:
-            return BytesSource(*decode(bytes(question)))
-        except ValueError as error:
-            raise ValueError(
-                f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
-            ) from error
-    if is_source(question):
-        if isinstance(question, MemorySource) and question.total_frames is None:
-            raise ValueError(f"question must be audio that ends, and a {type(question).__name__} of this kind does not")
-        source: AudioSource = question
-        return source
-    raise TypeError(
-        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
-        f"AudioSource; not {type(question).__name__}"
-    )
 
 
 class Question(ABC):
@@ -321,11 +279,6 @@ class SpokenQuestion(Question):
         self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
     ) -> None:
         super().__init__(conversation, dispatcher, session)
-        if source.sample_rate_hz != _RATE_HZ:
-            if isinstance(source, BytesSource):
-                source = BytesSource(resample(source.pcm, source.sample_rate_hz, _RATE_HZ), _RATE_HZ)
-            else:
-                source = ResamplingSource(source, _RATE_HZ)
         self._source = source
         self._insertion: Insertion | None = None
         self._run: SourceRun | None = None
@@ -339,6 +292,7 @@ class SpokenQuestion(Question):
         Raises:
             DeviceError: the source cannot be used, or the transport carries no audio.
         """
+        self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
         self._first = self._next_number()
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):

@@ -65,9 +65,8 @@ class SessionManager:
         self._way: Way | None = None  # that of the current session, or of the last one
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
-        supports_video = options.transport is not None and options.transport.supports_video
         enable_cam = bool(options.enable_cam or options.enable_camera)
-        if enable_cam and not supports_video:
+        if enable_cam and not (options.transport is not None and options.transport.supports_video):
             enable_cam = False
             logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
         self.media: MediaManager = MediaManager(
@@ -76,7 +75,9 @@ class SessionManager:
             cam=options.cam,
             enable_mic=options.enable_mic,
             enable_cam=enable_cam,
+            backend=options.audio_backend,
             max_queued_audio_bytes=options.max_queued_audio_bytes,
+            echo_cancellation=options.echo_cancellation,
         )
         self.devices: Devices = Devices(
             self.media,
@@ -197,8 +198,8 @@ class SessionManager:
     def _limited(self, deadline: Deadline) -> Deadline:
         """Return the deadline of one attempt: `deadline`, or the limit of the reconnect policy if it is shorter."""
         policy = self._options.reconnect
-        limit = policy.attempt_timeout if policy is not None else None
-        return Deadline(limit) if limit is not None and deadline.at_most(limit) == limit else deadline
+        limit = None if policy is None else policy.attempt_timeout
+        return deadline if limit is None or deadline.at_most(limit) != limit else Deadline(limit)
 
     def _attempt(
         self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
@@ -412,8 +413,9 @@ class SessionManager:
             raise
 
     def _transport_options(self, session: Session) -> TransportOptions:
-        own, text_only = session.own_options(), self._options.text_only
-        return TransportOptions(media=self.media, text_only=text_only, network=self._network, **own)
+        own, given = session.own_options(), self._options
+        media, network, http_client = self.media, self._network, given.http_client
+        return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

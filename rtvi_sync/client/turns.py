@@ -225,7 +225,8 @@ class ClientTurns(ClientBase):
     def _question(
         self, question: Askable, session: Session, *, audio_response: bool, sample_rate_hz: int | None
     ) -> Question:
-        from .question import SpokenQuestion, TypedQuestion, source_of, text_messages
+        from .question import SpokenQuestion, TypedQuestion, text_messages
+        from .question_source import source_of
 
         conversation = self._conversation.get()
         if sample_rate_hz is not None and not isinstance(question, (bytes, bytearray, memoryview)):

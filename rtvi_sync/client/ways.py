@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import attrs
 
+from ..errors import InvalidTransportParamsError
 from ..protocol.validation import STRING, STRINGS
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
 from ..transports.eval import EvalTransport
+from ..transports.small_webrtc import SmallWebRTCTransport, is_installed
 from ..transports.websocket import WebSocketTransport
 
-TransportName = Literal["auto", "websocket", "eval"]
+TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 
 # The order in which they are tried.
-_NAMES = ("websocket", "eval")
+_NAMES = ("websocket", "webrtc", "eval")
+
+# Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and nobody ever speaks. In seconds.
+_WEBRTC_PATIENCE = 5.0
 
 
 @attrs.frozen
@@ -27,10 +32,12 @@ class Way:
     Attributes:
         transport: carries the session.
         bot_url: where the transport's parameters come from; None: as the client's parameters say.
+        patience: seconds that it may be silent at most while others remain; None: no limit but that of all ways.
     """
 
     transport: Transport
     bot_url: BotURL | None = None
+    patience: float | None = None
 
 
 def ways_to(
@@ -61,14 +68,31 @@ def ways_to(
             raise TypeError("headers of a handshake are for the transports that for_url() makes; give them to yours")
         return (_way(transport, bot_url),)
     if transport != "auto" and transport not in _NAMES:
-        raise ValueError(f"transport must be a Transport or one of 'auto', 'websocket', 'eval', not {transport!r}")
-    own_headers = headers if bot_url.ws_url is not None else None
-    transports = WebSocketTransport(token=token, headers=own_headers), EvalTransport(token=token, headers=own_headers)
-    return tuple(_way(each, bot_url) for each in transports if transport in ("auto", each.name))
+        raise ValueError(
+            f"transport must be a Transport or one of 'auto', 'websocket', 'webrtc', 'eval', not {transport!r}"
+        )
+    wanted = _NAMES if transport == "auto" else (transport,)
+    offered = [name for name in wanted if (bot_url.ws_url if name == "webrtc" else bot_url.offer_url) is None]
+    if not offered:
+        kind = "a WebSocket" if bot_url.ws_url is not None else "a WebRTC offer"
+        raise InvalidTransportParamsError(f"The URL is that of {kind}, which the transport {transport!r} does not use")
+    if transport == "auto" and len(offered) > 1 and not is_installed():
+        offered.remove("webrtc")
+    own_headers = headers if not bot_url.endpoints else None
+    make: dict[str, Callable[[], Transport]] = {
+        "websocket": lambda: WebSocketTransport(token=token, headers=own_headers),
+        "webrtc": lambda: SmallWebRTCTransport(headers=own_headers),
+        "eval": lambda: EvalTransport(token=token, headers=own_headers),
+    }
+    return tuple(_way(make[name](), bot_url) for name in offered)
 
 
 def _way(transport: Transport, bot_url: BotURL) -> Way:
-    return Way(transport, bot_url.with_eval_route() if isinstance(transport, EvalTransport) else bot_url)
+    if isinstance(transport, EvalTransport):
+        return Way(transport, bot_url.with_eval_route())
+    if isinstance(transport, SmallWebRTCTransport):
+        return Way(transport, bot_url.with_offer_route(), _WEBRTC_PATIENCE)
+    return Way(transport, bot_url)
 
 
 def params_for(ways: tuple[Way, ...], params: RTVIClientParams, headers: Mapping[str, str] | None) -> RTVIClientParams:

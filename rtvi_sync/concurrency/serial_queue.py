@@ -11,10 +11,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from .deadline import Deadline
 from .latch import Notifier
+from .serial_work import Workers
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -23,13 +24,6 @@ Item: TypeAlias = tuple[Any, ...]
 the function's data. It is one tuple, because each run of the garbage collector traverses the queued objects."""
 _Token: TypeAlias = list[int]
 """The right to drain a queue: a list of each call's own, which holds the identity of the thread."""
-
-
-class Workers(Protocol):
-    """A pool of threads that drain queues."""
-
-    def submit(self, queue: SerialQueue) -> None:
-        """Schedule a call of `queue.drain()`, on another thread or on this one."""
 
 
 class QueueOverflow(Exception):  # noqa: N818 - a signal to the poster, not an error that a user sees

@@ -1,4 +1,4 @@
-"""The threads that run handlers, and their swap of roles with the I/O thread (leader/followers).
+"""The threads that run handlers and write to sinks, and their swap of roles with the I/O thread (leader/followers).
 
 Queues that become ready on the I/O thread are drained by that thread: before it blocks in `select()`, it promotes an
 idle worker to I/O thread and becomes a worker itself. So no event waits for a thread to wake up, and a handler that
@@ -8,20 +8,27 @@ is idle, or if there is much to read.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import OrderedDict
 
 from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
 from .lifecycle import NO_THREAD_PAUSE, fork_generation, name_thread, start_thread
-from .serial_queue import SerialQueue
+from .serial_work import Drainable
+from .timer_thread import ScheduledTask
 
 # An idle worker ends after this many seconds. Starting one takes about 100 microseconds.
 IDLE_TIMEOUT = 5.0
 # The I/O thread swaps roles only if it was idle for this many seconds. If it has much to read, it calls one worker,
 # which drains all queues that become ready meanwhile and is not called for each.
 _MIN_IDLE_TIME = 0.0008
+
+
+# Seconds from one round of `submit_soon()` to the next: a quarter of the time between two audio frames of a bot.
+_ROUND = 0.005
 
 
 class _Worker:
@@ -45,11 +52,12 @@ class _Worker:
 
 
 class WorkerPool:
-    """The threads that drain queues: as many as handlers run at once.
+    """The threads that drain queues: as many as handlers and sinks block at once.
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
     worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads.
+    by one worker, and ten queues that become ready together do not wake ten threads. What is said here of a queue
+    holds for a sink, too.
 
     Args:
         io: the I/O thread that swaps roles with the workers; None: none does.
@@ -59,11 +67,16 @@ class WorkerPool:
         # Guards all of these but the last. Any thread may hold it, for a few assignments. Re-entrant, because a
         # finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        self._ready: OrderedDict[SerialQueue, None] = OrderedDict()
+        self._ready: OrderedDict[Drainable, None] = OrderedDict()
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
+        # What waits for the next round; whether one is planned; the task of the I/O thread that begins it.
+        self._later: dict[Drainable, None] = {}
+        self._round_planned = False
+        self._round: ScheduledTask | None = None
         self._closed = False
+        self._round_began = -math.inf  # approximate: any thread writes it
         self._io = io
         self._leader = _Worker()  # the I/O thread
         self._started = Notifier()  # notified when a worker has started, or cannot start
@@ -73,16 +86,16 @@ class WorkerPool:
             self._all.append(self._leader)
             io.followers = self
 
-    def submit(self, queue: SerialQueue) -> None:
-        """Schedule `queue.drain()`, on a worker or, if this is the I/O thread, on this one. After `close()` too."""
+    def submit(self, work: Drainable) -> None:
+        """Schedule `work.drain()`, on a worker or, if this is the I/O thread, on this one. After `close()` too."""
         io = self._io
         # Without the lock, because a worker that takes the queue at this moment finds the item that was queued before.
-        if queue in self._ready and self._called:
+        if work in self._ready and self._called:
             if io is not None and io.promotion_requested and io.will_recheck:
                 self._call_worker_instead(io)  # the second item since the last select(): there is much to read
             return
         with self._lock:
-            self._ready[queue] = None
+            self._ready[work] = None
             if (
                 io is not None
                 and not self._called
@@ -93,6 +106,42 @@ class WorkerPool:
                 self._called = io.promotion_requested = True
                 return
         self._call_worker()
+
+    def submit_soon(self, work: Drainable) -> None:
+        """Schedule `work.drain()` on a worker: at once if no other such work was begun within `_ROUND`, else then.
+
+        So work that becomes ready thousands of times a second, as the sinks of many sessions do, wakes a worker a few
+        hundred times.
+        """
+        io = self._io
+        if work in self._later:
+            return
+        if io is None or time.monotonic() - self._round_began >= _ROUND:
+            self._round_began = time.monotonic()
+            self.submit(work)
+            return
+        with self._lock:
+            self._later[work] = None
+            plans, self._round_planned = not self._round_planned, True
+        if plans:
+            self._plan_round(io)
+
+    def _plan_round(self, io: IOThread) -> None:
+        """Have the I/O thread call a worker for what waits for the next round."""
+        try:
+            if self._round is None:
+                self._round = io.scheduler.add(self._begin_round, math.inf)
+            self._round.reschedule(self._round_began + _ROUND)
+        except RuntimeError:  # the I/O thread ends, as do all sessions
+            self._begin_round(0.0)
+
+    def _begin_round(self, _: float) -> float:
+        with self._lock:
+            self._ready.update(self._later)
+            self._later.clear()
+            self._round_began, self._round_planned = time.monotonic(), False
+        self._call_worker()
+        return math.inf
 
     def _call_worker_instead(self, io: IOThread) -> None:
         """Call a worker, because the I/O thread continues to read."""
@@ -141,6 +190,7 @@ class WorkerPool:
         io, self._io = self._io, None
         if io is not None and io.promotion_requested:
             self._call_worker_instead(io)
+        self._begin_round(0.0)  # its scheduler does not begin another one
 
     # -- workers ------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import typing
 
 from .base import AudioFrame, AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .port import MediaPort
+from .push_source import PushSource
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
 from .sources import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
@@ -27,6 +28,7 @@ __all__ = [
     "SilenceSource",
     "ToneSource",
     "CallbackSource",
+    "PushSource",
     # video sources
     "CameraSource",
     "FileVideoSource",

@@ -15,7 +15,6 @@ import attrs
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
-from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
 
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 class AudioSource(Protocol):
     """A source of the user's voice.
 
-    A custom source is read up to 1 s ahead on its own thread, which may block. Reading starts when the bot is ready,
+    A custom source is read up to 1 s ahead on its own thread, which may block and starts when the microphone is on.
+    Reading starts when the bot is ready,
     pauses while the microphone is muted, and stops when the source or the session ends; then `close()` is called on
     the same thread. The next session reads the same object again, so a source that has a beginning returns to it in
     `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result is ignored and
@@ -48,7 +48,8 @@ class AudioSource(Protocol):
 class AudioSink(Protocol):
     """A sink of the bot's voice.
 
-    A custom sink is called on its own thread, which may block. It gets all audio that the bot sends, in order, at any
+    A custom sink is called by the threads that run handlers, one call at a time, and may block: that holds up nothing
+    but its own audio. It gets all audio that the bot sends, in order, at any
     speed: up to the client's `max_queued_audio_bytes` are queued for it. Only beyond that limit the oldest audio is
     dropped, counted in `stats().speaker_dropped_seconds`, logged, and reported by the event `audio_dropped`. When the
     session ends, the sink gets the queued audio for up to 3 s, as long as it takes audio; then `close()` is called. If
@@ -409,41 +410,6 @@ class VideoQueue(FrameQueue[VideoFrame]):
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, lambda _: 1)
-
-
-# The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
-# entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
-# without a GIL; a lock could be inherited in the locked state.
-_leases: dict[tuple[int, object], Lease] = {}
-
-
-class Lease:
-    """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
-
-    Raises:
-        DeviceError: another session uses it; `.type` is "in-use".
-    """
-
-    def __init__(self, thing: object, device: str) -> None:
-        self._thing = thing  # kept alive, so that no other object gets its id
-        own_key = getattr(thing, "lease_key", None)
-        self._key = (fork_generation(), own_key or id(thing))
-        if _leases.setdefault(self._key, self) is not self:
-            name = repr(thing) if own_key else f"This {type(thing).__name__}"
-            raise DeviceError(
-                f"{name} is used by another session; give each client a {device} of its own",
-                devices=(device,),
-                type="in-use",
-            )
-
-    def release(self) -> None:
-        """End the lease; called once."""
-        _leases.pop(self._key, None)
-
-    @staticmethod
-    def leased() -> list[object]:
-        """Return the sources and sinks that sessions of this process use now."""
-        return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]
 
 
 def file_error(what: str, device: str, error: OSError) -> DeviceError:

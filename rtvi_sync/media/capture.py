@@ -8,13 +8,15 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Notifier
+from ..concurrency.deadline import Deadline, join_thread
+from ..concurrency.latch import Latch, Notifier
+from ..concurrency.lifecycle import start_thread
 from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
-from .base import AudioSource, Lease
-from .device_thread import DeviceThread, Report
+from .base import AudioSource
+from .leased_device import LeasedDevice, Report
+from .leases import Lease
 from .sources import MemorySource, SourceRun
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -56,6 +58,10 @@ class Mic(Protocol):
 class Reader(Protocol):
     """A reader that gets the samples of a source for an `AudioSender`."""
 
+    @property
+    def dropped_seconds(self) -> float:
+        """Return the seconds of audio that were lost because they were read too late."""
+
     def begin(self) -> None:
         """Begin to read, because the bot is ready; must not block."""
 
@@ -81,6 +87,8 @@ class Reader(Protocol):
 
 class MemoryReader:
     """A reader of a source in memory; it reads on the scheduler's thread itself."""
+
+    dropped_seconds = 0.0  # the source waits until it is read
 
     def __init__(self, source: MemorySource, lease: Lease) -> None:
         self._source = source
@@ -114,18 +122,28 @@ class MemoryReader:
 class PrefetchReader:
     """A reader of a source that may block; it reads up to 1 s ahead on its own thread.
 
+    The thread starts as soon as the microphone is on. If that never happens, `halt()` starts it, because the source is
+    closed on it.
+
     Args:
         source: the application's source.
         rate_hz: the source's sample rate.
         lease: on the source.
         enabled: returns whether the microphone is on.
         report: called with an exception of the source, on the source's thread.
+
+    Raises:
+        RuntimeError: the process cannot start more threads; the lease has been released.
     """
+
+    dropped_seconds = 0.0  # the source waits until it is read
 
     def __init__(
         self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
     ) -> None:
         self._source = source
+        self._device = LeasedDevice("mic", source, lease, report)
+        self._report = report
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
@@ -138,16 +156,41 @@ class PrefetchReader:
         self._halted = False
         self._ended = False
         self._failed = False
-        self._thread = DeviceThread("mic", source, lease, self._read_all, report)
+        self._started = False
+        self._thread: threading.Thread | None = None  # assigned by the thread itself
+        self._over = Latch()  # the thread has closed the source
+
+        if enabled():
+            self._started = True
+            self._start()
 
     def begin(self) -> None:
         """Let the source's thread begin to read."""
         self._begun = True
-        self._notifier.notify_all()
+        self.look()
 
     def look(self) -> None:
-        """Wake the source's thread, which checks the mute setting."""
-        self._notifier.notify_all()
+        """Start the source's thread if it is needed now, or wake it, so that it checks the mute setting."""
+        with self._lock:
+            starts = not self._started and (self._halted or self._enabled())
+            self._started = self._started or starts
+        if not starts:
+            self._notifier.notify_all()
+            return
+        try:
+            self._start()
+        except RuntimeError as error:
+            if not self._halted:
+                self._report(error)
+
+    def _start(self) -> None:
+        try:
+            start_thread("mic", self._run)
+        except RuntimeError:
+            self._ended = self._failed = True
+            self._device.release()
+            self._over.set()
+            raise
 
     def take(self, frames: int) -> bytes | None:
         """See `Reader.take()`."""
@@ -168,16 +211,30 @@ class PrefetchReader:
     def halt(self) -> None:
         """Stop reading; the source's thread closes the source."""
         self._halted = True
-        self._notifier.notify_all()
+        self.look()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:
         """See `Reader.join()`."""
-        return self._thread.join(deadline)
+        if self._thread is not threading.current_thread() and self._over.wait(deadline):
+            if self._thread is not None:
+                join_thread(self._thread, deadline)
+            return None
+        self._device.abandon()
+        return self._thread
 
-    def _read_all(self, thread: DeviceThread) -> None:
+    def _run(self) -> None:
+        self._thread = threading.current_thread()
+        try:
+            self._read_all()
+        except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
+            self._device.failed(error)
+        self._device.close(report=not self._failed)
+        self._over.set()
+
+    def _read_all(self) -> None:
         failed = True
         try:
-            while not thread.abandoned and self._wait_for_room():
+            while not self._device.abandoned and self._wait_for_room():
                 data = self._source.read(self._frames)
                 if not isinstance(data, (bytes, bytearray, memoryview)):
                     raise TypeError(f"read() of an AudioSource returns bytes, not {type(data).__name__}")
@@ -216,9 +273,6 @@ class AudioSender:
         publish: called with what was sent: pcm, rate, monotonic time.
     """
 
-    #: Always 0, because a source waits until it is read.
-    stale_dropped = 0
-
     def __init__(
         self,
         reader: Reader,
@@ -252,6 +306,11 @@ class AudioSender:
     def underruns(self) -> int:
         """Return the number of 20 ms chunks of silence sent because the source was late."""
         return self._underruns
+
+    @property
+    def stale_dropped(self) -> int:
+        """Return the number of 20 ms chunks not sent because the application pushed too much."""
+        return round(self._reader.dropped_seconds * CHUNKS_PER_SECOND)
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin to send; only the first call has an effect; does not block."""

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.serial_work import Workers
 from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
-from .base import AudioSink, AudioSource, Lease, VideoFrame, VideoSource
+from .base import AudioSink, AudioSource, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
 from .devices.backend import AudioBackend
 from .kinds import Kind
+from .leases import Lease
 from .playback import DirectSpeaker, QueuedSpeaker, Speaker
+from .push_source import PushReader, PushSource
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
 from .status_reporter import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
+    from .devices.echo_canceller import EchoCanceller
     from .devices.microphone import DeviceMic
     from .devices.speaker import DeviceSpeaker
 
@@ -39,6 +43,7 @@ class MediaSettings:
         speaker: whether the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
             case.
         volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
+        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records; never changes.
     """
 
     mic: bool = True
@@ -46,6 +51,7 @@ class MediaSettings:
     screen: bool = False
     speaker: bool = True
     volume: float = 1.0
+    echo_cancellation: bool = False
 
     def opens(self, kind: Kind) -> bool:
         """Return whether a device of that kind must be open; a muted speaker stays open."""
@@ -59,6 +65,7 @@ class ComponentFactory:
         backend: returns the backend of the machine's audio devices.
         settings: of the client; read for each audio frame and for each image.
         status_reporter: gets the successes and failures of devices.
+        workers: they write to sinks that may block.
         max_queued_audio_bytes: limit of the audio queued for a sink.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
@@ -71,6 +78,7 @@ class ComponentFactory:
         settings: MediaSettings,
         status_reporter: DeviceStatusReporter,
         *,
+        workers: Workers,
         max_queued_audio_bytes: int,
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
@@ -80,7 +88,9 @@ class ComponentFactory:
         self._backend = backend
         self._settings = settings
         self._status_reporter = status_reporter
+        self._workers = workers
         self._max_queued_audio_bytes = max_queued_audio_bytes
+        self._echo: EchoCanceller | None = None  # from the first device on
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
@@ -94,6 +104,14 @@ class ComponentFactory:
 
     def _cam_enabled(self) -> bool:
         return self._settings.cam
+
+    def _echo_canceller(self) -> EchoCanceller | None:
+        """Return the one that microphone and speaker share, if there is to be one."""
+        if self._settings.echo_cancellation and self._echo is None:
+            from .devices.echo_canceller import EchoCanceller
+
+            self._echo = EchoCanceller()
+        return self._echo
 
     def _volume(self) -> float:
         return self._settings.volume if self._settings.speaker else 0.0
@@ -117,6 +135,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 enabled=self._mic_enabled,
+                echo=self._echo_canceller(),
                 publish=self._publish_audio,
                 report=lambda error: self._status_reporter.failed("mic", error),
                 opened=lambda info: self._status_reporter.opened("mic", info),
@@ -153,6 +172,8 @@ class ComponentFactory:
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, lease)
+        elif type(choice) is PushSource:  # no subclass, which may run code of the application
+            reader = PushReader(choice, lease)
         else:
             reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
@@ -168,6 +189,7 @@ class ComponentFactory:
                 self._backend(),
                 choice,
                 volume=self._volume,
+                echo=self._echo_canceller(),
                 report=lambda error: self._status_reporter.failed("speaker", error),
                 opened=lambda info: self._status_reporter.opened("speaker", info),
             )
@@ -179,7 +201,7 @@ class ComponentFactory:
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes)
+        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes, self._workers)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or lease a source; raise the errors of `mic()`."""

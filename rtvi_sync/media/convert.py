@@ -30,7 +30,6 @@ __all__ = [
     "to_stereo",
 ]
 
-_PCM: Final = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
 _SOURCE: Final = Rule("an AudioSource such as WavSource(path)", is_source)
 _SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
 
@@ -44,7 +43,7 @@ def encode_mulaw(pcm: bytes) -> bytes:
     Raises:
         ValueError: the number of bytes is odd.
     """
-    _PCM.check(pcm=pcm)
+    pcm_tools.SAMPLES.check(pcm=pcm)
     return MULAW.encode(pcm_tools.samples_of(pcm))
 
 
@@ -60,7 +59,7 @@ def encode_alaw(pcm: bytes) -> bytes:
     Raises:
         ValueError: the number of bytes is odd.
     """
-    _PCM.check(pcm=pcm)
+    pcm_tools.SAMPLES.check(pcm=pcm)
     return ALAW.encode(pcm_tools.samples_of(pcm))
 
 

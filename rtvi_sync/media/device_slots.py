@@ -30,7 +30,8 @@ class MediaCounters:
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
-        mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late.
+        mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
+            pushed beyond the limit of a `PushSource`.
         speaker_underruns: how often the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, or did not take before the
             session ended.
@@ -139,7 +140,7 @@ class DeviceSlots:
         self._closed = False
         # The slot and the component of each replaced component that has not ended yet.
         self._replaced: list[tuple[DeviceSlot[Any, Any], Any]] = []
-        self._abandoned: list[threading.Thread] = []  # threads of replaced components that did not end in time
+        self._abandoned: list[MediaComponent] = []  # replaced components that did not end in time
         self._lost: Counter[str] = Counter()  # losses of replaced components that have ended
         self.mic: DeviceSlot[Mic, AudioTrack] = DeviceSlot(
             "mic", factory.mic, lambda: AudioTrack(label="", enabled=lambda: settings.mic)
@@ -293,7 +294,7 @@ class DeviceSlots:
                 self._replaced.remove((slot, component))
                 self._lost.update(_losses(slot.kind, component))
             if thread is not None:
-                self._abandoned.append(thread)
+                self._abandoned.append(component)
 
     def _cut(self, speaker: QueuedSpeaker) -> None:
         """Drop the audio that a sink has not taken, and report the loss."""
@@ -339,15 +340,15 @@ class DeviceSlots:
             if slot.track is not None:
                 slot.track.end()
                 self._publish(slot, slot.track)
-        # Sinks are joined last because each still writes queued audio on its own thread meanwhile.
+        # Sinks are joined last because each still gets queued audio meanwhile.
         sinks = [component for _, component in components if isinstance(component, QueuedSpeaker)]
         threads = [component.join(deadline) for _, component in components if component not in sinks]
         for sink in sinks:
             sink.drain(flush, patience)
             self._cut(sink)
             threads.append(sink.join(deadline))
-        alive = [thread for thread in self._abandoned if thread.is_alive()]
-        return alive + [thread for thread in threads if thread is not None]
+        threads += [component.join(Deadline(0.0)) for component in self._abandoned]
+        return [thread for thread in threads if thread is not None]
 
 
 def _losses(kind: Kind, component: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.runtime import Runtime
 from ..concurrency.shield import shielded
+from ..concurrency.worker_pool import WorkerPool
 from ..errors import DeviceError, MissingExtraError
 from ..protocol.validation import number
 from . import pcm as pcm_tools
@@ -21,7 +22,7 @@ from .base import AudioSource, MediaDeviceInfo, VideoFrame
 from .capture import SendAudio
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .device_slots import MediaCounters
-from .devices.backend import AudioBackend, cameras, pyaudio_backend
+from .devices.backend import AudioBackend, audio_backend, cameras
 from .event_sink import NullEventSink
 from .kinds import CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind, open_file
 from .session import Insertion, MediaSession, Senders
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-
 # Seconds that a thread waits to open or replace a device while another thread does so.
 _OPENING_TIMEOUT = 30.0
 
@@ -46,8 +46,9 @@ class MediaManager:
         mic, speaker, cam: see `MicChoice`, `SpeakerChoice` and `CamChoice`. A file is opened by `prepare()`.
         enable_mic: False: muted from the start.
         enable_cam: True: the camera is on from the start.
-        backend: backend of the machine's audio devices; None: PyAudio's.
+        backend: library or backend for the machine's audio devices; see `audio_backend()`.
         max_queued_audio_bytes: limit of the bot's audio queued for a sink.
+        echo_cancellation: see `MediaSettings`.
 
     Raises:
         TypeError: an argument is of another type.
@@ -62,8 +63,9 @@ class MediaManager:
         cam: CamChoice = None,
         enable_mic: bool = True,
         enable_cam: bool = False,
-        backend: AudioBackend | None = None,
+        backend: str | AudioBackend | None = None,
         max_queued_audio_bytes: int = 16 * 1024 * 1024,
+        echo_cancellation: bool = False,
     ) -> None:
         self._choices: dict[Kind, Any] = {
             "mic": choice_of("mic", mic),
@@ -74,9 +76,9 @@ class MediaManager:
         # Guards `_session`. Any thread may hold it for an assignment; the I/O thread reads without it. Re-entrant,
         # because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
-        self._backend: Callable[[], AudioBackend] = pyaudio_backend if backend is None else lambda: backend
+        self._backend: Callable[[], AudioBackend] = lambda: audio_backend(backend)
         #: The settings for the current and later sessions. An assignment only stores a value; it opens no device.
-        self.settings: MediaSettings = MediaSettings(mic=enable_mic, cam=enable_cam)
+        self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
         #: The status of the devices, and the event sink for its changes.
         self.status_reporter: DeviceStatusReporter = DeviceStatusReporter()
         self._max_queued_audio_bytes = max_queued_audio_bytes
@@ -97,7 +99,7 @@ class MediaManager:
         """Allow devices to be opened again, because a session or `init_devices()` begins, which `stop()` will end.
 
         Args:
-            runtime: its timer thread checks devices and times the audio of sources.
+            runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
         """
         self._runtime = runtime
         self._over = False
@@ -147,8 +149,10 @@ class MediaManager:
             if before is None and self._over:  # the caller's session has ended in the meantime
                 raise DeviceError("The session ended while its devices were being prepared")
             # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
+            runtime = self._runtime  # None without a client, as in a transport's own tests
+            workers = WorkerPool() if runtime is None else runtime.workers
             session = self._session = before or MediaSession(
-                self._backend, self.settings, self.status_reporter, self._max_queued_audio_bytes
+                self._backend, self.settings, self.status_reporter, workers, self._max_queued_audio_bytes
             )
         try:
             for kind in kinds:
@@ -224,22 +228,18 @@ class MediaManager:
                 session.ignore(sample_rate_hz, num_channels)
                 return
             self._played_rate_hz = sample_rate_hz
-            channels = num_channels or 1
-            short = len(pcm) <= 2 * channels * sample_rate_hz
-            pcm = (pcm_tools.to_mono if short else pcm_tools.first_channel)(pcm, channels)
+            pcm = pcm_tools.to_mono_soon(pcm, num_channels or 1, sample_rate_hz)
         if pcm:
             session.publish_bot(pcm, sample_rate_hz, time.monotonic())
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Publish an image of the bot; called on one thread of the transport, does not block."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.publish_bot_video(frame)
 
     def interrupt(self) -> None:
         """Drop queued playback after the user interrupted the bot; called on the I/O thread, does not block."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.interrupt()
 
     def insert(self, source: AudioSource) -> Insertion:
@@ -255,8 +255,7 @@ class MediaManager:
 
     def remove(self, insertion: Insertion) -> None:
         """Let what spoke before, the microphone at last, speak again."""
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.remove(insertion)
 
     def sent(self) -> AudioTrack | None:
@@ -426,23 +425,20 @@ class MediaManager:
 
     def _select(self, kind: Kind, choice: Any) -> None:
         with self._opening():
-            self._select_now(kind, choice)
-
-    def _select_now(self, kind: Kind, choice: Any) -> None:
-        session = self._session
-        slot = session.slots[kind] if session is not None else None
-        if session is not None and slot is not None:
-            choice = open_file(kind, choice, slot.choice)
-            if choice is False:
-                session.slots.close(kind)
-                slot.choice = False
-                self.status_reporter.status(kind, DeviceStatus())
-        if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
-            return
-        opens = session is not None and session.opens(kind, choice)
-        if not opens:  # opening a device reports the choice itself
-            found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
-            self.status_reporter.chosen(kind, found)
-        if session is not None and slot is not None and (slot.component is not None or opens):
-            session.slots.replace(kind, choice)
-        self._choices[kind] = choice
+            session = self._session
+            slot = session.slots[kind] if session is not None else None
+            if session is not None and slot is not None:
+                choice = open_file(kind, choice, slot.choice)
+                if choice is False:
+                    session.slots.close(kind)
+                    slot.choice = False
+                    self.status_reporter.status(kind, DeviceStatus())
+            if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
+                return
+            opens = session is not None and session.opens(kind, choice)
+            if not opens:  # opening a device reports the choice itself
+                found = find_device(kind, choice, self.devices(kind)) if isinstance(choice, str) else None
+                self.status_reporter.chosen(kind, found)
+            if session is not None and slot is not None and (slot.component is not None or opens):
+                session.slots.replace(kind, choice)
+            self._choices[kind] = choice

@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
-from ..protocol.validation import BYTES, COUNT, integer
+from ..protocol.validation import BYTES, COUNT, Rule, integer
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -39,6 +39,7 @@ def silence(frames: int) -> bytes:
 
 #: Rule for a valid sample rate.
 RATE = integer(MIN_RATE_HZ, MAX_RATE_HZ)
+SAMPLES = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
 
 
 def is_rate(rate_hz: object) -> bool:
@@ -75,6 +76,11 @@ def to_stereo(pcm: bytes) -> bytes:
     both = array.array("h", bytes(4 * len(samples)))
     both[0::2] = both[1::2] = samples
     return both.tobytes()
+
+
+def to_mono_soon(pcm: bytes, channels: int, rate_hz: int) -> bytes:
+    """Mix channels to mono; of more than 1 s, whose mixing takes long, return only the first channel."""
+    return (to_mono if len(pcm) <= 2 * channels * rate_hz else first_channel)(pcm, channels)
 
 
 def first_channel(pcm: bytes, channels: int) -> bytes:

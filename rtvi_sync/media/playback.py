@@ -9,8 +9,13 @@ import time
 from typing import Protocol
 
 from ..concurrency.deadline import Deadline
-from .base import AudioFrame, AudioQueue, AudioSink, Lease, memory_size_of
-from .device_thread import DeviceThread, Report
+from ..concurrency.latch import Latch
+from ..concurrency.lifecycle import is_exiting
+from ..concurrency.pool_task import PoolTask
+from ..concurrency.serial_work import SerialWork, Workers
+from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
+from .leased_device import LeasedDevice, Report
+from .leases import Lease
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -141,17 +146,18 @@ class BufferingSpeaker:
 
 
 class QueuedSpeaker:
-    """A component that writes to a sink that may block, on its own thread.
+    """A component that writes to a sink that may block, on the shared workers.
 
-    An interruption begins a new generation of the queue. Before the thread writes the first frame of a new generation,
-    it calls `drop()`, so that the sink also discards the frame that was being written at the interruption. A recorder
-    gets all audio, regardless of interruptions.
+    A worker writes all audio that is queued at its visit. An interruption begins a new generation of the queue. Before
+    the first frame of a new generation is written, `drop()` is called, so that the sink also discards the frame that
+    was being written at the interruption. A recorder gets all audio, regardless of interruptions.
 
     Args:
         sink: a sink of the application, or one that writes files.
         lease: on the sink.
-        report: called with an exception of the sink, on the sink's thread.
+        report: called with an exception of the sink, on a worker.
         max_bytes: limit of the audio queued for the sink.
+        workers: they write to the sink.
 
     Attributes:
         sink: as given.
@@ -159,16 +165,19 @@ class QueuedSpeaker:
 
     underruns = 0
 
-    def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int, workers: Workers) -> None:
         self.sink: AudioSink = sink
+        self._device = LeasedDevice("speaker", sink, lease, report)
         self._records = getattr(sink, "is_recorder", False) is True
         self._queue = AudioQueue(max_bytes, memory_size_of)
-        # Monotonic time at which the sink last returned from a call; written by its thread.
-        self._taken_at = -math.inf
+        # The next two are written by the thread that writes to the sink.
+        self._generation = 0
+        self._taken_at = -math.inf  # monotonic time at which the sink last returned from a call
         self._halted_at = -math.inf
         self._works = False  # whether the sink still took audio when `drain()` returned
         self._begun = False
-        self._thread = DeviceThread("speaker", sink, lease, self._write_all, report, self._closes)
+        self._over = Latch()  # the sink has everything and is closed, or failed, or was abandoned
+        self._work = SerialWork(self._serve, workers)
 
     @property
     def dropped_seconds(self) -> float:
@@ -176,8 +185,12 @@ class QueuedSpeaker:
         return self._queue.dropped_seconds
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
-        """Queue the audio for the sink's thread; see `Speaker.write()`."""
-        return self._queue.add(pcm, sample_rate_hz, time.monotonic())
+        """Queue the audio for the sink; see `Speaker.write()`."""
+        if self._over.is_set():
+            return 0.0
+        dropped = self._queue.add(pcm, sample_rate_hz, time.monotonic())
+        self._work.call_soon()
+        return dropped
 
     def begin(self) -> None:
         """Let a recorder be closed though it may have recorded nothing, because the bot is ready."""
@@ -187,16 +200,18 @@ class QueuedSpeaker:
         """Discard the queued audio, unless the sink is a recorder."""
         if not self._records:
             self._queue.clear()
+            self._work.call()
 
     def surrender(self) -> list[AudioFrame]:
         """Return an empty list, because the queued audio belongs to this sink."""
         return []
 
     def halt(self) -> None:
-        """Refuse further audio; the sink's thread writes the queued audio and closes the sink."""
+        """Refuse further audio; a worker writes the queued audio and closes the sink."""
         if self._halted_at == -math.inf:
             self._halted_at = time.monotonic()
         self._queue.end()
+        self._work.call()
 
     def drain(self, deadline: Deadline, patience: float) -> bool:
         """Wait after `halt()` while the sink takes the queued audio.
@@ -206,12 +221,14 @@ class QueuedSpeaker:
             patience: seconds without a completed call after which a sink is considered hung.
 
         Returns:
-            True if the sink still takes audio at the deadline, or if the caller runs on the sink's thread. False if the
-            sink has everything and is closed, or hangs.
+            True if the sink still takes audio at the deadline, or if the sink itself is the caller. False if the sink
+            has everything and is closed, or hangs.
         """
+        if is_exiting():
+            self._serve_at_exit()
         taken_at = self._halted_at
-        while not self._thread.wait(Deadline(deadline.at_most(taken_at + patience - time.monotonic()))):
-            if self._thread.is_current:
+        while not self._over.wait(Deadline(deadline.at_most(taken_at + patience - time.monotonic()))):
+            if self._is_caller:
                 return True
             taken_at = max(taken_at, self._taken_at)
             hangs = time.monotonic() >= taken_at + patience
@@ -230,26 +247,54 @@ class QueuedSpeaker:
         """See `Speaker.join()`; a sink that still works has at least 0.25 s and may close later."""
         if self._works:
             deadline = Deadline(max(_LAST_CALL_TIMEOUT, deadline.remaining() or 0.0))
-        return self._thread.join(deadline, closes_late=self._works)
+        if not self._is_caller and self._over.wait(deadline):
+            return None
+        self._device.abandon(closes_late=self._works)
+        return self._work.runner
 
-    def _closes(self) -> bool:
-        """Tell whether the sink is closed: for a recorder without a session that would overwrite an older recording."""
-        return self._begun or not self._records or self._taken_at > -math.inf
+    @property
+    def _is_caller(self) -> bool:
+        """Return whether the sink itself makes the call, so that waiting for the sink would never end."""
+        return self._work.runner is threading.current_thread()
 
-    def _write_all(self, thread: DeviceThread) -> None:
-        generation = 0
+    def _serve(self) -> None:
+        """Write all queued audio; close the sink after the last. On a worker."""
+        if self._over.is_set():
+            return
+        failed = False
         try:
-            while not thread.abandoned and (item := self._queue.get(generation)) is not None:
-                current, frame = item
-                if current != generation:
-                    generation = current
-                    self.sink.drop()
-                if frame is not None:
-                    self.sink.write(self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz)
-                self._taken_at = time.monotonic()
-        finally:
+            self._write_queued()
+        except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
+            failed = True
             self._queue.end()
             self._queue.clear()
+            self._device.failed(error)
+        if failed or self._queue.exhausted or self._device.abandoned:
+            # A recorder without a session is not closed, because that would overwrite an older recording.
+            if self._begun or not self._records or self._taken_at > -math.inf:
+                self._device.close(report=not failed)
+            else:
+                self._device.release()
+            self._over.set()
+
+    def _serve_at_exit(self) -> None:
+        """Write without the workers: there may be none, and from Python 3.12 on none can be started at exit."""
+        try:
+            PoolTask("close", self._work.drain).start()
+        except RuntimeError:
+            self._work.drain()
+
+    def _write_queued(self) -> None:
+        while not self._device.abandoned:
+            generation, frame = self._queue.poll()
+            if generation != self._generation:
+                self._generation = generation
+                self.sink.drop()
+                self._taken_at = time.monotonic()
+            if frame is None:
+                return
+            self.sink.write(self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz)
+            self._taken_at = time.monotonic()
 
     def _joined(self, frame: AudioFrame) -> bytes:
         """Join a frame and the queued frames of the same rate that follow it."""

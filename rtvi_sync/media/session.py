@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.serial_work import Workers
 from ..concurrency.timer_thread import ScheduledTask, Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
@@ -79,6 +80,7 @@ class MediaSession:
         backend: returns the backend of the machine's audio devices.
         settings: of the client.
         status_reporter: gets the status of the devices.
+        workers: they write to sinks that may block.
         max_queued_audio_bytes: limit of the audio queued for a sink.
     """
 
@@ -87,6 +89,7 @@ class MediaSession:
         backend: Callable[[], AudioBackend],
         settings: MediaSettings,
         status_reporter: DeviceStatusReporter,
+        workers: Workers,
         max_queued_audio_bytes: int,
     ) -> None:
         self._settings = settings
@@ -95,6 +98,7 @@ class MediaSession:
             backend,
             settings,
             status_reporter,
+            workers=workers,
             max_queued_audio_bytes=max_queued_audio_bytes,
             publish_audio=self._publish_mic,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
@@ -120,7 +124,7 @@ class MediaSession:
         self._checking = False
         self._local_level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, status_reporter)
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL, status_reporter)
-        self._hotplug = HotPlug(status_reporter)
+        self._hotplug = HotPlug(status_reporter, backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
         # Both fields are accessed by the I/O thread only.

@@ -82,7 +82,7 @@ class BytesSink:
 
 
 class WavSink:
-    """A sink that writes all of the bot's audio to a WAV file on its own thread, including interrupted audio.
+    """A sink that writes all of the bot's audio to a WAV file, including interrupted audio.
 
     The file has the sample rate of the first audio, which it holds bit exact. Later audio of another rate is
     resampled: by soxr if the extra `resample` is installed, else by linear interpolation.
@@ -221,11 +221,11 @@ class WavSink:
 
 
 class CallbackSink:
-    """A sink that calls a function with the bot's audio on its own thread.
+    """A sink that calls a function with the bot's audio, on the threads that run handlers.
 
     Args:
         fn: `fn(pcm, sample_rate_hz)`; may block, see `AudioSink`.
-        on_drop: `on_drop()` is called on the same thread when the user has interrupted the bot: the audio queued for
+        on_drop: `on_drop()` is called when the user has interrupted the bot: the audio queued for
             `fn` is discarded, and `fn` should discard the audio that it has not played yet.
 
     Raises:

@@ -64,6 +64,11 @@ class PackagedSource:
         """Return the samples per second."""
         return self._sample_rate_hz
 
+    @property
+    def is_endless(self) -> bool:
+        """Return whether it is known to have no end."""
+        return False
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all of this source was sent to the bot in the current session.
 
@@ -94,6 +99,11 @@ class MemorySource(PackagedSource):
     # Length in samples; None: endless.
     total_frames: int | None = None
     _position = 0
+
+    @property
+    def is_endless(self) -> bool:
+        """Return whether it has no end."""
+        return self.total_frames is None
 
     def samples(self, start: int, frames: int) -> bytes:
         """Return up to `frames` samples from position `start` on; fewer only at the end."""

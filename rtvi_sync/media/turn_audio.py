@@ -18,7 +18,7 @@ from ..errors import DeviceError
 from ..protocol.validation import PATH
 from .base import AudioFrame
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, await_opening
-from .devices.backend import pyaudio_backend
+from .devices.backend import audio_backend
 from .pcm import wav_header
 from .resample import resample
 
@@ -70,7 +70,7 @@ class TurnAudio:
         Ctrl-C stops it. Each call opens the loudspeaker for itself, beside that of a client.
 
         Raises:
-            MissingExtraError: PyAudio is not installed; the extra `audio` installs it.
+            MissingExtraError: no library for it is installed; the extra `audio` installs one.
             DeviceError: there is no loudspeaker, or it failed.
         """
         if self:
@@ -87,7 +87,7 @@ class TurnAudio:
             stop.set()
 
         speaker = DeviceSpeaker(
-            pyaudio_backend(),
+            audio_backend(),
             None,
             volume=lambda: 1.0,
             report=failed,

@@ -119,7 +119,7 @@ class ConnectAttempt:
             task = ending.connecting = PoolTask("connect", self._work, session, options)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
                 task.start()
-            if not _wait(ending.connect_done, self.deadline, lambda: _DOING[self._phase], "connect()"):
+            if not _wait(ending.connect_done, self.deadline, lambda: self._doing(session), "connect()"):
                 raise self._timeout_error(session, self.deadline.timeout)
             task.done.wait(Deadline(limits.LINGER_TIMEOUT))
             if session.bot is None:
@@ -136,11 +136,15 @@ class ConnectAttempt:
 
     def _timeout_error(self, session: Session, limit: float | None) -> ConnectionTimeoutError:
         return ConnectionTimeoutError(
-            f"The bot was not ready within {round(limit or 0.0, 3):g} s; the time was spent on {_DOING[self._phase]}. "
+            f"The bot was not ready within {round(limit or 0.0, 3):g} s; the time was spent on {self._doing(session)}. "
             f"{_diagnosis(session) or _ADVICE[self._phase]}",
             phase=self._phase,
             elapsed=self.deadline.elapsed(),
         )
+
+    def _doing(self, session: Session) -> str:
+        step = _told(session, session.transport.waiting_for) if self._phase == "transport" else None
+        return _DOING[self._phase] + (f": waiting for {step}" if step else "")
 
     def _explained(self, session: Session) -> RTVIError:
         """Return the error of a session that has ended before its bot was ready."""
@@ -205,6 +209,7 @@ class ConnectAttempt:
         session.move(TransportState.CONNECTING)
         transport.secure_bundle = bundle.secure
         transport.bundle_source = bundle.source
+        transport.start_request = bundle.request
         with _may_fail(session, "failed to connect"):
             transport.connect(bundle.content, signal)
         self._phase = "bot-ready"
@@ -297,9 +302,14 @@ def _wait(done: Latch | Future[Any], deadline: Deadline, doing: Callable[[], str
 
 
 def _diagnosis(session: Session) -> str | None:
-    """Ask the transport, which may be the application's, why the bot is not ready."""
+    """Ask the transport why the bot is not ready."""
+    return _told(session, session.transport.diagnosis)
+
+
+def _told(session: Session, ask: Callable[[], str | None]) -> str | None:
+    """Return what the transport, which may be the application's, says of its state."""
     try:
-        return session.transport.diagnosis()
+        return ask()
     except Exception:
         logger.exception("The diagnosis of the %s transport failed", session.transport.name)
         return None

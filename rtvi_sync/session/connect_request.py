@@ -16,6 +16,7 @@ from ..concurrency.lifecycle import system_failures_as
 from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
 from ..protocol.envelope import to_json
 from ..protocol.validation import URL
+from ..transports.base import StartRequest
 from ..transports.failures import hung_up
 from ..transports.net import Network, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 # How long a server may take to say what it offers, in seconds: the bot may be reached without it.
 _HINT_TIMEOUT = 3.0
+
+# Where Pipecat's servers take the offer of a WebRTC connection.
+_OFFER_PATH = "/api/offer"
 
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
@@ -51,12 +55,14 @@ class Bundle:
         secure: True if an https endpoint returned them.
         source: where they come from; see `Transport.bundle_source`.
         started: True if a start endpoint returned them.
+        request: what they are the answer to.
     """
 
     content: Any = attrs.field(repr=False)
     secure: bool = False
     source: str = ""
     started: bool = False
+    request: StartRequest | None = None
 
 
 @attrs.frozen
@@ -68,12 +74,14 @@ class BotURL:
             the transport.
         endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
         base_url: of that server, for its other endpoints.
+        offer_url: takes the offer of a WebRTC connection. With `endpoints` it is used if none of them is there.
         root: the WebSocket of that server, which is used if it is one for WebSockets only; None: `url` has a path.
     """
 
     ws_url: str | None = attrs.field(default=None, repr=False)
     endpoints: tuple[str, ...] = attrs.field(default=(), repr=False)
     base_url: str | None = attrs.field(default=None, repr=False)
+    offer_url: str | None = attrs.field(default=None, repr=False)
     root: str | None = attrs.field(default=None, repr=False)
 
     @classmethod
@@ -92,6 +100,8 @@ class BotURL:
         if parts.scheme in ("ws", "wss"):
             return cls(ws_url=url)
         path = parts.path.rstrip("/")
+        if path.endswith(_OFFER_PATH):
+            return cls(offer_url=url, base_url=parts._replace(path=path.removesuffix(_OFFER_PATH)).geturl())
         if path:
             return cls(endpoints=(url,), base_url=parts._replace(path=path.rpartition("/")[0], fragment="").geturl())
         endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
@@ -107,6 +117,19 @@ class BotURL:
             return self
         url = _websocket_at(parts._replace(query=""), f"{path.removesuffix('start')}ws")
         return attrs.evolve(self, ws_url=url)
+
+    def with_offer_route(self) -> BotURL:
+        """Return the address with the route for offers beside a start endpoint, where Pipecat's servers have it."""
+        if not self.endpoints:
+            return self
+        parts = urlsplit(self.endpoints[0])
+        path = parts.path.rstrip("/").removesuffix("/start")
+        return attrs.evolve(self, offer_url=parts._replace(path=f"{path}{_OFFER_PATH}", query="").geturl())
+
+    @property
+    def direct(self) -> Bundle:
+        """Return the parameters of a transport that needs no request."""
+        return Bundle({"ws_url": self.ws_url} if self.offer_url is None else {"webrtc_url": self.offer_url})
 
 
 @attrs.frozen(kw_only=True)
@@ -141,7 +164,7 @@ class ConnectRequest:
             if self.start is not None or self.handler is not None:
                 return None
             if self.bot_url is not None:
-                return None if self.bot_url.endpoints else Bundle({"ws_url": self.bot_url.ws_url})
+                return None if self.bot_url.endpoints else self.bot_url.direct
             params = self.params()
             if params.base_url and params.endpoints.connect is not None:
                 return None
@@ -216,6 +239,8 @@ class ConnectRequest:
             return self._ask_for_route(bot_url, params, signal)
         if bot_url.root is not None and hung_up(missing) and self._has_only_websocket(bot_url, params, signal):
             return Bundle({"ws_url": bot_url.root})
+        if bot_url.offer_url is not None and missing.status in (404, 405):
+            return bot_url.direct
         if len(endpoints) == 1 or missing.status not in (404, 405):
             raise missing
         raise StartBotError(
@@ -285,7 +310,8 @@ class ConnectRequest:
             client=self.http_client,
             profile=START if starts else CONNECT,
         )
-        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts)
+        request = StartRequest(url=url, headers=headers)
+        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts, request=request)
 
 
 def _websocket_at(server: SplitResult, path: str) -> str:

@@ -31,11 +31,13 @@ class FarEnd(abc.ABC):
         transport: a new one.
         auth_bundle: the argument with which `connect()` reaches the bot.
         hanging_bundle: the argument with which it waits for a server that does not answer; None: it never waits.
+        max_inbound: the largest message that the bot can send, in bytes.
     """
 
     transport: Transport
     auth_bundle: Any = {}  # noqa: RUF012 - it is never changed
     hanging_bundle: Any = None
+    max_inbound: int = 1_048_576
 
     @abc.abstractmethod
     def send(self, text: str) -> None:
@@ -110,10 +112,11 @@ class SessionLog:
         if not self._delivering.acquire(blocking=False):
             self.overlapped = True
             return
+        after = self.after_message  # the client may continue, and set another one, before this message is done with
         try:
             self.messages += 1
             self._forward_message(message)
-            self.after_message()
+            after()
         finally:
             self._delivering.release()
 

@@ -199,7 +199,7 @@ def _client_class(seconds: float) -> type[RTVIClient]:
 def _in_use() -> dict[object, str]:
     """Return in words what is in use in this process: sessions, sources and sinks, and threads that are not idle."""
     from rtvi_sync.concurrency.lifecycle import live_objects, stop_idle_threads
-    from rtvi_sync.media.base import Lease
+    from rtvi_sync.media.leases import Lease
     from rtvi_sync.session.session import Session
 
     sessions = [each for each in live_objects() if isinstance(each, Session)]

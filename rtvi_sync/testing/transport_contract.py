@@ -128,8 +128,9 @@ class TransportContract(abc.ABC):
                 with pytest.raises(MessageTooLargeError, match="client-message"):
                     client.send_client_request("echo", too_large)
             assert client.send_client_request("echo", "ü" * 9_500) == "ü" * 9_500
-            rig.far.send(rig.bot.message("server-message", "x" * 500_000))
-            assert len(next(events).data) == 500_000
+            size = min(500_000, rig.far.max_inbound - 200)  # less the envelope
+            rig.far.send(rig.bot.message("server-message", "x" * size))
+            assert len(next(events).data) == size
 
     @pytest.mark.parametrize("junk", _JUNK, ids=range(len(_JUNK)))
     def test_junk(self, rig: Rig, junk: str) -> None:

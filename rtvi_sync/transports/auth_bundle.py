@@ -42,6 +42,29 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
     return f"{source or 'connect() was given'} {_described(bundle)}, but {transport} needs ws_url. {advice}"
 
 
+def missing_offer_url(bundle: Any, source: str) -> str:
+    """Return the text of the error for parameters that do not say where the offer of a WebRTC connection goes.
+
+    Args:
+        bundle, source: as in `missing_url()`.
+    """
+    if bundle is None and not source:
+        return (
+            "There is nothing to connect to: SmallWebRTCTransport has no webrtc_url. Pass "
+            "SmallWebRTCTransport(webrtc_url='http://host:7860/api/offer'), or start the bot: "
+            "start_bot_and_connect('http://host:7860/start')"
+        )
+    if isinstance(bundle, Mapping) and ("sessionId" in bundle or "session_id" in bundle):
+        advice = "A sessionId is of use only with the request that it is the answer to: let the client start the bot"
+    elif isinstance(bundle, Mapping) and any(key in bundle for key in ("ws_url", "wsUrl")):
+        advice = "This is for a WebSocket: use WebSocketTransport, or let the server start the bot for webrtc"
+    else:
+        advice = "Let the server start the bot for webrtc, or pass SmallWebRTCTransport(webrtc_url=...)"
+    return (
+        f"{source or 'connect() was given'} {_described(bundle)}, but SmallWebRTCTransport needs a sessionId. {advice}"
+    )
+
+
 def _described(bundle: Any) -> str:
     """Return a description of the parameters without their values, which may be secret."""
     if bundle is None or bundle == {}:

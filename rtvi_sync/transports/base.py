@@ -50,6 +50,7 @@ class TransportOptions:
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         text_only: True: the application has neither microphone nor speaker; the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
+        http_client: the application's `httpx.Client`, for transports that make requests; None: there is none.
         check_wanted: raises if the session was abandoned meanwhile: call it after a step that may hang, before a change
             to state that the next session may use.
         time_to_close: returns how many seconds `disconnect()`, which has been called, may spend on sending the messages
@@ -64,10 +65,24 @@ class TransportOptions:
     media: MediaPort = attrs.field(factory=MediaManager)
     text_only: bool = False
     network: Network = attrs.field(factory=Network)
+    http_client: Any = attrs.field(default=None, repr=False)
     check_wanted: Callable[[], None] = lambda: None
     time_to_close: Callable[[], float] = lambda: 3.0
     # The threads that all sessions share. Private: only the WebSocket transport needs it, for its I/O thread.
     _runtime: Runtime | None = attrs.field(default=None, alias="_runtime", repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class StartRequest:
+    """The request that has started a bot.
+
+    Attributes:
+        url: of the start endpoint.
+        headers: of the request. They may hold a key: they are for the server at `url` and for no other.
+    """
+
+    url: str = attrs.field(repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -79,8 +94,10 @@ class TransportStats:
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
+        audio_concealed: seconds of the bot's audio that were lost on the network (RTP) and made up.
+        audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
         round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
-            bot sends.
+            bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
         text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
             them.
         binary_frames_ignored: WebSocket binary frames that `EvalTransport` got; a bot with a protobuf serializer sends
@@ -93,6 +110,8 @@ class TransportStats:
     audio_sent: float = 0.0
     audio_received: float = 0.0
     audio_unsent: float = 0.0
+    audio_concealed: float = 0.0
+    audio_jitter: float | None = None
     round_trip: float | None = None
     text_frames_ignored: int = 0
     binary_frames_ignored: int = 0
@@ -136,6 +155,9 @@ class Transport(abc.ABC):
     #: The source of the `auth_bundle` of `connect()`, as the beginning of an error text, as in
     #: "http://host/connect answered with"; "" if there is no bundle. Set by the session.
     bundle_source = ""
+    #: The request that `auth_bundle` of `connect()` is the answer to; None if the application has given it. Set by the
+    #: session.
+    start_request: StartRequest | None = None
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
@@ -265,6 +287,13 @@ class Transport(abc.ABC):
         The text replaces the general advice in the error of a `connect()` that timed out. Any thread may call it.
         """
         return None
+
+    def waiting_for(self) -> str:
+        """Return what `connect()` waits for now, as the object of "waiting for"; "": nothing in particular.
+
+        The text becomes part of the error of a `connect()` that timed out. Any thread may call it.
+        """
+        return ""
 
     # -- media: for transports that carry it --------------------------------------------------------------------------
 

@@ -19,11 +19,13 @@ from ..concurrency.abort import AbortSignal
 from ..errors import (
     ActionEndpointNotSetError,
     DisconnectedError,
+    InvalidTransportParamsError,
     ProtocolError,
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
     StartBotError,
+    TransportStartError,
 )
 from ..protocol.text import one_line
 from . import http_answers
@@ -74,6 +76,22 @@ START = attrs.evolve(
         403: _START_HEADERS_REQUIRED,
         **dict.fromkeys(_WRONG_URL, "Check the URL of the start endpoint"),
     },
+)
+OFFER = RequestProfile(
+    does="takes the offer (in Pipecat it ends in /api/offer)",
+    advice={
+        400: "The bot may serve one client at a time (ConnectionMode.SINGLE), and have one: end that session",
+        401: "Pass headers= that the server requires",
+        403: "Pass headers= that the server requires",
+        404: "Check webrtc_url; a session that /start has begun ends if nobody connects to it",
+        405: "Check webrtc_url (in Pipecat it ends in /api/offer)",
+        422: "The server expects another form of the offer than Pipecat's: check webrtc_url",
+    },
+    refused=TransportStartError,
+    failed=TransportStartError,
+    late=TransportStartError,
+    unusable=TransportStartError,
+    no_url=InvalidTransportParamsError,
 )
 ACTION = RequestProfile(
     does="takes actions without a session",

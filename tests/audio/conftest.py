@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES, is_installed
 from tests.support.required import missing
 
 from ..pipecat.conftest import (  # noqa: F401
@@ -21,6 +22,15 @@ from ..pipecat.conftest import (  # noqa: F401
 from .pulse import PulseServer, missing_parts
 
 
+@pytest.fixture(params=AUDIO_LIBRARIES)
+def library(request: pytest.FixtureRequest) -> str:
+    """Return each library for microphones and speakers in turn."""
+    name = str(request.param)
+    if not is_installed(name):
+        missing(f"{name} is not installed")
+    return name
+
+
 @pytest.fixture(scope="session")
 def _pulse_parts() -> None:
     what = missing_parts()
@@ -30,7 +40,7 @@ def _pulse_parts() -> None:
 
 @pytest.fixture
 def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[PulseServer]:
-    """Yield a daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PyAudio sees no others."""
+    """Yield a daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PortAudio sees no others."""
     with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:
         server = PulseServer(Path(directory))
         # libasound looks at the variable, and at the file's time, each time that PortAudio begins.

@@ -1,6 +1,6 @@
 """Opens, closes, switches and mutes devices again and again, under load; prints in JSON what there is more of then.
 
-    python -m tests.audio.cycles ROUNDS
+    python -m tests.audio.cycles LIBRARY ROUNDS
 
 A round switches both devices, mutes and unmutes; every fourth closes and opens a session. Meanwhile two threads
 compute, the bot speaks, and the user does.
@@ -53,12 +53,12 @@ def turn(client: RTVIClient, bot: EmbeddedBot, number: int) -> None:
         speak(bot)
 
 
-def main(rounds: int) -> None:
+def main(library: str, rounds: int) -> None:
     """Run all rounds."""
     over = threading.Event()
     for _ in range(2):
         threading.Thread(target=busy, args=[over], daemon=True).start()
-    with EmbeddedBot() as bot, client_of(bot.ws_url) as client:
+    with EmbeddedBot() as bot, client_of(bot.ws_url, audio_backend=library) as client:
         speak(bot)
         before = {}
         for number in range(_WARM_UP + rounds):
@@ -92,4 +92,4 @@ def measure(client: RTVIClient) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1], int(sys.argv[2]))

@@ -26,7 +26,9 @@ logged = Keep()
 logging.getLogger("rtvi_sync").addHandler(logged)
 errors: list[tuple[str, ...]] = []
 with EmbeddedBot() as bot:
-    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
+    client = RTVIClient(
+        {"transport": WebSocketTransport(bot.ws_url), "connect_timeout": GUARD, "audio_backend": sys.argv[1]}
+    )
     client.on("device_error", lambda error: errors.append((*error.devices, error.type)))
     told: dict[str, object] = {"mics": len(client.get_all_mics()), "speakers": len(client.get_all_speakers())}
     with client:

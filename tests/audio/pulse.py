@@ -259,6 +259,18 @@ class PulseServer:
         """Mute a microphone as the user of the desktop would."""
         self.pactl("set-source-mute", name, str(int(muted)))
 
+    def loop(self, volume: str) -> None:
+        """Let `mic_a` hear what `speaker_a` plays, a bit later and at a volume such as "80%", as in a room."""
+        before = self._streams()
+        loop = ("module-loopback", "source=speaker_a.monitor", "sink=mic_a_feed", "latency_msec=60")
+        self.pactl("load-module", *loop)
+        until(lambda: self._streams() - before, "nothing is looped")
+        (stream,) = self._streams() - before
+        self.pactl("set-sink-input-volume", stream, volume)
+
+    def _streams(self) -> set[str]:
+        return {line.split("\t")[0] for line in self.pactl("list", "short", "sink-inputs").splitlines()}
+
     def set_default_mic(self, name: str) -> None:
         """Make a microphone the system's default."""
         self.pactl("set-default-source", name)

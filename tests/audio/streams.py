@@ -1,6 +1,8 @@
-"""What a program does with the real PyAudio, on the devices of `pulse.py`; each part is run as a process of its own.
+"""What a program does with the real PyAudio or sounddevice, on the devices of `pulse.py`.
 
-    python -m tests.audio.streams PART
+Each part is run as a process of its own:
+
+    python -m tests.audio.streams LIBRARY PART
 
 It prints what it found out, in JSON; then it waits for a line from the test, which has done something to the daemon by
 then.
@@ -16,12 +18,16 @@ import time
 from typing import Any
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media.devices import device_probe, portaudio
-from rtvi_sync.media.devices.pyaudio_backend import backend
+from rtvi_sync.media.devices import device_probe, portaudio, portaudio_backend
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 SPEECH_HZ, HEARD_HZ = 24000, 16000
+
+
+def backend() -> portaudio_backend.PortAudioBackend:
+    """Return the backend of the library that the test has chosen."""
+    return portaudio_backend.backend(sys.argv[1])
 
 
 class Reader:
@@ -314,7 +320,7 @@ def forked() -> None:
 
 
 def many() -> None:
-    """Begin and end PortAudio on many threads at once, and ask for lists: with PyAudio alone that ends the process."""
+    """Begin and end PortAudio on many threads at once, and ask for lists: PortAudio alone would end the process."""
     failures: list[BaseException] = []
 
     def each(number: int) -> None:
@@ -350,4 +356,4 @@ def nothing() -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](*sys.argv[2:])
+    globals()[sys.argv[2]](*sys.argv[3:])

@@ -20,10 +20,10 @@ from .sessions import Hearing, client_of, device, once, tone
 from .signals import correlation, longest_silence, loud_seconds, speech
 
 
-def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """What is said into the microphone is what the speaker plays after a bot has sent it back."""
     said = speech()
-    with client_of(pipecat_echo.ws_url), pulse.record() as recording:
+    with client_of(pipecat_echo.ws_url, audio_backend=library), pulse.record() as recording:
 
         def is_heard() -> bool:
             begin = len(recording.samples())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.media.devices.pyaudio_backend import backend
+from rtvi_sync.media.devices.portaudio_backend import backend
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from tests.support.slowness import GUARD
 
@@ -92,7 +92,7 @@ def shifts(heard: Samples, said: Samples) -> list[int]:
         pytest.param(60, 2, "after", marks=pytest.mark.matrix),
     ],
 )
-def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int, busy_since: str) -> None:
+def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads: int, busy_since: str) -> None:
     """What a bot says in real time is heard without a gap or an underrun, beside idle threads, and beside some that
     were busy before the speaker was opened, or are since then."""
     said = noise(seconds)
@@ -101,7 +101,7 @@ def test_a_steady_stream(pulse: PulseServer, seconds: int, threads: int, busy_si
         if busy_since == "before":
             busy.enter_context(busy_threads(threads))
         speaker = DeviceSpeaker(
-            backend(), "ALSA/speaker_a", volume=lambda: 1.0, report=failures.append, opened=lambda _: None
+            backend(library), "ALSA/speaker_a", volume=lambda: 1.0, report=failures.append, opened=lambda _: None
         )
         speaker.wait_opened(Deadline(GUARD))
         if busy_since == "after":

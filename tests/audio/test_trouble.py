@@ -36,10 +36,10 @@ def ids(devices: Iterable[object]) -> set[str]:
     return {str(getattr(info, "device_id", None)) for info in devices}
 
 
-def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """A session with open devices hears of others; one of them can be used at once."""
     updates = (RTVIEvent.AVAILABLE_MICS_UPDATED, RTVIEvent.AVAILABLE_SPEAKERS_UPDATED)
-    with client_of(bot.ws_url) as client, client.events(*updates, timeout=GUARD) as events:
+    with client_of(bot.ws_url, audio_backend=library) as client, client.events(*updates, timeout=GUARD) as events:
         watch = Watch(events)
         assert device("mic_c") not in ids(client.get_all_mics())
         pulse.load_mic("mic_c")
@@ -58,23 +58,30 @@ def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: Embedded
         with pytest.raises(DeviceError) as error:
             client.update_speaker(device("speaker_c"))
         assert error.value.type == "not-found"
-        assert pulse.sink_inputs() == ["speaker_a"]
+        # Beside busy processes a speaker opens its device again, with a longer buffer.
+        until(lambda: pulse.sink_inputs() == ["speaker_a"], "the speaker is closed")
 
 
-def test_a_speaker_is_pulled_out_while_it_plays(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_a_speaker_is_pulled_out_while_it_plays(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """The session lives, and what is said afterwards is heard at the speaker that is left."""
     pulse.play(tone(440, 30))
-    with client_of(pipecat_echo.ws_url, speaker=device("speaker_b")), pulse.record("speaker_b.monitor") as b:
+    with (
+        client_of(pipecat_echo.ws_url, speaker=device("speaker_b"), audio_backend=library),
+        pulse.record("speaker_b.monitor") as b,
+    ):
         b.wait_for(lambda heard: loud_seconds(heard) > 0.3, "nothing was heard")
         with pulse.record("speaker_a.monitor") as a:
             pulse.unload("speaker_b")
             a.wait_for(lambda heard: loud_seconds(heard) > 0.3, "nothing is heard any more")
 
 
-def test_the_sound_server_is_killed(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_the_sound_server_is_killed(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """The session lives, both devices report it, and both work again once there is a new server."""
     pulse.play(tone(440, 30))
-    with client_of(pipecat_echo.ws_url) as client, client.events("device_error", timeout=GUARD) as errors:
+    with (
+        client_of(pipecat_echo.ws_url, audio_backend=library) as client,
+        client.events("device_error", timeout=GUARD) as errors,
+    ):
         bot = client.tracks().bot.audio
         assert bot is not None
         hearing = Hearing(bot)
@@ -98,9 +105,9 @@ def test_the_sound_server_is_killed(pulse: PulseServer, pipecat_echo: BotServer)
 
 
 @pytest.mark.parametrize("again", ["goes on", "is replaced"])
-def test_the_sound_server_hangs(pulse: PulseServer, bot: EmbeddedBot, again: str) -> None:
+def test_the_sound_server_hangs(pulse: PulseServer, bot: EmbeddedBot, again: str, library: str) -> None:
     """The session lives, it is reported, `disconnect()` is quick; once sound works again, so does another session."""
-    client = client_of(bot.ws_url)
+    client = client_of(bot.ws_url, audio_backend=library)
     client.connect()
     with client.events("device_error", timeout=GUARD) as errors:
         pulse.stop()
@@ -124,10 +131,10 @@ def test_the_sound_server_hangs(pulse: PulseServer, bot: EmbeddedBot, again: str
         assert pulse.sink_inputs() == ["speaker_a"]
 
 
-def test_the_sound_server_hangs_before_a_session(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_the_sound_server_hangs_before_a_session(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """A default device that does not answer is reported, and the session goes without it."""
     pulse.stop()
-    client = client_of(bot.ws_url, mic=None, speaker=NullSink())
+    client = client_of(bot.ws_url, mic=None, speaker=NullSink(), audio_backend=library)
     with client.events("device_error", timeout=GUARD) as errors, client:
         assert next(errors).data.devices == ("mic",)
         assert works(client)
@@ -135,17 +142,17 @@ def test_the_sound_server_hangs_before_a_session(pulse: PulseServer, bot: Embedd
 
 
 @pytest.mark.matrix
-def test_a_device_that_is_asked_for_hangs_before_a_session(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_a_device_that_is_asked_for_hangs_before_a_session(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """A device that was asked for by its id and does not answer is an error of `connect()`, in time."""
     pulse.stop()
     with takes(10.0), pytest.raises(DeviceError, match="does not answer"):
-        client_of(bot.ws_url).connect()
+        client_of(bot.ws_url, audio_backend=library).connect()
     pulse.go_on()
 
 
-def test_the_default_devices(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_the_default_devices(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """Without a choice a session has the devices that the system has chosen when it begins."""
-    client = client_of(bot.ws_url, mic=None, speaker=None)
+    client = client_of(bot.ws_url, mic=None, speaker=None, audio_backend=library)
     for letter in "ab":
         pulse.set_default_mic(f"mic_{letter}")
         pulse.set_default_speaker(f"speaker_{letter}")
@@ -153,12 +160,12 @@ def test_the_default_devices(pulse: PulseServer, bot: EmbeddedBot) -> None:
             assert (pulse.source_outputs(), pulse.sink_inputs()) == ([f"mic_{letter}"], [f"speaker_{letter}"])
 
 
-def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """It hears silence, which is no error, and then what is said again."""
     pulse.play(tone(440, 30))
     pulse.mute_mic("mic_a")
     errors: list[DeviceError] = []
-    with client_of(bot.ws_url, speaker=NullSink()) as client:
+    with client_of(bot.ws_url, speaker=NullSink(), audio_backend=library) as client:
         client.on("device_error", errors.append)
         local = client.tracks().local.audio
         assert local is not None
@@ -170,9 +177,9 @@ def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot) -
     assert errors == []
 
 
-def test_a_device_that_is_not_there(pulse: PulseServer, bot: EmbeddedBot) -> None:
+def test_a_device_that_is_not_there(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
     """Asked for by its id it is an error that names those there are; the session does not begin."""
-    client = client_of(bot.ws_url, mic=device("mic_z"), speaker=NullSink())
+    client = client_of(bot.ws_url, mic=device("mic_z"), speaker=NullSink(), audio_backend=library)
     with pytest.raises(DeviceError, match="mic_z") as error:
         client.connect()
     assert error.value.type == "not-found"

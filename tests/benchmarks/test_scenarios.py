@@ -56,6 +56,16 @@ def test_many_sessions_are_measured_together(peer: str, url: str) -> None:
     assert found["threads"] >= 2
 
 
+@pytest.mark.parametrize("peer", PEERS_HERE)
+def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> None:
+    """Three sessions hand each audio frame to the application, which pushes what is sent."""
+    found = many.sessions(find(peer), url, TINY, number=3, own_audio=True)
+
+    assert {row.figure for row in TABLES["own-audio"]} <= set(found)
+    assert found["sound_share"] == pytest.approx(1, abs=0.1)
+    assert found["taken_share"] == pytest.approx(1, abs=0.1)
+
+
 @pytest.mark.real
 def test_system_calls_are_counted(url: str) -> None:
     """Ours takes more than the two without which nothing is sent and nothing received."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
@@ -38,6 +39,20 @@ class TestOnATerminal:
         with Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none", columns=40) as terminal:
             terminal.until("Tab mute  F2 mic  F3 speaker  ^C leave")
             terminal.until("0:0")
+            terminal.type("\x04")
+            assert terminal.finish() == 0
+
+    @pytest.mark.parametrize(
+        ("options", "line"),
+        [([], "Echo cancellation is on"), (["--no-echo-cancellation"], "Use a headset, or the bot hears itself")],
+    )
+    def test_the_echo_of_devices(self, bot: EmbeddedBot, tmp_path: Path, options: list[str], line: str) -> None:
+        """It is cancelled unless an option turns that off; one line says so."""
+        if not is_available():
+            pytest.skip("the extra aec is not installed")
+        with Terminal(tmp_path, bot.ws_url, *options) as terminal:
+            terminal.until(line)
+            terminal.until(CONNECTED)
             terminal.type("\x04")
             assert terminal.finish() == 0
 

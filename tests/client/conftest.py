@@ -27,7 +27,7 @@ def old() -> Iterator[RTVIClient]:
 def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """Return the machine of the test's clients."""
     fake = FakeBackend()
-    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", lambda: fake)
+    monkeypatch.setattr("rtvi_sync.media.manager.audio_backend", lambda _: fake)
     # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
     monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
     return fake

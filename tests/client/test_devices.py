@@ -23,7 +23,6 @@ from rtvi_sync.media import (
     NullSink,
     SilenceSource,
 )
-from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from rtvi_sync.protocol.frames import AudioRawFrame
@@ -494,6 +493,16 @@ def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str
     assert (client.is_cam_enabled, client.is_sharing_screen) == (False, False)
 
 
+def test_a_backend_of_the_application(bot: EmbeddedBot) -> None:
+    """It lists and opens the devices."""
+    own = FakeBackend()
+    client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD, audio_backend=own)
+    assert [mic.label for mic in client.get_all_mics()] == ["mic_a", "mic_b"]
+    with client:
+        assert own.open == ["fake/mic_a", "fake/speaker_a"]
+    assert own.open == []
+
+
 # -- devices that come and go -----------------------------------------------------------------------------------------
 
 
@@ -509,8 +518,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.Monk
         def close(self) -> None:
             self.closed = True
 
-    monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
-    monkeypatch.setattr(hotplug_module, "CameraWatch", Watch)
+    monkeypatch.setattr(hotplug_module, "ListWatch", Watch)
     client = client_of()
     with client:
         with client.events():  # who takes everything means nothing in particular

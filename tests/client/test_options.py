@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from rtvi_sync import (
     MemoryTransport,
+    MissingExtraError,
     RTVIClient,
     RTVIClientOptions,
     RTVIEventCallbacks,
@@ -175,6 +177,12 @@ class TestOptions:
         with pytest.raises(error, match="max_queued_audio_bytes"):
             RTVIClient(max_queued_audio_bytes=wrong)
         assert RTVIClientOptions().max_queued_audio_bytes == 16 * 1024 * 1024
+
+    def test_echo_cancellation_needs_an_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The constructor says which, not the first device."""
+        monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
+        with pytest.raises(MissingExtraError, match=r'Echo cancellation .*pip install "rtvi_sync\[aec\]"'):
+            RTVIClient(echo_cancellation=True)
 
     def test_a_transport_is_an_object(self) -> None:
         """The class instead of an object is a mistake that is told at once."""

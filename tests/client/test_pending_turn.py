@@ -192,6 +192,7 @@ def test_a_source_that_blocks_delays_no_event() -> None:
     opened, go = threading.Event(), threading.Event()
     with TalkingBot(audio=True).client() as client:
         pending = client.barge_in(SlowSource(opened, go), after="server-message")
+        assert not opened.is_set()
         bot_says(client, "server-message", 1)
         assert opened.wait(GUARD)
         settle(client)

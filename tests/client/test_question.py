@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,10 @@ from rtvi_sync import (
     RequestTimeoutError,
     RTVIClient,
     RTVIMessage,
-    TurnAudio,
     WebSocketTransport,
 )
-from rtvi_sync.client.question import source_of, text_messages
-from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource, WavSource
+from rtvi_sync.client.question import text_messages
+from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
@@ -36,23 +34,6 @@ SPEECH = BytesSource(tone(0.2), 24_000)
 def echo_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
     given = {"mic": None, "enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD, **options}
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), **given)
-
-
-def test_sources(tmp_path: Path) -> None:
-    """Texts are no files; files, their bytes, PCM and sources become sources."""
-    path = tmp_path / "x.wav"
-    TurnAudio(pcm=b"abcd", sample_rate_hz=8000).save(path)
-    source = source_of(path, None)
-    assert isinstance(source, WavSource)
-    for given, rate in ((path.read_bytes(), None), (b"abcd", 8000), (bytearray(b"abcd"), 8000)):
-        source = source_of(given, rate)
-        assert isinstance(source, BytesSource)
-        assert (source.pcm, source.sample_rate_hz) == (b"abcd", 8000)
-    assert source_of(SPEECH, None) is SPEECH
-    with pytest.raises(TypeError, match="not int"):
-        source_of(5, None)
-    with pytest.raises(ValueError, match="audio"):
-        source_of(b"abcd", None)
 
 
 def test_ways_to_ask() -> None:

@@ -6,16 +6,73 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import EvalTransport, MemoryTransport, RTVIClientParams
+from rtvi_sync import (
+    EvalTransport,
+    InvalidTransportParamsError,
+    MemoryTransport,
+    MissingExtraError,
+    RTVIClientParams,
+    SmallWebRTCTransport,
+)
 from rtvi_sync.client.ways import params_for, ways_to
 
 WS = "ws://bot.example/ws"
+SERVER = "http://bot.example:7860"
+OFFER = "https://bot.example/api/offer"
 
 
 def test_by_name() -> None:
     assert [way.transport.name for way in ways_to(WS)] == ["websocket", "eval"]
     assert [way.transport.name for way in ways_to(WS, "eval")] == ["eval"]
     assert [way.transport.name for way in ways_to(WS, "websocket")] == ["websocket"]
+    assert [way.transport.name for way in ways_to(OFFER)] == ["webrtc"]
+    assert [way.transport.name for way in ways_to(SERVER)] == ["websocket", "webrtc", "eval"]
+
+
+def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out, unless it is asked for, or the URL is that of an offer: then the error says what to install."""
+    monkeypatch.setattr("rtvi_sync.client.ways.is_installed", lambda: False)
+    monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
+    assert [way.transport.name for way in ways_to(SERVER)] == ["websocket", "eval"]
+    wanted: list[tuple[str, Any]] = [(SERVER, "webrtc"), (OFFER, "auto")]
+    for url, name in wanted:
+        with pytest.raises(MissingExtraError, match=r"rtvi_sync\[webrtc\]"):
+            ways_to(url, name)
+
+
+def test_a_url_that_the_transport_does_not_use() -> None:
+    """The URL of a WebSocket is no offer's, and the reverse."""
+    wrong: list[tuple[str, Any, str]] = [(WS, "webrtc", "a WebSocket"), (OFFER, "eval", "a WebRTC offer")]
+    for url, name, kind in wrong:
+        with pytest.raises(InvalidTransportParamsError, match=f"that of {kind}, which the transport '{name}'"):
+            ways_to(url, name)
+
+
+def test_a_silent_offer_costs_less_than_a_third() -> None:
+    """Pipecat's runner takes the offer for any bot, so this way has a shorter limit while others remain."""
+    assert [way.patience for way in ways_to(SERVER)] == [None, 5.0, None]
+
+
+@pytest.mark.parametrize(
+    ("url", "offer"),
+    [
+        (SERVER, "http://bot.example:7860/api/offer"),
+        ("https://bot.example/app/start?key=1", "https://bot.example/app/api/offer"),
+        (OFFER, OFFER),
+    ],
+)
+def test_the_offer_beside_a_start_endpoint(url: str, offer: str) -> None:
+    """A server without the start endpoint may take offers all the same."""
+    (way,) = ways_to(url, "webrtc")
+    assert way.bot_url is not None
+    assert way.bot_url.offer_url == offer
+
+
+def test_headers_of_an_offer() -> None:
+    """Without a start request they go with the offer."""
+    (way,) = ways_to(OFFER, headers={"X-Key": "abc"})
+    assert isinstance(way.transport, SmallWebRTCTransport)
+    assert way.transport._target({"webrtc_url": OFFER}).headers == {"X-Key": "abc"}
 
 
 def test_a_transport_of_the_application() -> None:
@@ -42,7 +99,7 @@ def test_headers_go_to_the_server_of_the_url() -> None:
 
 def test_another_name() -> None:
     name: Any = "daily"
-    with pytest.raises(ValueError, match="'auto', 'websocket', 'eval'"):
+    with pytest.raises(ValueError, match="'auto', 'websocket', 'webrtc', 'eval'"):
         ways_to(WS, name)
 
 
@@ -57,7 +114,7 @@ def test_another_name() -> None:
 )
 def test_the_eval_route_beside_a_start_endpoint(url: str, route: str | None) -> None:
     """It is where Pipecat's runner has it; a connect endpoint says nothing of the kind."""
-    websocket, eval_way = ways_to(url)
+    websocket, *_, eval_way = ways_to(url)
     assert websocket.bot_url is not None
     assert eval_way.bot_url is not None
     assert eval_way.bot_url.ws_url == route

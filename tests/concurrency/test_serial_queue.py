@@ -15,6 +15,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.concurrency.serial_queue import QueueOverflow, SerialQueue
+from rtvi_sync.concurrency.serial_work import Drainable
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
@@ -604,8 +605,8 @@ def test_workers_are_threads_of_the_package(workers):
 def test_ctrl_c_before_a_worker_is_called(workers):
     """Ctrl-C comes after an item was queued and before a worker was called: the next post has it run too."""
 
-    class Interrupted:
-        def submit(self, queue: SerialQueue) -> None:
+    class Interrupted(WorkerPool):
+        def submit(self, work: Drainable) -> None:
             raise KeyboardInterrupt
 
     queue, seen, done = SerialQueue(), [], threading.Event()

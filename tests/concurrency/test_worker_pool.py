@@ -364,3 +364,45 @@ def test_many_turns_under_load(pool):
         thread.join()
     until(lambda: counts == [300] * len(counts))
     assert len(pool.workers.threads()) <= 2 + len(counts)
+
+
+class Noting:
+    """Work that notes when it is done."""
+
+    def __init__(self) -> None:
+        self.done_at: list[float] = []
+
+    def drain(self) -> None:
+        self.done_at.append(time.monotonic())
+
+
+def test_work_of_a_round_is_done_together(pool, monkeypatch):
+    """The first is done at once, those that follow in the next round, and each once; then the next is first again."""
+    monkeypatch.setattr(module, "_ROUND", 0.2)
+    first, *others = [Noting() for _ in range(5)]
+    pool.workers.submit_soon(first)
+    until(lambda: first.done_at)
+    for _ in range(2):
+        for work in others:
+            pool.workers.submit_soon(work)
+    until(lambda: all(work.done_at for work in others))
+    assert all(work.done_at[0] >= first.done_at[0] + 0.1 for work in others)
+    monkeypatch.setattr(module, "_ROUND", 0.0)
+    pool.workers.submit_soon(first)
+    until(lambda: len(first.done_at) == 2)
+    assert [len(work.done_at) for work in others] == [1] * 4
+
+
+def test_a_round_that_waits_when_the_io_thread_ends(monkeypatch):
+    """Its work is done all the same, and what comes later is done at once, as by workers without an I/O thread."""
+    pool = Pool()
+    monkeypatch.setattr(module, "_ROUND", GUARD)
+    first, second, third = Noting(), Noting(), Noting()
+    for work in (first, second):
+        pool.workers.submit_soon(work)
+    until(lambda: first.done_at)
+    assert second.done_at == []
+    pool.close()
+    until(lambda: second.done_at)
+    pool.workers.submit_soon(third)
+    until(lambda: third.done_at)

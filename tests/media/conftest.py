@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.worker_pool import WorkerPool
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
@@ -86,8 +87,9 @@ class NoDevices:
 class Talk:
     """A media manager, with the audio it sent and the events it published."""
 
-    def __init__(self, timer, **options) -> None:
+    def __init__(self, timer, workers, **options) -> None:
         self.timer = timer
+        self.workers = workers
         given: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices(), **options}
         self.manager = MediaManager(**given)
         self.manager.status_reporter.event_sink = self
@@ -127,7 +129,7 @@ class Talk:
         return b"".join(self.chunks)
 
     def prepare(self, *, audio: bool = True, timer=None) -> Talk:
-        runtime: Any = SimpleNamespace(timer=timer or self.timer)
+        runtime: Any = SimpleNamespace(timer=timer or self.timer, workers=self.workers)
         self.manager.expect(runtime)
         self.manager.prepare(audio=audio, video=False)
         return self
@@ -154,18 +156,25 @@ def timer() -> ManualPacer:
 
 
 @pytest.fixture
-def talk(timer):
+def workers() -> WorkerPool:
+    """Return workers, which `talk` ends."""
+    return WorkerPool()
+
+
+@pytest.fixture
+def talk(timer, workers):
     """Make sessions; stop all of them after the test and check that no thread is left."""
     made: list[Talk] = []
 
     def make(**options) -> Talk:
-        made.append(Talk(timer, **options))
+        made.append(Talk(timer, workers, **options))
         return made[-1]
 
     before = set(threading.enumerate())
     yield make
     for each in made:
         each.manager.stop(GUARD)
+    workers.close()
     deadline = time.monotonic() + GUARD
     stop_idle_threads()
     for thread in set(threading.enumerate()) - before:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync.concurrency.timer_thread import TimerThread
+from rtvi_sync.concurrency.worker_pool import WorkerPool
 from rtvi_sync.errors import DeviceError, DisconnectedError
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource, ToneSource, WavSource
 from tests.support.slowness import GUARD, takes
+from tests.support.threads import media_threads
 
 
 def noise(frames: int) -> bytes:
@@ -325,6 +327,47 @@ def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
     assert source.entered.wait(GUARD)
 
 
+def test_a_source_gets_its_thread_when_the_microphone_is_on(talk, until):
+    """A muted session has none, from its beginning to its end, where it has one to close the source."""
+    source = UserSource(noise(320))
+    session = talk(mic=source, enable_mic=False).begin()
+    assert media_threads() == []
+    session.manager.enable_mic(True)
+    assert source.entered.wait(GUARD)
+    session.manager.stop(GUARD)
+    assert source.closes == 1
+
+    muted = UserSource(noise(320))
+    session = talk(mic=muted, enable_mic=False).begin()
+    session.manager.stop(GUARD)
+    assert (muted.closes, muted.entered.is_set()) == (1, False)
+    assert media_threads() == []
+
+
+@pytest.mark.parametrize("muted", [False, True])
+def test_a_source_without_a_thread(talk, timer, monkeypatch, muted):
+    """If the process can start no thread, prepare() raises; a source that is unmuted later is reported to have failed,
+    and the session goes on. In both cases the source is free."""
+
+    def refuse(role, target, *args):
+        raise RuntimeError("can't start new thread")
+
+    source = UserSource(noise(320))
+    session = talk(mic=source, enable_mic=not muted)
+    with monkeypatch.context() as patch:
+        patch.setattr("rtvi_sync.media.capture.start_thread", refuse)
+        if muted:
+            session.begin().manager.enable_mic(True)
+            timer.advance(0.1)
+            assert "start new thread" in str(session.events[0][1])
+            assert session.sent == bytes(len(session.sent)) != b""
+        else:
+            with pytest.raises(RuntimeError, match="start new thread"):
+                session.prepare()
+    talk(mic=source).begin()
+    assert source.entered.wait(GUARD)
+
+
 def test_a_muted_source_is_not_read(talk, timer, until):
     """While muted, a source of the application is not called, except for the read in progress."""
     hang = threading.Event()
@@ -485,7 +528,7 @@ def test_two_seconds_in_real_time(tmp_path):
     manager = MediaManager(mic=source, speaker=NullSink())
     timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
-    runtime: Any = SimpleNamespace(timer=timer)
+    runtime: Any = SimpleNamespace(timer=timer, workers=WorkerPool())
     manager.expect(runtime)
     manager.prepare(audio=True, video=False)
     began = time.monotonic()

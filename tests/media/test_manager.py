@@ -11,6 +11,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, ToneSource
+from rtvi_sync.media.manager import MediaManager
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
 
@@ -123,3 +124,17 @@ def test_importing_media_is_light():
     heavy = {"numpy", "pyaudio", "cv2", "audioop", "asyncio", "wave"}
     code = f"import sys, rtvi_sync.media.manager; print({heavy} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"set()"
+
+
+def test_a_manager_without_a_client(until, workers, monkeypatch):
+    """A transport that is tested by itself has one without a runtime; its sinks get their audio all the same."""
+    monkeypatch.setattr("rtvi_sync.media.manager.WorkerPool", lambda: workers)  # ended below
+    heard: list[bytes] = []
+    manager = MediaManager(mic=False, speaker=CallbackSink(lambda pcm, _: heard.append(pcm)))
+    manager.prepare(video=False)
+    manager.receive_audio(b"\1\1", 16_000, 1)
+    until(lambda: heard == [b"\1\1"])
+    assert manager.stop(GUARD) == []
+    workers.close()
+    for thread in workers.threads():
+        thread.join(GUARD)

@@ -11,7 +11,7 @@ from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from rtvi_sync.media.playback import QueuedSpeaker
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import running
+from tests.support.threads import media_threads, running
 from tests.support.waiting import until
 
 FRAME = bytes(960)  # 20 ms at 24 kHz
@@ -126,8 +126,8 @@ def test_a_failing_memory_sink_is_reported_once(talk):
     assert "24000 to 16000" in str(error)
 
 
-def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
-    """All calls are made by one thread named after the role, in order; the last one is a single close()."""
+def test_a_users_sink_is_called_by_workers(talk, until):
+    """All calls are made by workers, in order, and a worker that is there makes all; the last is a single close()."""
     sink = UserSink()
     session = talk(speaker=sink).prepare()
     for number in range(20):
@@ -136,9 +136,72 @@ def test_a_users_sink_runs_on_a_thread_of_its_own(talk, until):
     session.hear(frame(20), 16000)
     assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number, 960, 24000) for number in range(20)] + [(20, 960, 16000), "close"]
-    (thread,) = sink.threads
-    assert thread.name.startswith("rtvi-speaker-")
-    assert not thread.is_alive()
+    assert all(thread.name.startswith("rtvi-worker-") for thread in sink.threads)
+    assert media_threads() == []
+
+
+def test_sinks_that_block_hold_up_themselves_only(talk, until):
+    """While the sinks of five sessions hang, that of a sixth gets all audio, and the five get theirs afterwards."""
+    hang = threading.Event()
+    sinks = [UserSink() for _ in range(6)]
+    sessions = [talk(speaker=sink).prepare() for sink in sinks]
+    for sink in sinks[:5]:
+        sink.hang = hang
+    for number in range(3):
+        for session in sessions:
+            session.hear(frame(number))
+    expected = [(number, 960, 24000) for number in range(3)]
+    until(lambda: sinks[5].calls == expected)
+    until(lambda: all(len(sink.calls) == 1 for sink in sinks[:5]))
+    hang.set()
+    for session in sessions:
+        assert session.manager.stop(GUARD) == []
+    assert [sink.calls for sink in sinks] == [[*expected, "close"]] * 6
+
+
+def test_a_visit_writes_all_that_waits(talk):
+    """A sink that gets a burst while it is busy is served by one thread, without a wake for each frame."""
+    sink = UserSink()
+    sink.hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    for number in range(100):
+        session.hear(frame(number))
+    assert sink.entered.wait(GUARD)
+    sink.hang.set()
+    assert session.manager.stop(GUARD) == []
+    assert len(sink.calls) == 101
+    assert len(sink.threads) == 1
+
+
+def test_many_sinks_need_few_threads(talk, workers, until):
+    """A hundred sinks that return at once are served by fewer threads than one in ten."""
+    sinks = [UserSink() for _ in range(100)]
+    sessions = [talk(speaker=sink).prepare() for sink in sinks]
+    for number in range(10):
+        for session in sessions:
+            session.hear(frame(number))
+    until(lambda: all(len(sink.calls) == 10 for sink in sinks))
+    assert len(workers.threads()) < 10
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_at_exit_no_worker_is_needed(talk, workers, monkeypatch, threads):
+    """Where no worker can be had, a sink gets its audio and is closed on another thread, or on the exiting one."""
+
+    def refuse(task):
+        raise RuntimeError("can't start new thread")
+
+    sink = UserSink()
+    session = talk(speaker=sink).prepare()
+    monkeypatch.setattr(workers, "submit", lambda work: None)
+    for number in range(3):
+        session.hear(frame(number))
+    monkeypatch.setattr("rtvi_sync.media.playback.is_exiting", lambda: True)
+    if not threads:
+        monkeypatch.setattr("rtvi_sync.media.playback.PoolTask.start", refuse)
+    assert session.manager.stop(GUARD) == []
+    assert sink.calls == [*((number, 960, 24000) for number in range(3)), "close"]
+    assert (threading.current_thread() in sink.threads) is not threads
 
 
 def test_what_was_received_is_flushed_before_the_end(talk):
@@ -152,6 +215,11 @@ def test_what_was_received_is_flushed_before_the_end(talk):
     threading.Timer(0.1, sink.hang.set).start()
     assert session.manager.stop(GUARD) == []
     assert sink.calls == [(number, 960, 24000) for number in range(40)] + ["close"]
+
+
+def returned(session, thread: threading.Thread) -> None:
+    """Wait until a worker has left the sink in which it was abandoned."""
+    until(lambda: thread in {worker.thread for worker in session.workers._idle})
 
 
 def dropped(session) -> list[float]:
@@ -265,11 +333,11 @@ def test_what_a_slow_sink_has_not_taken_at_the_limit(talk):
     session = talk(speaker=sink).prepare()
     for number in range(10):
         session.hear(frame(number))
-    thread = stop_at_the_limit(session, sink)
+    stop_at_the_limit(session, sink)
     assert dropped(session) == [pytest.approx(0.16)]  # the sink has taken two frames
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.16)
     sink.latch.release()
-    thread.join(GUARD)
+    until(lambda: "close" in sink.calls)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000), "close"]
 
 
@@ -282,7 +350,7 @@ def test_a_late_close_does_not_hit_the_next_session(talk):
     thread = stop_at_the_limit(session, sink)
     session.prepare()
     sink.latch.release()
-    thread.join(GUARD)
+    returned(session, thread)
     assert sink.calls == [(0, 960, 24000), (1, 960, 24000)]
     assert session.manager.stop(GUARD) == []
     assert sink.calls[2:] == ["close"]
@@ -300,7 +368,7 @@ def test_what_a_hung_sink_has_not_taken_is_counted(talk):
         (thread,) = session.manager.stop(0.1, 60.0)
     assert dropped(session) == [pytest.approx(0.2)]
     sink.hang.set()
-    thread.join(GUARD)
+    returned(session, thread)
     assert sink.calls == [(0, 960, 24000)]
 
 
@@ -433,7 +501,7 @@ def test_a_hanging_sink_is_given_up(talk):
     with takes(1.0, at_least=0.1):
         (thread,) = session.manager.stop(0.1)
     hang.set()
-    thread.join(GUARD)
+    returned(session, thread)
     assert sink.calls == [(0, 960, 24000)]
     session.prepare()
     session.hear(frame(2))
@@ -448,7 +516,7 @@ def test_callback_sink_runs_elsewhere(talk):
     session.hear(FRAME)
     session.manager.stop(GUARD)
     assert len(threads) == 1
-    assert threads[0].startswith("rtvi-speaker-")
+    assert threads[0].startswith("rtvi-worker-")
 
 
 def test_a_subclass_of_a_memory_sink_runs_elsewhere(talk):
@@ -464,7 +532,7 @@ def test_a_subclass_of_a_memory_sink_runs_elsewhere(talk):
     session = talk(speaker=sink).prepare()
     session.hear(FRAME)
     session.manager.stop(GUARD)
-    assert threads[0].startswith("rtvi-speaker-")
+    assert threads[0].startswith("rtvi-worker-")
     assert sink.pcm == FRAME
 
 

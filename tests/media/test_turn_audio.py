@@ -87,7 +87,7 @@ class TestPlay:
     @pytest.fixture
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> Loudspeaker:
         machine = Loudspeaker()
-        monkeypatch.setattr("rtvi_sync.media.turn_audio.pyaudio_backend", lambda: machine)
+        monkeypatch.setattr("rtvi_sync.media.turn_audio.audio_backend", lambda: machine)
         return machine
 
     @pytest.mark.parametrize("rate", [16_000, 24_000])

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import functools
 import json
+import os
 import threading
 import time
 from collections import deque
@@ -36,6 +37,9 @@ def bridge_to(url: str) -> Iterator[str]:
         serving.start()
         yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/"
     serving.join()
+    for end in (server.shutdown_watcher, server.shutdown_notifier):
+        if isinstance(end, int):  # before websockets 17, which has sockets, the library leaves them open
+            os.close(end)
 
 
 class Caller:

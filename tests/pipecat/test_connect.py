@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, connect
+from rtvi_sync.client.ways import TransportName
 from rtvi_sync.media import BytesSink, WavSource
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -18,11 +19,11 @@ from .test_eval import SPEECH
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
 
-def check_conversation(url: str) -> None:
-    """Reach the bot by the eval route: by text, and by a spoken WAV."""
+def check_conversation(url: str, name: str = "eval") -> None:
+    """Reach the bot by the named transport: by text, and by a spoken WAV."""
     with connect(url, text_only=True, **LIMITS) as client:
         assert client.transport is not None
-        assert client.transport.name == "eval"
+        assert client.transport.name == name
         assert answer_to_text(client) == "You said: Good morning."
     sink, answer = BytesSink(), round(2 * 24000 * 0.2 * 4)  # bytes of "You said: hello bot.", a word takes 0.2 s
     names = "user-transcript", "bot-started-speaking", "bot-stopped-speaking"
@@ -52,13 +53,18 @@ def answer_to_text(client: RTVIClient) -> str:
 
 
 @pytest.mark.parametrize(
-    "form",
-    [lambda bot: bot.base_url, lambda bot: f"{bot.base_url}/start", lambda bot: bot.ws_url],
-    ids=["server", "start endpoint", "WebSocket"],
+    ("form", "name"),
+    [
+        (lambda bot: bot.base_url, "webrtc"),
+        (lambda bot: f"{bot.base_url}/start", "webrtc"),
+        (lambda bot: f"{bot.base_url}/api/offer", "webrtc"),
+        (lambda bot: bot.ws_url, "eval"),
+    ],
+    ids=["server", "start endpoint", "offer", "WebSocket"],
 )
-def test_a_stock_bot(pipecat_stock: BotServer, form: Callable[[BotServer], str]) -> None:
+def test_a_stock_bot(pipecat_stock: BotServer, form: Callable[[BotServer], str], name: str) -> None:
     """A bot as nearly all of Pipecat's examples are, without `websocket`: by text and by a spoken WAV."""
-    check_conversation(form(pipecat_stock))
+    check_conversation(form(pipecat_stock), name)
 
 
 @pytest.mark.matrix
@@ -96,16 +102,17 @@ def test_tokens(pipecat_process: Callable[..., BotServer]) -> None:
             assert answer_to_text(client) == "You said: Good morning."
 
 
-def test_a_runner_for_one_transport(pipecat_process: Callable[..., BotServer]) -> None:
+@pytest.mark.parametrize("name", ["auto", "eval"])
+def test_a_runner_for_one_transport(pipecat_process: Callable[..., BotServer], name: TransportName) -> None:
     """`-t webrtc` starts no WebSocket sessions, and has the eval route nevertheless."""
     server = pipecat_process("stock", "-t", "webrtc")
-    with connect(server.base_url, text_only=True, **LIMITS) as client:
+    with connect(server.base_url, transport=name, text_only=True, **LIMITS) as client:
         assert answer_to_text(client) == "You said: Good morning."
 
 
 def test_no_entry(pipecat_process: Callable[..., BotServer]) -> None:
     """The error names the entries that the bot lacks."""
-    server = pipecat_process("stock", "--entries", "webrtc")
+    server = pipecat_process("stock", "--entries", "twilio")
     with pytest.raises(ConnectError, match=r"entry 'websocket'.*entry 'eval'") as caught:
-        connect(server.base_url, text_only=True, **LIMITS)
-    assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
+        connect(server.base_url, text_only=True, connect_timeout=12)
+    assert [name for name, _ in caught.value.attempts] == ["websocket", "webrtc", "eval", "webrtc"]

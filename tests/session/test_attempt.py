@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync import (
+    AbortSignal,
     BotAlreadyStartedError,
     ConnectionTimeoutError,
     DisconnectedError,
+    MemoryTransport,
     RTVIClient,
     TransportState,
     WebSocketTransport,
@@ -71,6 +73,41 @@ def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
 def only_left(roles: list[str]) -> bool:
     """Tell whether the package's threads, but for those that serve every session, have exactly these roles."""
     return [name.split("-")[1] for name in own_threads()] == roles
+
+
+class SlowTransport(MemoryTransport):
+    """Its connect() waits until it is abandoned."""
+
+    def __init__(self, step: Callable[[], str]) -> None:
+        super().__init__()
+        self.step = step
+
+    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        abort.wait()
+        abort.raise_if_aborted()
+
+    def waiting_for(self) -> str:
+        return self.step()
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (lambda: "a carrier pigeon", "opening the transport: waiting for a carrier pigeon. Check"),
+        (lambda: "", "opening the transport. Check"),
+        (lambda: 1 / 0, "opening the transport. Check"),
+    ],
+    ids=["says", "says nothing", "raises"],
+)
+def test_the_step_of_the_transport(step: Any, said: str) -> None:
+    """The error says what the transport waited for, if the transport does."""
+    for limit in LIMITS:
+        client = RTVIClient(transport=SlowTransport(step), text_only=True, connect_timeout=limit / 10)
+        with pytest.raises(ConnectionTimeoutError) as caught:
+            client.connect()
+        if not too_early(caught.value, "transport", limit):
+            break
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -16,6 +16,8 @@ SECONDS = 300
 #: The modules that each extra brings.
 EXTRAS = {
     "audio": ("pyaudio", "soxr", "numpy"),
+    "sounddevice": ("sounddevice", "soxr", "numpy"),
+    "aec": ("pywebrtc_audio", "soxr", "numpy"),
     "video": ("cv2", "cv2_enumerate_cameras", "numpy"),
     "screen": ("mss",),
     "files": ("soundfile",),

@@ -1,4 +1,4 @@
-"""Where the processes that list devices find a PyAudio of the test's own."""
+"""Where the processes that list devices find a PyAudio and a sounddevice of the test's own."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
+
 
 class Stub:
     """The machine as another process sees it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        shutil.copy(Path(__file__).with_name("stub_pyaudio.py"), folder / "pyaudio.py")
+        for library in AUDIO_LIBRARIES:
+            shutil.copy(Path(__file__).with_name(f"stub_{library}.py"), folder / f"{library}.py")
         self.set(devices=[])
 
     def set(self, **state: Any) -> None:

@@ -175,7 +175,7 @@ def test_what_is_left(run: Run) -> None:
 
         from rtvi_sync import connect
         from rtvi_sync.media import SilenceSource
-        from rtvi_sync.media.base import Lease
+        from rtvi_sync.media.leases import Lease
 
         kept = []
 

@@ -13,6 +13,7 @@ from rtvi_sync.transports.net import Network
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD
+from tests.support.webrtc import far_loop  # noqa: F401 - a fixture
 
 from .abandoned import AbandonedError
 from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files

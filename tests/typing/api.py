@@ -49,6 +49,7 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     RTVIMessage,
     SessionError,
+    SmallWebRTCTransport,
     StartBotError,
     TimelineEntry,
     TranscriptData,
@@ -88,6 +89,7 @@ from rtvi_sync.media import (
     NullSink,
     Participant,
     ParticipantTracks,
+    PushSource,
     ScreenSource,
     SilenceSource,
     ToneSource,
@@ -155,6 +157,8 @@ def construction() -> RTVIClient:
         mic=WavSource("question.wav"),
         speaker=WavSink("answer.wav"),
         text_only=False,
+        echo_cancellation=True,
+        audio_backend="sounddevice",
         max_queued_events=1000,
         max_queued_bytes=1_000_000,
         max_queued_audio_bytes=1_000_000,
@@ -181,6 +185,13 @@ def connecting(client: RTVIClient) -> None:
             used.seed_context([{"role": "user", "content": "My name is Ada."}])
             used.set_user_image("me.jpg")
             used.cancel()
+    webrtc = SmallWebRTCTransport(
+        "https://bot.example/api/offer",
+        headers={"X-A": "1"},
+        ice_servers=["stun:host:3478", {"urls": ["turn:host?transport=tcp"], "username": "u", "credential": "c"}],
+        ice_timeout=5,
+    )
+    webrtc.max_message_size = 65536
     with client as same:
         state: TransportState = same.state
         show(state.value, same.connected, same.version, same.transport_expiry, __version__)
@@ -353,6 +364,7 @@ def media(client: RTVIClient) -> None:
         SilenceSource(),
         ToneSource(440, duration=1.0, sample_rate_hz=16000),
         CallbackSource(lambda frames: bytes(2 * frames)),
+        PushSource(8000, max_seconds=10),
     ]
     sinks: list[AudioSink] = [
         WavSink("b.wav"),

@@ -87,12 +87,10 @@ class ClientJs(Peer):
         "quiet": _OF_THE_BROWSER,
     }
 
-    def __init__(
-        self, url: str, on_event: Callable[[str], object] = str, *, talking: bool = False, hearing: bool = False
-    ) -> None:
-        super().__init__(url, on_event, talking=talking, hearing=hearing)
+    def __init__(self, url: str, on_event: Callable[[str], object] = str, **options: Any) -> None:
+        super().__init__(url, on_event, **options)
         self.browser = _browser()
-        options = {"talking": talking, "hearing": hearing}
+        options = {"talking": self.talking, "hearing": self.hearing}
         self._index = self.browser.page.evaluate("([url, options]) => open_session(url, options)", [url, options])
 
     def call(self, method: str, *arguments: Any) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from ...errors import DeviceError, MissingExtraError
 from ..base import MediaDeviceInfo
+from .audio_libraries import AUDIO_LIBRARIES
 
 # Error codes of PortAudio.
 _PA_INVALID_DEVICE = -9996
@@ -20,24 +22,40 @@ _ALSA_DEVICES = Path("/dev/snd")
 _JACK_REGISTRIES = Path("/dev", "shm")
 
 
-def missing_library(reason: str) -> MissingExtraError:
-    """Return the error for PyAudio, or PortAudio below it, that is not installed.
+def missing_library(library: str, reason: str) -> MissingExtraError:
+    """Return the error for a library, or PortAudio below it, that is not installed.
 
     Args:
+        library: "pyaudio" or "sounddevice".
         reason: text of the import error.
     """
-    return MissingExtraError("The use of microphones and speakers", "audio", hint=f"{_system_packages()}; {reason}")
+    hints = filter(None, (_HINTS[library](), reason))
+    return MissingExtraError("The use of microphones and speakers", AUDIO_LIBRARIES[library], hint="; ".join(hints))
 
 
-def _system_packages() -> str:
+def _hint_at_pyaudio() -> str:
     """Return how to install the system packages that pip needs to build PyAudio."""
-    apt = "sudo apt-get install -y gcc python3-dev portaudio19-dev"
-    dnf = "sudo dnf install -y gcc python3-devel portaudio-devel"
     this: str = sys.platform  # annotated, because mypy would check one platform only otherwise
     if this == "darwin":
-        return "first run: brew install portaudio"
-    if this == "win32":
-        return "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
+        packages = "first run: brew install portaudio"
+    elif this == "win32":
+        packages = "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
+    else:
+        packages = _linux_packages("gcc python3-dev portaudio19-dev", "gcc python3-devel portaudio-devel")
+    return f'{packages}; or, where nothing is to be compiled: pip install "rtvi_sync[sounddevice]"'
+
+
+def _hint_at_sounddevice() -> str:
+    """Return how to install PortAudio, which sounddevice brings along on the other systems."""
+    this: str = sys.platform
+    return _linux_packages("libportaudio2", "portaudio") if this not in ("darwin", "win32") else ""
+
+
+_HINTS: Final[Mapping[str, Callable[[], str]]] = {"pyaudio": _hint_at_pyaudio, "sounddevice": _hint_at_sounddevice}
+
+
+def _linux_packages(apt: str, dnf: str) -> str:
+    apt, dnf = f"sudo apt-get install -y {apt}", f"sudo dnf install -y {dnf}"
     try:
         system = platform.freedesktop_os_release()
     except OSError:

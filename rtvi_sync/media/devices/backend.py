@@ -1,10 +1,11 @@
-"""Protocols for the libraries that drive the devices of this machine: PyAudio and OpenCV implement them."""
+"""Protocols for the libraries that drive the devices of this machine, and the choice of the one for audio."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from ..base import MediaDeviceInfo, VideoFrame
+from .audio_libraries import preferred_library
 
 
 class InputStream(Protocol):
@@ -103,15 +104,20 @@ class AudioBackend(Protocol):
         """
 
 
-def pyaudio_backend() -> AudioBackend:
-    """Return the PyAudio backend of this process.
+def audio_backend(choice: str | AudioBackend | None = None) -> AudioBackend:
+    """Return the backend for an application's choice.
 
-    Never raises: PyAudio itself is imported at its first use. Called only when a device is needed, because importing
-    the backend loads everything that PyAudio needs.
+    Never raises: the library itself is imported at its first use. Called only when a device is needed, because
+    importing the backend loads everything that PortAudio needs.
+
+    Args:
+        choice: a library, or a backend of the application's; None: the first library that is installed.
     """
-    from .pyaudio_backend import backend
+    if choice is not None and not isinstance(choice, str):
+        return choice
+    from .portaudio_backend import backend
 
-    return backend()
+    return backend(choice or preferred_library())
 
 
 def cameras() -> list[MediaDeviceInfo]:

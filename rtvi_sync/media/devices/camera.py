@@ -12,7 +12,8 @@ from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
 from ...errors import DeviceError, MissingExtraError, RTVIError
-from ..base import Lease, MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
+from ..base import MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
+from ..leases import Lease
 from ..video import CameraSource, Pace, PackagedVideo, ScreenSource
 from .device import RETRY_INTERVAL, Device
 

@@ -9,9 +9,8 @@ package would take 200 ms more.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
-import locale
 import os
 import signal
 import sys
@@ -21,80 +20,73 @@ from typing import Any
 LIMIT = 5.0
 
 # Host API whose devices cannot be read and written without callbacks, and block other programs meanwhile.
-_PA_WDMKS = 11
+_WDMKS = "Windows WDM-KS"
 
 
 def describe(audio: Any) -> list[dict[str, Any]]:
-    """Return all microphones and speakers of a `pyaudio.PyAudio()`; a device that is both appears twice.
+    """Return all microphones and speakers of an initialized PortAudio; a device that is both appears twice.
 
     Each has `device_id` (host API and name, with a number if several have the same name), `kind`, `label`, `index`,
     `channels`, `rate_hz` and `default`. Only the index changes when PortAudio is initialized again.
+
+    Args:
+        audio: a `PortAudioBinding`.
     """
-    hosts = [audio.get_host_api_info_by_index(number) for number in range(audio.get_host_api_count())]
+    hosts, devices = audio.hosts(), audio.devices()
     described: list[dict[str, Any]] = []
     counts: dict[tuple[str, str], int] = {}
-    for kind, channels_key, get_default in (
-        ("audioinput", "maxInputChannels", audio.get_default_input_device_info),
-        ("audiooutput", "maxOutputChannels", audio.get_default_output_device_info),
+    for kind, channels, default in zip(
+        ("audioinput", "audiooutput"), ("inputs", "outputs"), audio.defaults(), strict=True
     ):
-        default = _default_index(get_default)
-        for index in range(audio.get_device_count()):
-            device = audio.get_device_info_by_index(index)
-            host = hosts[device["hostApi"]]
-            if device[channels_key] < 1 or host["type"] == _PA_WDMKS:
+        for device in devices:
+            host = hosts[device["host"]]
+            if device[channels] < 1 or host == _WDMKS:
                 continue
-            label = _label(device["name"])
-            device_id = f"{host['name']}/{label}"
+            device_id = f"{host}/{device['name']}"
             number = counts[kind, device_id] = counts.get((kind, device_id), 0) + 1
             described.append(
                 {
                     "device_id": device_id if number == 1 else f"{device_id}#{number}",
                     "kind": kind,
-                    "label": label,
-                    "index": index,
-                    "channels": device[channels_key],
-                    "rate_hz": round(device["defaultSampleRate"]),
-                    "default": index == default,
+                    "label": device["name"],
+                    "index": device["index"],
+                    "channels": device[channels],
+                    "rate_hz": round(device["rate_hz"]),
+                    "default": device["index"] == default,
                 }
             )
     return described
 
 
-def _default_index(get_default: Any) -> int | None:
-    try:
-        return int(get_default()["index"])
-    except OSError:  # there is no default
-        return None
+def _binding(library: str) -> Any:
+    """Load the binding of a library from its file beside this one, without the package."""
+    path = os.path.join(os.path.dirname(__file__), f"{library}_binding.py")
+    spec = importlib.util.spec_from_file_location(f"{library}_binding", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _label(name: str | bytes) -> str:
-    """Decode a name as UTF-8, as PortAudio encodes it; PyAudio decodes it by the locale's encoding if that works."""
+def _answer(library: Any) -> dict[str, Any]:
     try:
-        raw = name if isinstance(name, bytes) else name.encode(locale.getpreferredencoding(False))
-        return raw.decode()
-    except UnicodeError:
-        return name.decode(errors="replace") if isinstance(name, bytes) else name
-
-
-def _answer() -> dict[str, Any]:
-    try:
-        pyaudio = importlib.import_module("pyaudio")
-    except ImportError as error:
-        return {"missing": str(error)}
-    try:
-        audio = pyaudio.PyAudio()
+        audio = library.Binding(library.load())
         try:
             return {"devices": describe(audio)}
         finally:
             audio.terminate()
+    except ImportError as error:
+        return {"missing": str(error)}
     except OSError as error:
         return {"error": str(error)}
 
 
-def main(repeat: str, path: str) -> None:
+def main(library: str, repeat: str, path: str) -> None:
     """Answer each line of standard input with a line of JSON, until its end; only one if `repeat` is "once".
 
     Args:
+        library: "pyaudio" or "sounddevice".
         repeat: "once" or "always".
         path: `sys.path` of the parent process, as JSON.
     """
@@ -104,10 +96,11 @@ def main(repeat: str, path: str) -> None:
     os.dup2(2, 1)
     if hasattr(signal, "SIGALRM"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    binding = _binding(library)
     for _ in sys.stdin:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, LIMIT)
-        answers.write(json.dumps(_answer()) + "\n")
+        answers.write(json.dumps(_answer(binding)) + "\n")
         answers.flush()
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)

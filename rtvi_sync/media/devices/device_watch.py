@@ -14,7 +14,7 @@ from ...concurrency.shield import shielded
 from ...errors import DeviceError, MissingExtraError
 from ..base import MediaDeviceInfo
 from . import probing
-from .pyaudio_backend import backend
+from .portaudio_backend import PortAudioBackend
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,6 +32,7 @@ class DeviceWatch:
     seconds, one for all watches of this process, while there are any. It ends with this process, however that ends.
 
     Args:
+        backend: of the devices.
         on_change: called on a thread that all watches share.
         interval: seconds between two lists; the shortest of all watches counts.
 
@@ -39,7 +40,13 @@ class DeviceWatch:
         NoThreadError: no thread can be started.
     """
 
-    def __init__(self, on_change: Callable[[list[MediaDeviceInfo]], object], interval: float = 2.0) -> None:
+    def __init__(
+        self,
+        backend: PortAudioBackend,
+        on_change: Callable[[list[MediaDeviceInfo]], object],
+        interval: float = 2.0,
+    ) -> None:
+        self.backend = backend
         self.interval = interval
         self._on_change = on_change
         self._known: set[MediaDeviceInfo] | None = None
@@ -61,9 +68,10 @@ class DeviceWatch:
 
 
 class _Poller:
-    """The thread that polls, and the process that lists the devices, from the first watch to the last."""
+    """The thread that polls, and the process that lists the devices, from the first watch of a backend to the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: PortAudioBackend) -> None:
+        self._backend = backend
         self.watches: dict[DeviceWatch, None] = {}
         self._stopped = Latch()
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,16 +104,16 @@ class _Poller:
 
     def _poll(self) -> None:
         """Request a list periodically, until the end or until the process fails."""
-        process = self._process = probing.start_process("always")
+        process = self._process = probing.start_process(self._backend.library, "always")
         try:
             while not self._stopped.is_set():
                 answer = probing.request_devices(process)
                 if self._stopped.is_set():
                     return
-                found = probing.parse_answer(process, answer)
+                found = probing.parse_answer(self._backend.library, process, answer)
                 if found is None:
                     raise OSError("the process that lists the devices sent no list")
-                infos = backend().add_open_devices(found)
+                infos = self._backend.add_open_devices(found)
                 for watch in list(self.watches):
                     watch.update(infos)
                 self._stopped.wait(self._interval())
@@ -117,8 +125,9 @@ class _Poller:
 
     def after_fork_in_child(self) -> None:
         """Abandon the process, which is the parent's: it ends once all copies of its pipes are closed."""
-        global _lock, _poller
-        _lock, _poller = threading.RLock(), None
+        global _lock
+        _lock = threading.RLock()
+        _pollers.pop(self._backend, None)
         if (process := self._process) is not None:
             process.returncode = 0  # set, so that its finalizer does not wait for it in this process
             for pipe in (process.stdin, process.stdout):
@@ -126,17 +135,17 @@ class _Poller:
                     pipe.close()
 
 
-# Guards the variable below and the watches of that poller. Any thread may hold it, for a few instructions; re-entrant,
+# Guards the pollers below and their watches. Any thread may hold it, for a few instructions; re-entrant,
 # because a finalizer may run while it is held.
 _lock = threading.RLock()
-_poller: _Poller | None = None
+_pollers: dict[PortAudioBackend, _Poller] = {}
 
 
 def _add(watch: DeviceWatch) -> None:
-    global _poller
     with _lock:
-        new = _poller is None
-        poller = _poller = _poller or _Poller()
+        if new := watch.backend not in _pollers:
+            _pollers[watch.backend] = _Poller(watch.backend)
+        poller = _pollers[watch.backend]
         poller.watches[watch] = None
     if new:
         try:
@@ -147,13 +156,12 @@ def _add(watch: DeviceWatch) -> None:
 
 
 def _remove(watch: DeviceWatch) -> None:
-    global _poller
     with _lock:
-        poller = _poller
+        poller = _pollers.get(watch.backend)
         if poller is None or watch not in poller.watches:
             return
         del poller.watches[watch]
         if poller.watches:
             return
-        _poller = None
+        del _pollers[watch.backend]
     poller.end()

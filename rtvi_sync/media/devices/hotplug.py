@@ -14,7 +14,7 @@ from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
 from ..status_reporter import DeviceStatusReporter
-from .backend import cameras
+from .backend import AudioBackend, cameras
 
 if TYPE_CHECKING:
     from .device_watch import DeviceWatch
@@ -25,7 +25,7 @@ _AUDIO_EVENTS = {
     "audioinput": RTVIEvent.AVAILABLE_MICS_UPDATED,
     "audiooutput": RTVIEvent.AVAILABLE_SPEAKERS_UPDATED,
 }
-# Seconds between two lists of the cameras.
+# Seconds between two lists of a `ListWatch`.
 _INTERVAL = 2.0
 _CLOSE_LIMIT = 1.0
 
@@ -39,27 +39,27 @@ class HotPlug:
     Args:
         status_reporter: holds the event sink. No devices are listed before one of these events has a listener by
             its name.
+        backend: returns the backend of the machine's audio devices.
     """
 
-    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
+    def __init__(self, status_reporter: DeviceStatusReporter, backend: Callable[[], AudioBackend]) -> None:
         self._status_reporter = status_reporter
+        self._backend = backend
         # Guards the fields below. The timer thread and the thread that closes hold it for an assignment; re-entrant,
         # because a finalizer may run while it is held.
         self._lock = threading.RLock()
         self._closed = False
-        self._audio: DeviceWatch | None = None
-        self._cameras: CameraWatch | None = None
+        self._audio: DeviceWatch | ListWatch | None = None
+        self._cameras: ListWatch | None = None
 
     def look(self) -> None:
         """Start the watches whose events have a listener now. Called on one thread at a time; does not block."""
         has_listener = self._status_reporter.event_sink.has_explicit_listener
         try:
             if self._audio is None and any(map(has_listener, _AUDIO_EVENTS.values())):
-                from .device_watch import DeviceWatch  # imported here, because it imports all that PyAudio needs
-
-                self._store("_audio", DeviceWatch(_AudioDeviceEvents(self._status_reporter)))
+                self._store("_audio", self._watch_audio())
             if self._cameras is None and has_listener(RTVIEvent.AVAILABLE_CAMS_UPDATED):
-                self._store("_cameras", CameraWatch(self._cameras_changed))
+                self._store("_cameras", ListWatch(self._cameras_changed, cameras))
         except NoThreadError as error:
             logger.debug("Cannot watch for new devices: %s", error)
 
@@ -72,7 +72,17 @@ class HotPlug:
             if watch is not None:
                 watch.close()
 
-    def _store(self, where: str, watch: DeviceWatch | CameraWatch) -> None:
+    def _watch_audio(self) -> DeviceWatch | ListWatch:
+        # Imported here, because it imports all that PortAudio needs.
+        from .device_watch import DeviceWatch
+        from .portaudio_backend import PortAudioBackend
+
+        backend, on_change = self._backend(), _AudioDeviceEvents(self._status_reporter)
+        if isinstance(backend, PortAudioBackend):
+            return DeviceWatch(backend, on_change)
+        return ListWatch(on_change, backend.devices)
+
+    def _store(self, where: str, watch: DeviceWatch | ListWatch) -> None:
         with self._lock:
             setattr(self, where, watch)
             closed = self._closed
@@ -98,12 +108,12 @@ class _AudioDeviceEvents:
                 self._status_reporter.event_sink.event(event, present)
 
 
-class CameraWatch:
-    """Callback with all cameras: called with the first list, and with each list that differs.
+class ListWatch:
+    """Callback with all devices that a function lists: called with the first list, and with each list that differs.
 
     Args:
         on_change: called on a thread of the watch; must not block.
-        list_cameras: returns the cameras.
+        list_devices: returns the devices.
         interval: seconds between two lists.
 
     Raises:
@@ -113,11 +123,11 @@ class CameraWatch:
     def __init__(
         self,
         on_change: Callable[[list[MediaDeviceInfo]], None],
-        list_cameras: Callable[[], list[MediaDeviceInfo]] = cameras,
+        list_devices: Callable[[], list[MediaDeviceInfo]],
         interval: float = _INTERVAL,
     ) -> None:
         self._on_change = on_change
-        self._list_cameras = list_cameras
+        self._list_devices = list_devices
         self._interval = interval
         self._stopped = Latch()
         self._thread = start_thread("devices", self._run)
@@ -132,9 +142,9 @@ class CameraWatch:
         known: list[MediaDeviceInfo] | None = None
         while not self._stopped.is_set():
             try:
-                present = self._list_cameras()
+                present = self._list_devices()
             except (DeviceError, MissingExtraError) as error:
-                logger.warning("Cannot list the cameras; new ones are not noticed: %s", error)
+                logger.warning("Cannot list the devices; new ones are not noticed: %s", error)
                 return
             if self._stopped.is_set():
                 return

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
@@ -18,6 +19,7 @@ from ..base import MediaDeviceInfo
 from ..capture import CHUNKS_PER_SECOND, SendAudio
 from .backend import AudioBackend, InputStream
 from .device import RETRY_INTERVAL, Device, wait_until
+from .echo_canceller import EchoCanceller
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class DeviceMic(Device):
             monotonic time. Like `report` and `opened` it must not block, and is not called after `halt()`.
         report: see `Device`.
         opened: see `Device`. After a `report` it is called once frames arrive again.
+        echo: cancels the echo of a speaker; None: the audio is sent as it was recorded.
         clock: returns monotonic seconds.
         wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds. It
             and `clock` are parameters for tests.
@@ -70,6 +73,7 @@ class DeviceMic(Device):
         publish: Callable[[bytes, int, float], None],
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
+        echo: EchoCanceller | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
     ) -> None:
@@ -77,6 +81,7 @@ class DeviceMic(Device):
         self._backend = backend
         self._enabled = enabled
         self._publish = publish
+        self._echo = echo
         self._clock = clock
         self._wait = wait
         self._notifier = Notifier()  # notified when the thread may have to open or close the device, or end
@@ -155,6 +160,8 @@ class DeviceMic(Device):
         stream = self._call_library(lambda: self._backend.open_input(self._device_id, _RATE_HZ, PERIOD))
         try:
             self._rate = stream.sample_rate_hz
+            if self._echo is not None:
+                self._echo.begin(self._rate)
             self._on_opened(stream.device)
             self._read(stream)
         finally:
@@ -169,11 +176,14 @@ class DeviceMic(Device):
             now = self._clock()
             if self._must_stop():
                 return  # muted while it was recorded
-            if now - last > _STALE_AFTER + PERIOD or self._call_library(stream.backlog) > _STALE_AFTER:
+            backlog = self._call_library(stream.backlog)
+            if now - last > _STALE_AFTER + PERIOD or backlog > _STALE_AFTER:
                 late = True
             elif now - begun > PERIOD / 2:
                 late = False  # the read blocked, so this frame is the newest
             last = now
+            if self._echo is not None:  # stale frames too, because a gap would cost it a second
+                pcm = self._call_library(partial(self._echo.cancel, pcm, now - backlog - PERIOD))
             if late:
                 self._stale += 1
                 continue

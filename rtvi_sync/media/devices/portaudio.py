@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import importlib.util
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Notifier
@@ -18,6 +16,7 @@ from ...concurrency.lifecycle import register_for_fork
 from ...errors import DeviceError
 from . import device_probe, portaudio_noise
 from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
+from .audio_libraries import is_installed
 from .probing import PortAudioDevice, parse_devices, probe
 
 # Seconds that a call waits for the audio system; the process that lists the devices may take as long.
@@ -31,11 +30,69 @@ _MIN_RESTART_AGE = 10.0
 _ALSA_HARDWARE = "(hw:"
 
 
+class PortAudioStream(Protocol):
+    """An open stream of PortAudio, in blocking mode, with samples of 16 bits.
+
+    All methods are called on the thread that opened it. They raise an OSError with PortAudio's error code and text.
+    """
+
+    def read(self, frames: int) -> bytes:
+        """Wait for so many frames and return them; audio that was lost before them raises nothing."""
+
+    def write(self, pcm: bytes, frames: int) -> None:
+        """Wait for room and write `pcm`, which has so many frames."""
+
+    def read_available(self) -> int:
+        """Return how many frames can be read without blocking."""
+
+    def write_available(self) -> int:
+        """Return how many frames can be written without blocking."""
+
+    def restart(self) -> None:
+        """Drop what was written and not played yet; `write()` may follow."""
+
+    def close(self) -> None:
+        """Close the device; what was not played yet is lost."""
+
+
+class PortAudioBinding(Protocol):
+    """An initialized PortAudio, by one of the libraries that bind it to Python: each has a module with a `Binding`.
+
+    In that module `load()` imports the library; it raises an ImportError if that, or PortAudio, is not installed.
+    `Binding(load())` initializes PortAudio. Like all methods it raises an OSError with PortAudio's error code and text.
+    """
+
+    def terminate(self) -> None:
+        """Terminate PortAudio; called once."""
+
+    def hosts(self) -> list[str]:
+        """Return the names of the host APIs, by their numbers."""
+
+    def devices(self) -> list[dict[str, Any]]:
+        """Return all devices, each with `index`, `name`, `host`, `inputs`, `outputs` (channels) and `rate_hz`."""
+
+    def defaults(self) -> tuple[int | None, int | None]:
+        """Return the indices of the default microphone and speaker."""
+
+    def open_input(self, index: int, rate: int, channels: int, frames: int) -> PortAudioStream:
+        """Open a microphone.
+
+        Args:
+            index: of the device, which exists.
+            rate: in Hz.
+            channels: as many as the device has, or fewer.
+            frames: in one period of the device's buffer.
+        """
+
+    def open_output(self, index: int, rate: int, channels: int, frames: int) -> PortAudioStream:
+        """Open a speaker; see `open_input()`."""
+
+
 class ManagedStream(Protocol):
     """A stream of PortAudio. Both methods are called on the stream's thread, which holds the lock of PortAudio."""
 
-    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
-        """Open `device` with a `pyaudio.PyAudio()`. Raises what that raises: an OSError, for example."""
+    def open_device(self, audio: PortAudioBinding, device: PortAudioDevice) -> None:
+        """Open `device`. Raises what the binding raises: an OSError, for example."""
 
     def close_device(self) -> None:
         """Close the device that was opened."""
@@ -49,16 +106,23 @@ class PortAudio:
     terminates PortAudio; the requesting stream initializes it again, and the others reopen their devices.
 
     Methods may be called on any thread but the main one, where Ctrl-C could interrupt them halfway.
+
+    Args:
+        library: "pyaudio" or "sounddevice".
     """
 
-    def __init__(self) -> None:
-        # Held around calls for which PortAudio is not thread-safe: initialize, terminate, list, open and close (two
-        # concurrent initializations crash the process). It guards the fields below. Unlike other locks it is held while
-        # a library blocks, in a hung sound server perhaps for ever. So calls wait for it with a timeout, except those
-        # that close, whose threads are abandoned if they take long.
-        self._lock = threading.Lock()
+    # Held around calls for which PortAudio is not thread-safe: initialize, terminate, list, open and close (two
+    # concurrent initializations crash the process, also if they are those of two libraries). It guards the fields
+    # below. Unlike other locks it is held while a library blocks, in a hung sound server perhaps for ever. So calls
+    # wait for it with a timeout, except those that close, whose threads are abandoned if they take long.
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    # Whether a thread holds the lock.
+    _busy: ClassVar[bool] = False
+
+    def __init__(self, library: str) -> None:
+        self.library: str = library
         self._notifier = Notifier()
-        self._audio: Any = None
+        self._audio: PortAudioBinding | None = None
         self._initialized_at = 0.0
         self._devices: list[PortAudioDevice] = []
         self._streams: dict[ManagedStream, PortAudioDevice] = {}
@@ -75,11 +139,11 @@ class PortAudio:
         """Return the devices that exist now. Blocks for about 50 ms, for up to `LIMIT`.
 
         Raises:
-            MissingExtraError: PyAudio or PortAudio is not installed.
+            MissingExtraError: the library, or PortAudio below it, is not installed.
             DeviceError: PortAudio fails, hangs, crashes, or belongs to the parent process.
         """
         self._check()
-        found = probe()
+        found = probe(self.library)
         if found is not None:
             self._probed = True
             return self.add_open_devices(found)
@@ -153,7 +217,7 @@ class PortAudio:
         """
         if self._lost_by_fork:
             return
-        with self._lock:
+        with self._locked(-1):  # without a timeout
             stream.close_device()
             self._streams.pop(stream, None)
             if broken:
@@ -184,6 +248,7 @@ class PortAudio:
                 break
         else:
             raise not_found(kind, device_id, [device.info for device in self._devices])
+        assert self._audio is not None  # it was initialized before
         try:
             stream.open_device(self._audio, device)
         except OSError as error:
@@ -196,7 +261,7 @@ class PortAudio:
         """Tell whether the list of devices may have changed since PortAudio was initialized, given this error."""
         if error.type != "not-found" and time.monotonic() - self._initialized_at > _MIN_RESTART_AGE:
             return True
-        found = probe()
+        found = probe(self.library)
         if found is None:
             return False
 
@@ -211,19 +276,18 @@ class PortAudio:
         """Initialize PortAudio unless it is initialized; return whether it was not, so that its list is new."""
         if self._audio is not None:
             return False
+        binding = importlib.import_module(f".{self.library}_binding", __package__)
         try:
-            # If PortAudio is missing, PyAudio prints a message; but a probing process has found that out before.
-            pyaudio = importlib.import_module("pyaudio")
-        except ImportError as error:
-            raise missing_library(str(error)) from error
-        portaudio_noise.silence()
-        try:
-            audio = pyaudio.PyAudio()
+            library = binding.load()
+            portaudio_noise.silence()
+            audio = binding.Binding(library)
             try:
                 self._devices = parse_devices(device_probe.describe(audio))
             except BaseException:
                 audio.terminate()
                 raise
+        except ImportError as error:
+            raise missing_library(self.library, str(error)) from error
         except OSError as error:
             raise library_failed(error) from error
         self._audio = audio
@@ -239,23 +303,25 @@ class PortAudio:
     def _check(self) -> None:
         if self._lost_by_fork:
             raise forked()
-        # This check is much faster than a process that fails to import PyAudio.
-        if "pyaudio" not in sys.modules and importlib.util.find_spec("pyaudio") is None:
-            raise missing_library("No module named 'pyaudio'")
+        # This check is much faster than a process that fails to import the library.
+        if not is_installed(self.library):
+            raise missing_library(self.library, f"No module named {self.library!r}")
 
     def _probe_first(self) -> None:
         """Have another process initialize PortAudio first. Called without the lock, for which closing streams wait."""
         if self._audio is None and not self._probed:
-            probe()
+            probe(self.library)
             self._probed = True
 
     @contextlib.contextmanager
     def _locked(self, timeout: float) -> Iterator[None]:
         if not self._lock.acquire(timeout=timeout):
             raise no_answer()
+        PortAudio._busy = True
         try:
             yield
         finally:
+            PortAudio._busy = False
             self._lock.release()
 
     @contextlib.contextmanager
@@ -270,11 +336,11 @@ class PortAudio:
 
     def after_fork_in_child(self) -> None:
         """Abandon an initialized PortAudio: its streams belong to the parent, and its threads do not exist here."""
-        if self._audio is not None or not self._lock.acquire(blocking=False):
+        if self._audio is not None or self._busy:
             # Never freed, because that would close the parent's streams.
             for object_ in (self._audio, *self._streams):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(object_))
             self._lost_by_fork = True
-        self._lock = threading.Lock()
+        PortAudio._lock = threading.Lock()
         self._notifier = Notifier()
         self._restart_requester = None

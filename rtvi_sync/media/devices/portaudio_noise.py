@@ -21,7 +21,7 @@ _SETTERS = {
 def silence() -> None:
     """Silence these libraries for the life of the process.
 
-    Call it after the import of PyAudio and before PortAudio is initialized.
+    Call it after the import of the library that binds PortAudio, and before PortAudio is initialized.
 
     The handler is `getpid()` of the C library, which takes no arguments and so ignores those that it is given. It must
     not be a Python function: threads of the libraries would call it at any time, also after the interpreter's end.

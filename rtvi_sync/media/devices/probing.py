@@ -62,17 +62,20 @@ def parse_devices(devices: list[dict[str, Any]]) -> list[PortAudioDevice]:
     ]
 
 
-def probe() -> list[PortAudioDevice] | None:
+def probe(library: str) -> list[PortAudioDevice] | None:
     """Return the devices that a short-lived process lists; None if it cannot be started. Blocks for about 50 ms.
 
+    Args:
+        library: "pyaudio" or "sounddevice".
+
     Raises:
-        MissingExtraError: PyAudio or PortAudio is not installed.
+        MissingExtraError: the library, or PortAudio below it, is not installed.
         DeviceError: PortAudio fails, hangs or crashes.
     """
     import subprocess
 
     try:
-        process = start_process("once")
+        process = start_process(library, "once")
     except OSError as error:
         logger.info("Cannot list the devices in another process: %s", error)
         return None
@@ -82,15 +85,16 @@ def probe() -> list[PortAudioDevice] | None:
         raise no_answer() from None
     finally:
         end_process(process)
-    return parse_answer(process, output)
+    return parse_answer(library, process, output)
 
 
-def start_process(repeat: str) -> subprocess.Popen[bytes]:
+def start_process(library: str, repeat: str) -> subprocess.Popen[bytes]:
     """Start a process that answers each line that it reads with one that `parse_answer()` takes.
 
     It ends by itself when its input is closed, also by the end of this process.
 
     Args:
+        library: "pyaudio" or "sounddevice".
         repeat: "once" to end after one answer, or "always".
 
     Raises:
@@ -107,7 +111,7 @@ def start_process(repeat: str) -> subprocess.Popen[bytes]:
     if sys.platform == "win32":
         isolation = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return subprocess.Popen(  # noqa: S603 - it is this interpreter
-        [sys.executable, "-I", _SCRIPT, repeat, json.dumps(sys.path)],
+        [sys.executable, "-I", _SCRIPT, library, repeat, json.dumps(sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -154,11 +158,11 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def parse_answer(process: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDevice] | None:
+def parse_answer(library: str, process: subprocess.Popen[bytes], line: bytes) -> list[PortAudioDevice] | None:
     """Return the devices in an answer of the process; None if it is no answer of that script.
 
     Raises:
-        MissingExtraError: PyAudio or PortAudio is not installed.
+        MissingExtraError: the library, or PortAudio below it, is not installed.
         DeviceError: PortAudio fails, hangs or crashes there.
     """
     if not line:
@@ -173,7 +177,7 @@ def parse_answer(process: subprocess.Popen[bytes], line: bytes) -> list[PortAudi
         logger.info("Cannot list the devices in another process: %s does not start as Python does", sys.executable)
         return None
     if "missing" in answer:
-        raise missing_library(answer["missing"])
+        raise missing_library(library, answer["missing"])
     if "error" in answer:
         raise library_failed(OSError(answer["error"]))
     return parse_devices(answer["devices"])

@@ -37,6 +37,7 @@ from .. import pcm as pcm_tools
 from ..base import AudioFrame, AudioQueue, MediaDeviceInfo
 from .backend import AudioBackend, OutputStream
 from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_until
+from .echo_canceller import EchoCanceller
 
 # The usual rate of bots. For another rate the device is reopened.
 _RATE_HZ = 24000
@@ -92,6 +93,7 @@ class DeviceSpeaker(Device):
         volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
+        echo: is told what is played; None: no echo is cancelled.
         sample_rate_hz: with which the device is opened first.
         queue_seconds: how much audio waits for the device at most; beyond that the oldest is dropped.
         clock: returns monotonic seconds.
@@ -110,6 +112,7 @@ class DeviceSpeaker(Device):
         volume: Callable[[], float],
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
+        echo: EchoCanceller | None = None,
         sample_rate_hz: int = _RATE_HZ,
         queue_seconds: float = _QUEUE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -119,6 +122,7 @@ class DeviceSpeaker(Device):
         super().__init__("speaker", device_id, report=report, opened=opened)
         self._backend = backend
         self._volume = volume
+        self._echo = echo
         self._clock = clock
         self._wait = wait
         self._gil_wait = gil_wait
@@ -208,6 +212,13 @@ class DeviceSpeaker(Device):
     # -- the speaker's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._play_until_end()
+        finally:
+            if self._echo is not None:
+                self._echo.end()
+
+    def _play_until_end(self) -> None:
         rate: int | None = self._first_rate
         device_id = self._device_id
         self._average_wait = sum(min(self._gil_wait(), _LONGEST_WAIT) for _ in range(_FIRST_WAITS)) / _FIRST_WAITS
@@ -240,6 +251,8 @@ class DeviceSpeaker(Device):
         try:
             self._empty_at = min(self._empty_at, self._clock())
             self._speaking, self._speech_end = False, -math.inf
+            if self._echo is not None:
+                self._echo.reset()
             self._on_opened(stream.device)
             while not self._abort and not self._queue.exhausted:
                 frame = self._next_frame(stream)
@@ -345,7 +358,10 @@ class DeviceSpeaker(Device):
             self._write(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
 
     def _write(self, stream: OutputStream, pcm: bytes) -> None:
-        empty_at = max(self._empty_at, self._clock()) + len(pcm) / (2 * stream.sample_rate_hz)
+        begin = max(self._empty_at, self._clock())
+        empty_at = begin + len(pcm) / (2 * stream.sample_rate_hz)
+        if self._echo is not None:
+            self._echo.play(pcm, stream.sample_rate_hz, begin)
         self._call_library(lambda: stream.write(pcm))
         self._empty_at = min(empty_at, self._clock() + stream.buffer)
         self._has_written = True
@@ -369,6 +385,8 @@ class DeviceSpeaker(Device):
             if not self._abort:  # closing the device drops it too, and there is no time for both
                 self._call_library(stream.drop)
             self._empty_at = self._clock()
+            if self._echo is not None:
+                self._echo.drop(self._empty_at)
             self._speaking, self._speech_end = False, -math.inf
 
     def _skip_late_audio(self, now: float) -> None:

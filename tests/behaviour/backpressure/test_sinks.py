@@ -8,6 +8,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
+import tracemalloc
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +23,7 @@ from tests.support.processes import python, run_python
 from tests.support.slowness import GUARD
 
 from .conftest import BY_TRANSPORT, BotProcess, client_of
-from .flooding_bot import RATE_HZ, speech
+from .flooding_bot import FRAME_SECONDS, RATE_HZ, speech
 
 
 class OwnSink:
@@ -85,6 +88,83 @@ def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -
 def test_audio_faster_than_speech(bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float) -> None:
     """At two, three and ten times the pace of speech, and a minute at once: all of it is kept, bit exact."""
     hear(bot, tmp_path, seconds, speed)
+
+
+class SlowSink(OwnSink):
+    """A sink of the application that takes 5 ms for each audio frame, and says when it has all that it is to get."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._left = round(seconds / FRAME_SECONDS)
+        self.done = threading.Event()
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        time.sleep(0.005)
+        super().write(pcm, sample_rate_hz)
+        self._left -= 1
+        if not self._left:
+            self.done.set()
+
+
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.matrix)])
+def test_a_slow_sink_gets_what_came_at_once(bot: BotProcess, seconds: float) -> None:
+    """A quarter as fast as the bot's pace allows, and much slower than the audio comes: all of it, bit exact."""
+    sink = SlowSink(seconds)
+    client = client_of(bot, speaker=sink)
+    with client:
+        recite(client, seconds, None)
+        assert sink.done.wait(GUARD)
+    assert client.stats().speaker_dropped_seconds == 0
+    assert b"".join(sink.frames) == speech(seconds)
+
+
+class GatedSink(OwnSink):
+    """A sink of the application that takes nothing before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        assert self.gate.wait(GUARD)
+        super().write(pcm, sample_rate_hz)
+
+
+class GatedRecorder(WavSink):
+    """A file that takes nothing before it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate = threading.Event()
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        assert self.gate.wait(GUARD)
+        super().write(pcm, sample_rate_hz)
+
+
+@pytest.mark.parametrize("kind", ["own", "callback", "wav"])
+def test_the_memory_of_a_minute_at_once(bot: BotProcess, tmp_path: Path, kind: str) -> None:
+    """A sink that is blocked until a minute has arrived costs the bytes of that audio, and little more."""
+    said = speech(60.0)
+    own, recorder = GatedSink(), GatedRecorder(tmp_path / "a.wav")
+    sinks: dict[str, AudioSink] = {
+        "own": own,
+        "callback": CallbackSink(own.write, on_drop=own.drop),
+        "wav": recorder,
+    }
+    tracemalloc.start()
+    try:
+        with client_of(bot, speaker=sinks[kind]) as client:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            recite(client, 60.0, None)
+            own.gate.set()
+            recorder.gate.set()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (audio_of(recorder.path) if kind == "wav" else b"".join(own.frames)) == said
+    assert len(said) < peak - before <= 1.3 * len(said) + (1 << 20)
 
 
 @pytest.mark.matrix

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from rtvi_sync import CloseInfo, EvalTransport, MemoryTransport, RTVIMessage, WebSocketTransport
+from rtvi_sync import CloseInfo, EvalTransport, MemoryTransport, RTVIMessage, SmallWebRTCTransport, WebSocketTransport
 from rtvi_sync.protocol.frames import MessageFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.testing.transport_contract import Bot, FarEnd
 from samples.line_transport.transport import LineTransport
 from tests.support.loopback import Peer, Server
+from tests.support.webrtc import FarLoop, RTCBot, rtc_bot
 
 
 class MemoryEnd(FarEnd):
@@ -122,6 +123,33 @@ def lines(bot: Bot, hanging_port: int, kind: type[LineTransport] = LineTransport
     with Server(serve) as server:
         end = LineEnd(server.port, hanging_port, kind)
         yield end
+
+
+class WebRTCEnd(FarEnd):
+    """A bot for WebRTC."""
+
+    max_inbound = 262_144
+
+    def __init__(self, bot: RTCBot, hanging_port: int) -> None:
+        self.transport = SmallWebRTCTransport()
+        self.auth_bundle = {"webrtc_url": f"{bot.url}/api/offer"}
+        self.hanging_bundle = {"webrtc_url": f"http://127.0.0.1:{hanging_port}/api/offer"}
+        self._bot = bot
+
+    def send(self, text: str) -> None:
+        self._bot.call.send(text)
+
+    def end(self) -> None:
+        self._bot.call.leave()
+
+    def cut(self) -> None:
+        self._bot.call.drop()
+
+
+@contextmanager
+def webrtc(bot: Bot, hanging_port: int, loop: FarLoop) -> Iterator[WebRTCEnd]:
+    with rtc_bot(loop, bot) as far:
+        yield WebRTCEnd(far, hanging_port)
 
 
 FAR_ENDS: dict[str, Callable[[Bot, int], AbstractContextManager[FarEnd]]] = {

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
+from tests.support.webrtc import FarLoop
 
-from .far_ends import eval_route, lines, memory, websocket
+from .far_ends import eval_route, lines, memory, webrtc, websocket
 
 
 class Ours(TransportContract):
@@ -47,3 +48,14 @@ class TestLines(Ours):
     """The transport of `samples/line_transport`."""
 
     make = staticmethod(lines)
+
+
+class TestWebRTC(TransportContract):
+    """`SmallWebRTCTransport`."""
+
+    @pytest.fixture(autouse=True)
+    def _hang(self, hanging_port: int, far_loop: FarLoop) -> None:
+        self.hanging_port, self.loop = hanging_port, far_loop
+
+    def far_end(self, bot: Bot) -> AbstractContextManager[FarEnd]:
+        return webrtc(bot, self.hanging_port, self.loop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +20,21 @@ from rtvi_sync import (
     WebSocketTransport,
     signals,
 )
-from rtvi_sync.media import AudioDroppedData, BytesSink, BytesSource, NullSink, SilenceSource, ToneSource
+from rtvi_sync.media import (
+    AudioDroppedData,
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    NullSink,
+    PushSource,
+    SilenceSource,
+    ToneSource,
+)
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.fake_devices import FakeBackend
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread
+from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
 
 
@@ -127,6 +137,25 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
     assert not any(session.audio)
 
 
+def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) -> None:
+    """Callbacks for what the bots say, and pushes of what is said to them, need no thread for each session."""
+    heard, voices = [bytearray() for _ in range(20)], [PushSource(16_000) for _ in range(20)]
+    clients = [
+        client_of(bot, mic=voice, speaker=CallbackSink(lambda pcm, _, into=into: into.extend(pcm)))  # type: ignore[misc]
+        for voice, into in zip(voices, heard, strict=True)
+    ]
+    with contextlib.ExitStack() as stack:
+        for client in clients:
+            stack.enter_context(client)
+        for client, voice in zip(clients, voices, strict=True):
+            voice.push(bytes(range(1, 251)) * 8)
+            client.send_text("Hello")
+        until(lambda: all(heard))
+        assert all(voice.wait(GUARD) for voice in voices)
+        assert len(own_threads()) <= 8
+    assert all(voice.waiting_seconds == 0 for voice in voices)
+
+
 def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
     """Without devices and sources a session goes on without sound: one warning, one `device_error`."""
     client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
@@ -142,7 +171,9 @@ def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("device", ["mic", "speaker"])
 def test_a_device_by_its_id(bot: EmbeddedBot, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that was asked for by id and is not there fails the attempt."""
-    monkeypatch.setattr("rtvi_sync.media.manager.pyaudio_backend", FakeBackend)  # the extra may not be installed
+    monkeypatch.setattr(
+        "rtvi_sync.media.manager.audio_backend", lambda _: FakeBackend()
+    )  # the extra may not be installed
     client = client_of(bot, **{device: "no-such-device"})
     with pytest.raises(DeviceError, match="no-such-device") as caught:
         client.connect()

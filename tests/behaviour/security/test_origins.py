@@ -170,7 +170,8 @@ def test_addresses_that_are_no_websockets() -> None:
         ("ws://{}/#fragment", "/?"),
         ("ws://user:pw@{}/", "/?"),
         ("ws://{}/%0d%0aEvil:%201", "/%0d%0aEvil:%201?"),
-        ("ws://{}/\u2028\u0085", "/%E2%80%A8%C2%85?"),
+        ("ws://{}/\u2028\u0085x", "/%E2%80%A8%C2%85x?"),
+        ("ws://{}/\u2028\u0085", None),
     ],
 )
 def test_odd_addresses(url: str, path: str | None) -> None:

@@ -34,7 +34,7 @@ CONSTRUCTORS: Final = {
 METHODS: Final = {
     **{
         f"{transport}.{method}": _CALLED_BY_SESSION
-        for transport in ("Transport", "EvalTransport", "MemoryTransport", "WebSocketTransport")
+        for transport in ("Transport", "EvalTransport", "MemoryTransport", "SmallWebRTCTransport", "WebSocketTransport")
         for method in (
             *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_audio"),
             *("send_message", "send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
@@ -53,6 +53,7 @@ METHODS: Final = {
             *("EventStream.push", "EventStream.has_listener"),
             *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
             *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
+            "PushSource.take",
             *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
             *("ResamplingSink.write", "FrameSink.write"),
             *("AudioTrack.publish", "VideoTrack.publish", "TrackFrames.shrink"),

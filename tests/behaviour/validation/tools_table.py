@@ -19,6 +19,7 @@ from rtvi_sync.media import (
     CameraSource,
     FileVideoSource,
     MediaDeviceInfo,
+    PushSource,
     ScreenSource,
     SilenceSource,
     ToneSource,
@@ -118,6 +119,10 @@ TABLE: dict[str, Call] = {
     "CallbackSource": construct(
         CallbackSource, {"fn": print}, fn=(*NOT_FUNCTION, None), sample_rate_hz=(*NOT_RATE, None)
     ),
+    "PushSource": construct(PushSource, sample_rate_hz=(*NOT_RATE, None), max_seconds=(*NOT_SECONDS, None)),
+    "PushSource.push": construct(PushSource().push, {"pcm": b""}, pcm=(*NOT_BYTES, b"odd"), timeout=NOT_WAIT),
+    "PushSource.read": construct(PushSource().read, {"frames": 1}, frames=NOT_COUNT),
+    "PushSource.wait": construct(PushSource().wait, timeout=NOT_WAIT),
     "CameraSource": construct(
         CameraSource,
         device_id=(*NOT_STRING, ""),

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
-from rtvi_sync.media.devices import audio_errors, portaudio
-from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend
-from tests.support.fake_pyaudio import FakeMachine
+from rtvi_sync.media.devices import audio_errors, portaudio, sounddevice_binding
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
+from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
+from tests.support.fake_portaudio import FakeMachine
+from tests.support.stub import Stub
 
 
-def test_no_device_at_all(machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_device_at_all(machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a speaker."""
     monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", Path("/nonexistent"))
     machine.devices.clear()
@@ -26,7 +28,7 @@ def test_no_device_at_all(machine: FakeMachine, audio: PyAudioBackend, monkeypat
 
 
 def test_devices_that_the_user_may_not_open(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """PortAudio lists nothing then; the error says how to get the right."""
     tmp_path.joinpath("pcmC0D0c").touch()
@@ -51,7 +53,7 @@ def test_devices_that_the_user_may_not_open(
 )
 @pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
 def test_errors_of_opening(
-    audio: PyAudioBackend,
+    audio: PortAudioBackend,
     machine: FakeMachine,
     monkeypatch: pytest.MonkeyPatch,
     error: OSError,
@@ -65,27 +67,32 @@ def test_errors_of_opening(
     with pytest.raises(DeviceError, match=advice) as caught:
         audio.open_input(None, 16000, 0.02)
     assert (caught.value.type, caught.value.devices) == (kind, ("mic",))
-    assert caught.value.__cause__ is error
+    assert caught.value.__cause__ is not None
+    assert caught.value.__cause__.args == error.args
     # The next attempt works if the device does.
     machine.devices[0].error = None
     audio.open_input(None, 16000, 0.02).close()
 
 
 @pytest.mark.parametrize(
-    ("system", "release", "command"),
+    ("library", "system", "release", "command"),
     [
-        ("linux", {"ID": "debian"}, r"sudo apt-get install -y gcc python3-dev portaudio19-dev"),
-        ("linux", {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, r"sudo apt-get install"),
-        ("linux", {"ID": "fedora"}, r"sudo dnf install -y gcc python3-devel portaudio-devel"),
-        ("linux", {"ID": "rocky", "ID_LIKE": "rhel fedora"}, r"sudo dnf install"),
-        ("linux", {"ID": "arch"}, r"apt-get install.* or sudo dnf install"),
-        ("linux", None, r"apt-get install.* or sudo dnf install"),
-        ("darwin", None, r"brew install portaudio"),
-        ("win32", None, r"winget install Python\.Python\.3\.13"),
+        ("pyaudio", "linux", {"ID": "debian"}, r"sudo apt-get install -y gcc python3-dev portaudio19-dev"),
+        ("pyaudio", "linux", {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, r"sudo apt-get install"),
+        ("pyaudio", "linux", {"ID": "fedora"}, r"sudo dnf install -y gcc python3-devel portaudio-devel"),
+        ("pyaudio", "linux", {"ID": "rocky", "ID_LIKE": "rhel fedora"}, r"sudo dnf install"),
+        ("pyaudio", "linux", {"ID": "arch"}, r"apt-get install.* or sudo dnf install"),
+        ("pyaudio", "linux", None, r"apt-get install.* or sudo dnf install"),
+        ("pyaudio", "darwin", None, r"brew install portaudio"),
+        ("pyaudio", "win32", None, r"winget install Python\.Python\.3\.13.*rtvi_sync\[sounddevice\]"),
+        ("sounddevice", "linux", {"ID": "debian"}, r"sudo apt-get install -y libportaudio2;"),
+        ("sounddevice", "linux", {"ID": "fedora"}, r"sudo dnf install -y portaudio;"),
+        ("sounddevice", "darwin", None, r" \(No"),
+        ("sounddevice", "win32", None, r" \(No"),
     ],
 )
-def test_pyaudio_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, system: str, release: dict[str, str] | None, command: str
+def test_the_library_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, library: str, system: str, release: dict[str, str] | None, command: str
 ) -> None:
     """The error has the commands that install it and what it needs of this platform."""
 
@@ -96,13 +103,14 @@ def test_pyaudio_is_not_installed(
 
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(platform, "freedesktop_os_release", read_release)
-    monkeypatch.delitem(sys.modules, "pyaudio", raising=False)
+    monkeypatch.delitem(sys.modules, library, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    audio = PyAudioBackend()
+    audio = PortAudioBackend(library)
     for call in (audio.devices, lambda: audio.open_input(None, 16000, 0.02)):
-        with pytest.raises(MissingExtraError, match=f"{PIP}.*{command}.*No module named 'pyaudio'") as caught:
+        with pytest.raises(MissingExtraError, match=command) as caught:
             call()
-        assert caught.value.extra == "audio"
+        assert str(caught.value).endswith(f"No module named '{library}')")
+        assert caught.value.extra == AUDIO_LIBRARIES[library]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -114,12 +122,13 @@ def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: 
     assert ("jack_db" in str(audio_errors.no_answer())) is there
 
 
-PIP = r'pip install "rtvi_sync\[audio\]"'
-
-
-def test_pyaudio_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library: str, stub: Stub) -> None:
     """It is there, but the library of the system is not: no process could be started that would have said so before."""
-    monkeypatch.setitem(sys.modules, "pyaudio", None)
-    monkeypatch.setattr(portaudio, "probe", lambda: None)
-    with pytest.raises(MissingExtraError, match=f"{PIP}.*pyaudio"):
-        PyAudioBackend().open_input(None, 16000, 0.02)
+    stub.set(missing="PortAudio library not found")
+    for name in AUDIO_LIBRARIES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(portaudio, "probe", lambda _: None)
+    monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it keeps what it loaded
+    extra = AUDIO_LIBRARIES[library]
+    with pytest.raises(MissingExtraError, match=rf'pip install "rtvi_sync\[{extra}\]".*PortAudio library not found'):
+        PortAudioBackend(library).open_input(None, 16000, 0.02)

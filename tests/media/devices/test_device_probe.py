@@ -10,15 +10,15 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import probing
-from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend
-from tests.support.fake_pyaudio import FakeDevice, FakeMachine
+from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
+from tests.support.fake_portaudio import FakeDevice, FakeMachine
 from tests.support.stub import Stub, is_alive
 from tests.support.waiting import until
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
 
 
-def test_devices_have_stable_ids(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_devices_have_stable_ids(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Host API and name; a number for the second of a name; a headset is in both lists."""
     machine.devices += [FakeDevice("headset", inputs=1, outputs=2), FakeDevice("desk", inputs=2)]
     assert [(info.kind, info.device_id, info.label) for info in audio.devices()] == [
@@ -30,55 +30,37 @@ def test_devices_have_stable_ids(machine: FakeMachine, audio: PyAudioBackend) ->
     ]
 
 
-def test_devices_that_take_no_blocking_calls_are_not_listed(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_devices_that_take_no_blocking_calls_are_not_listed(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Those of the host API WDM-KS, which Windows has under other host APIs too."""
     machine.devices = [FakeDevice("line", inputs=2, host=1)]
     assert audio.devices() == []
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("Kopfhörer".encode().decode("cp1252"), "Kopfhörer"),
-        ("Kopfhörer", "Kopfhörer"),
-        (b"ear \xff", "ear \ufffd"),
-        ("耳", "耳"),
-    ],
-)
-def test_names_are_readable(
-    audio: PyAudioBackend, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, name: str | bytes, label: str
-) -> None:
-    """Also where PyAudio has taken UTF-8 for the encoding of the locale, or could not decode it."""
-    monkeypatch.setattr("locale.getpreferredencoding", lambda do_setlocale=True: "cp1252")
-    machine.devices = [FakeDevice(name, inputs=1)]
-    assert [info.label for info in audio.devices()] == [label]
-
-
 @on_linux
-def test_a_process_that_hangs_ends_itself(stub: Stub) -> None:
+def test_a_process_that_hangs_ends_itself(library: str, stub: Stub) -> None:
     """The process ends itself at its limit, because its parent may have ended."""
     stub.set(hang=True)
     program = f"""
 import sys
 from rtvi_sync.media.devices import device_probe
 device_probe.LIMIT = 0.3
-device_probe.main("always", {json.dumps(json.dumps(sys.path))})
+device_probe.main({library!r}, "always", {json.dumps(json.dumps(sys.path))})
 """
     prober = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     assert probing.request_devices(prober) == b""
     with pytest.raises(DeviceError, match="does not answer"):
-        probing.parse_answer(prober, b"")
+        probing.parse_answer(library, prober, b"")
     probing.end_process(prober)
 
 
 @on_linux
-def test_it_ends_with_the_process_that_asks(stub: Stub) -> None:
+def test_it_ends_with_the_process_that_asks(library: str, stub: Stub) -> None:
     """Also if that is killed."""
     program = f"""
 import sys
 sys.path[:] = {sys.path!r}
 from rtvi_sync.media.devices import probing
-prober = probing.start_process("always")
+prober = probing.start_process({library!r}, "always")
 probing.request_devices(prober)
 print(prober.pid, flush=True)
 sys.stdin.read()

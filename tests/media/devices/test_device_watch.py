@@ -15,6 +15,7 @@ import pytest
 from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices.device_watch import DeviceWatch
+from rtvi_sync.media.devices.portaudio_backend import backend
 from tests.support.forking import in_child
 from tests.support.stub import Stub, children
 from tests.support.threads import open_descriptors
@@ -44,11 +45,11 @@ def settle(watch: DeviceWatch) -> None:
     until(lambda: watch._known is not None, "nothing was listed")
 
 
-def test_coming_and_going(stub: Stub) -> None:
+def test_coming_and_going(library: str, stub: Stub) -> None:
     """What is there at first is told, and each change once, with all devices there are."""
     stub.set(devices=["desk"])
     told = Told()
-    watch = DeviceWatch(told, INTERVAL)
+    watch = DeviceWatch(backend(library), told, INTERVAL)
     until(lambda: told.lists, "it was not told")
     stub.set(devices=["desk", "new"])
     until(lambda: len(told.lists) == 2, "it was not told")
@@ -60,20 +61,19 @@ def test_coming_and_going(stub: Stub) -> None:
     assert told.threads == {"rtvi-devices-"}
 
 
-def process_of_watches() -> subprocess.Popen[bytes]:
+def process_of_watches(library: str) -> subprocess.Popen[bytes]:
     """Return the one that is asked for the devices now."""
-    poller = device_watch._poller
-    assert poller is not None
+    poller = device_watch._pollers[backend(library)]
     assert poller._process is not None
     return poller._process
 
 
-def test_closing_ends_thread_and_process(stub: Stub) -> None:
+def test_closing_ends_thread_and_process(library: str, stub: Stub) -> None:
     """At once, and any number of times."""
-    watch = DeviceWatch(Told(), 60.0)
+    watch = DeviceWatch(backend(library), Told(), 60.0)
     settle(watch)
     assert len(children()) == 1
-    process = process_of_watches()
+    process = process_of_watches(library)
     watch.close()
     watch.close()
     assert process.returncode == 0  # it was not killed
@@ -81,13 +81,13 @@ def test_closing_ends_thread_and_process(stub: Stub) -> None:
     assert children() == set()
 
 
-def test_watches_share_a_process(stub: Stub) -> None:
+def test_watches_share_a_process(library: str, stub: Stub) -> None:
     """The last one that closes ends it; one that comes later is told what there is then, too."""
     stub.set(devices=["desk"])
     first, second = Told(), Told()
-    a = DeviceWatch(first, INTERVAL)
+    a = DeviceWatch(backend(library), first, INTERVAL)
     settle(a)
-    b = DeviceWatch(second, 60.0)
+    b = DeviceWatch(backend(library), second, 60.0)
     settle(b)
     assert len(children()) == 1
     stub.set(devices=[])
@@ -98,15 +98,15 @@ def test_watches_share_a_process(stub: Stub) -> None:
     assert children() == set()
 
 
-def test_a_hung_sound_system_does_not_hold_up_closing(stub: Stub) -> None:
+def test_a_hung_sound_system_does_not_hold_up_closing(library: str, stub: Stub) -> None:
     """close() kills the process during its work."""
-    watch = DeviceWatch(Told(), INTERVAL)
+    watch = DeviceWatch(backend(library), Told(), INTERVAL)
     settle(watch)
     (before,) = children()
     stub.set(hang=True)
     # The process reads and answers in turn: one that has begun to hang has nothing to read and writes nothing.
     until(lambda: waits(before), "it does not hang")
-    process = process_of_watches()
+    process = process_of_watches(library)
     watch.close()
     assert process.returncode == -signal.SIGKILL
     assert children() == set()
@@ -118,12 +118,12 @@ def waits(pid: int) -> bool:
         return "futex" in file.read() or call.read().split()[0] == "202"
 
 
-def test_a_crash_is_not_the_end(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_is_not_the_end(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     """Another process looks on, and what changed meanwhile is told."""
     caplog.set_level(logging.INFO)
     stub.set(devices=["desk"])
     told = Told()
-    watch = DeviceWatch(told, INTERVAL)
+    watch = DeviceWatch(backend(library), told, INTERVAL)
     settle(watch)
     stub.set(crash=True)
     until(lambda: "crashes" in caplog.text, "it has not crashed")
@@ -132,14 +132,14 @@ def test_a_crash_is_not_the_end(stub: Stub, caplog: pytest.LogCaptureFixture) ->
     watch.close()
 
 
-def test_a_function_that_fails(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_fails(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged, and the others are told."""
 
     def fail(infos: list[MediaDeviceInfo]) -> None:
         raise ValueError("mine")
 
     told = Told()
-    failing, watch = DeviceWatch(fail, INTERVAL), DeviceWatch(told, INTERVAL)
+    failing, watch = DeviceWatch(backend(library), fail, INTERVAL), DeviceWatch(backend(library), told, INTERVAL)
     settle(failing)
     settle(watch)
     stub.set(devices=["new"])
@@ -149,35 +149,35 @@ def test_a_function_that_fails(stub: Stub, caplog: pytest.LogCaptureFixture) -> 
     watch.close()
 
 
-def test_a_function_that_closes_its_watch(stub: Stub) -> None:
+def test_a_function_that_closes_its_watch(library: str, stub: Stub) -> None:
     """It is called on the thread that is to end."""
     told = Told()
-    watch = DeviceWatch(told, INTERVAL)
+    watch = DeviceWatch(backend(library), told, INTERVAL)
     told.then = watch.close
     settle(watch)
     stub.set(devices=["new"])
     until(lambda: told.lists and not children(), "it goes on")
 
 
-def test_without_pyaudio(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_library(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says what to install; nothing runs on."""
-    stub.set(missing="No module named 'pyaudio'")
-    watch = DeviceWatch(Told(), INTERVAL)
+    stub.set(missing="No module named '_sounddevice'")
+    watch = DeviceWatch(backend(library), Told(), INTERVAL)
     until(lambda: "pip install" in caplog.text and not children(), "no warning")
     watch.close()
 
 
-def test_a_forked_child(stub: Stub) -> None:
+def test_a_forked_child(library: str, stub: Stub) -> None:
     """It does not keep the process alive that its parent asks, and may watch by itself."""
     told = Told()
-    watch = DeviceWatch(told, INTERVAL)
+    watch = DeviceWatch(backend(library), told, INTERVAL)
     settle(watch)
     (prober,) = children()
 
     def child() -> bool:
         watch.close()  # the parent's: nothing happens
         mine = Told()
-        own = DeviceWatch(mine, INTERVAL)
+        own = DeviceWatch(backend(library), mine, INTERVAL)
         settle(own)
         own.close()
         asked_through = os.readlink(f"/proc/{prober}/fd/0")

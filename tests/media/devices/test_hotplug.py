@@ -23,7 +23,7 @@ def test_cameras_that_come_and_go() -> None:
         looked.release()
         return list(there)
 
-    watch = hotplug_module.CameraWatch(changes.append, look, 0.01)
+    watch = hotplug_module.ListWatch(changes.append, look, 0.01)
     for _ in range(3):
         assert looked.acquire(timeout=GUARD)
     there.append(info("two", "videoinput"))

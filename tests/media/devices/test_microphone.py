@@ -40,6 +40,7 @@ class Rig:
         self.errors: list[DeviceError] = []
         self.sending = lambda: None
         self.timer = TimerThread()  # never started
+        self.echo = None
 
     def make(self) -> Rig:
         self.mic = DeviceMic(
@@ -49,6 +50,7 @@ class Rig:
             publish=lambda *frame: self.heard.append(frame),
             report=lambda error: self.report(error),
             opened=lambda device: self.statuses.append(device.label),
+            echo=self.echo,
             clock=self.world.now,
             wait=self.world.wait,
         )
@@ -152,6 +154,52 @@ def test_before_the_bot_is_ready_only_the_track_gets_audio(rig):
     mic.mic.start(mic.timer, lambda pcm, rate: pytest.fail("the first call counts"))
     mic.world.advance(0.04)
     assert mic.pcm == [frame(6), frame(7)]
+
+
+class FakeEcho:
+    """A canceller that makes audio silent, and what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.recorded: list[tuple[bytes, float]] = []
+        self.error: Exception | None = None
+
+    def begin(self, rate: int) -> None:
+        self.begun.append(rate)
+
+    def cancel(self, pcm: bytes, at: float) -> bytes:
+        if self.error is not None:
+            raise self.error
+        self.recorded.append((pcm, at))
+        return bytes(len(pcm))
+
+
+def test_the_echo_is_cancelled(rig):
+    """The bot and the track get what is left of each frame, which is told with the time at which it began."""
+    mic = rig()
+    mic.echo = FakeEcho()
+    mic.begin()
+    start = mic.world.time
+    mic.world.advance(0.1)
+    assert mic.echo.begun == [16000]
+    assert [pcm for pcm, _ in mic.echo.recorded] == [frame(number) for number in range(1, 6)]
+    assert [at for _, at in mic.echo.recorded] == pytest.approx([start + 0.02 * number for number in range(5)])
+    assert mic.pcm == [SILENCE] * 5
+    assert mic.heard == mic.sent
+
+
+def test_a_canceller_that_fails(rig):
+    """It is a failure of the microphone, which is opened again."""
+    mic = rig()
+    mic.echo = FakeEcho()
+    mic.begin()
+    mic.echo.error = ValueError("mine")
+    mic.world.advance(0.1)
+    mic.echo.error = None
+    mic.world.advance(2.0)
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
+    assert "mine" in str(mic.errors[0])
+    assert mic.pcm
 
 
 def test_a_device_is_opened_by_its_id(rig):

@@ -10,14 +10,14 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
+from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudioInput, PortAudioOutput
 from rtvi_sync.media.devices.probing import PortAudioDevice
-from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioInput, PyAudioOutput
-from tests.support.fake_pyaudio import FakeDevice, FakeMachine, Owner, counted
+from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 
 
-def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Once each, however many there are between."""
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     mic.close()
@@ -27,7 +27,7 @@ def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMac
     assert (machine.begun, machine.alive) == (1, 0)
 
 
-def test_threads_do_not_meet_in_it(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_threads_do_not_meet_in_it(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Eight threads open and close at once: PortAudio is never entered by two of them."""
 
     def cycles(number: int) -> None:
@@ -42,7 +42,7 @@ def test_threads_do_not_meet_in_it(machine: FakeMachine, audio: PyAudioBackend) 
 
 
 def test_a_hung_sound_server_does_not_hang_everybody(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, owner: Owner
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, owner: Owner
 ) -> None:
     """One thread hangs in the beginning of PortAudio: the others are told in time, and all works when it is over."""
     monkeypatch.setattr(portaudio, "LIMIT", 0.1)
@@ -58,18 +58,18 @@ def test_a_hung_sound_server_does_not_hang_everybody(
     with pytest.raises(DeviceError, match="does not answer"):
         audio.open_output(None, 24000, 0.04)
     go_on.set()
-    stream: PyAudioInput = hanging.result(GUARD)
+    stream: PortAudioInput = hanging.result(GUARD)
     audio.open_output(None, 24000, 0.04).close()
     owner.do(stream.close)
 
 
 def test_where_another_process_crashes_this_one_does_not_try(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PortAudio begins elsewhere first."""
     tried: list[int] = []
 
-    def crash() -> list[PortAudioDevice]:
+    def crash(_: str) -> list[PortAudioDevice]:
         tried.append(machine.begun)
         raise crashed(-6)
 
@@ -83,11 +83,11 @@ def test_where_another_process_crashes_this_one_does_not_try(
 
 @pytest.mark.parametrize("fails", ["opening", "reading"])
 def test_after_a_failure_another_process_tries_first(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, fails: str
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     """A sound server that has failed may hang next."""
 
-    def crash() -> list[PortAudioDevice]:
+    def crash(_: str) -> list[PortAudioDevice]:
         raise crashed(-6)
 
     error = OSError(-9999, "Unanticipated host error")
@@ -108,11 +108,11 @@ def test_after_a_failure_another_process_tries_first(
 
 
 def test_a_new_device_is_opened_while_others_go_on(
-    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All streams close, PortAudio is restarted, and the speaker's unplayed audio is written again."""
     monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 60.0)  # no test waits for its end
-    speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
+    speaker: PortAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     sound = counted(0, 4800)
     owner.do(speaker.write, sound[:3840])
     machine.devices.insert(0, FakeDevice("new", inputs=1))
@@ -124,7 +124,7 @@ def test_a_new_device_is_opened_while_others_go_on(
         owner.do(speaker.write, sound[position : position + 2])
         position += 2
     owner.do(speaker.write, sound[position:])
-    mic: PyAudioInput = future.result()
+    mic: PortAudioInput = future.result()
     assert mic.device.label == "new"
     assert opening.submit(mic.read).result(GUARD) == counted(0, 320)
     assert machine.begun == 2
@@ -136,7 +136,7 @@ def test_a_new_device_is_opened_while_others_go_on(
 
 
 def test_a_wrong_id_disturbs_nobody(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that no list contains does not restart PortAudio, however old its list is."""
     monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
@@ -147,7 +147,7 @@ def test_a_wrong_id_disturbs_nobody(
     speaker.close()
 
 
-def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Nor is one that another program has."""
     speaker = audio.open_output(None, 24000, 0.04)
     machine.devices.append(FakeDevice("new", inputs=1))
@@ -159,10 +159,10 @@ def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PyAudioBac
 
 
 def test_a_device_that_was_pulled_out_and_is_back(
-    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that was plugged in again restarts PortAudio, but not more often than the minimum interval."""
-    speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
+    speaker: PortAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     machine.devices[0] = FakeDevice("desk", inputs=2)
     with pytest.raises(DeviceError, match="Unanticipated host error"):
         audio.open_input("ALSA/desk", 16000, 0.02)
@@ -179,11 +179,11 @@ def test_a_device_that_was_pulled_out_and_is_back(
 
 
 def test_a_stream_that_does_not_close_for_a_restart(
-    machine: FakeMachine, audio: PyAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a device hangs, opening the new one raises in time, and the other streams continue."""
     monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 0.1)
-    mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
+    mic: PortAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     inside, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -203,9 +203,9 @@ def test_a_stream_that_does_not_close_for_a_restart(
     owner.do(mic.close)
 
 
-def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PortAudioBackend, owner: Owner) -> None:
     """A stream whose device was unplugged meanwhile fails, as it would without a restart."""
-    mic: PyAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
+    mic: PortAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     machine.devices[0] = FakeDevice("new", inputs=1)
     with ThreadPoolExecutor(1) as opening:
         future = opening.submit(audio.open_input, "ALSA/new", 16000, 0.02)
@@ -216,7 +216,7 @@ def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PyAu
     owner.do(mic.close)
 
 
-def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """It is refused everything, whatever it calls, and touches no stream."""
     mic = audio.open_input(None, 16000, 0.02)
 
@@ -239,7 +239,7 @@ def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine,
     mic.close()
 
 
-def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """It may use devices, also if the parent has used some before."""
     audio.open_input(None, 16000, 0.02).close()
 
@@ -252,7 +252,7 @@ def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, 
     assert in_child(child) == counted(0, 320)
 
 
-def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: PortAudioBackend, owner: Owner) -> None:
     """The state of PortAudio in the child is unknown, so devices are refused."""
     inside, go_on = threading.Event(), threading.Event()
 

@@ -13,10 +13,10 @@ from tests.support.stub import Stub, children
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
 
 
-def test_the_devices(stub: Stub) -> None:
+def test_the_devices(library: str, stub: Stub) -> None:
     """They are listed whatever libraries print, with names in any script; the process has ended."""
     stub.set(devices=["desk", "耳"])
-    found = probing.probe()
+    found = probing.probe(library)
     assert found is not None
     assert [device.info.device_id for device in found] == ["ALSA/desk", "ALSA/耳"]
     assert [device.info.is_default for device in found] == [True, False]
@@ -24,51 +24,51 @@ def test_the_devices(stub: Stub) -> None:
     assert children() == set()
 
 
-def test_a_library_that_is_missing(stub: Stub) -> None:
+def test_a_library_that_is_missing(library: str, stub: Stub) -> None:
     """The error has what the import said, and this process has imported and printed nothing."""
     stub.set(missing="libportaudio.so.2: cannot open shared object file")
     with pytest.raises(MissingExtraError, match=r"pip install.*libportaudio\.so\.2"):
-        probing.probe()
+        probing.probe(library)
 
 
-def test_portaudio_fails(stub: Stub) -> None:
+def test_portaudio_fails(library: str, stub: Stub) -> None:
     """Its error is the reason."""
     stub.set(error="Unanticipated host error")
     with pytest.raises(DeviceError, match="Unanticipated host error"):
-        probing.probe()
+        probing.probe(library)
 
 
-def test_portaudio_crashes(stub: Stub) -> None:
+def test_portaudio_crashes(library: str, stub: Stub) -> None:
     """That process ends, not this one."""
     stub.set(crash=True)
     with pytest.raises(DeviceError, match="crashes"):
-        probing.probe()
+        probing.probe(library)
 
 
-def test_portaudio_hangs(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_portaudio_hangs(library: str, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not waited for longer than the limit, and the process is ended."""
     monkeypatch.setattr(device_probe, "LIMIT", 0.5)
     stub.set(hang=True)
     with pytest.raises(DeviceError, match="does not answer"):
-        probing.probe()
+        probing.probe(library)
     assert children() == set()
 
 
 @pytest.mark.parametrize("python", ["", "/usr/bin/uwsgi", "/nonexistent/python3"])
-def test_no_interpreter_to_start(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
+def test_no_interpreter_to_start(library: str, monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     """A program that embeds Python is not started once more."""
     monkeypatch.setattr(sys, "executable", python)
-    assert probing.probe() is None
+    assert probing.probe(library) is None
 
 
-def test_a_frozen_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_program(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its executable is the program itself."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert probing.probe() is None
+    assert probing.probe(library) is None
 
 
-def test_an_answer_that_is_none(stub: Stub) -> None:
+def test_an_answer_that_is_none(library: str, stub: Stub) -> None:
     """From an interpreter that starts in another way: as if none could be started."""
-    prober = probing.start_process("once")
-    assert probing.parse_answer(prober, b"Welcome!\n") is None
+    prober = probing.start_process(library, "once")
+    assert probing.parse_answer(library, prober, b"Welcome!\n") is None
     probing.end_process(prober)

@@ -38,6 +38,7 @@ class Rig:
         self.statuses: list[str] = []
         self.errors: list[DeviceError] = []
         self.numbers = itertools.count()
+        self.echo = None
 
     def make(self) -> Rig:
         self.speaker = DeviceSpeaker(
@@ -46,6 +47,7 @@ class Rig:
             volume=lambda: self.volume,
             report=self.report,
             opened=lambda device: self.statuses.append(device.label),
+            echo=self.echo,
             clock=self.world.now,
             wait=self.wait,
             gil_wait=self.gil_wait,
@@ -589,6 +591,65 @@ def test_an_interruption_of_silence(rig):
     said = rig.stream(5)
     rig.end()
     assert rig.heard() == said
+
+
+# -- echo ------------------------------------------------------------------------------------------------------------
+
+
+class FakeEcho:
+    """What a canceller is told, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+        self.played: list[tuple[bytes, float]] = []
+
+    def reset(self) -> None:
+        self.calls.append(("reset", None))
+
+    def play(self, pcm: bytes, rate: int, at: float) -> None:
+        assert rate == RATE
+        self.played.append((pcm, at))
+
+    def drop(self, at: float) -> None:
+        self.calls.append(("drop", at))
+
+    def end(self) -> None:
+        self.calls.append(("end", None))
+
+
+def test_what_is_played_is_the_reference(rig):
+    """All that is written, silence too, after the volume, with the time at which the device plays it."""
+    rig.echo, rig.volume = FakeEcho(), 0.5
+    rig.begin()
+    rig.stream(25)
+    rig.end()
+    played = [(sample, at + index / RATE) for pcm, at in rig.echo.played for index, sample in enumerate(samples(pcm))]
+    assert rig.stream_now.heard.startswith(b"".join(pcm for pcm, _ in rig.echo.played[:20]))
+    for index, sample in enumerate(samples(bytes(rig.stream_now.heard))[:RATE]):
+        assert played[index] == (sample, pytest.approx(rig.stream_now.heard_at(index), abs=0.001))
+    assert rig.echo.calls == [("reset", None), ("end", None)]
+
+
+def test_what_was_dropped_is_no_reference(rig):
+    """An interruption is told with its time; a device that is opened again begins again."""
+    rig.echo = FakeEcho()
+    rig.begin()
+    rig.say(RATE)
+    rig.world.advance(0.5)
+    rig.speaker.interrupt()
+    rig.world.advance(0.2)
+    rig.speakers.fail(GONE)
+    rig.world.advance(0.5)
+    rig.speakers.fail(None)
+    rig.world.advance(2.0)
+    rig.end()
+    (_, dropped) = rig.echo.calls[1]
+    assert dropped == pytest.approx(501.5, abs=0.05)
+    assert [name for name, _ in rig.echo.calls] == ["reset", "drop", "reset", "end"]
+
+
+def samples(pcm: bytes) -> array.array[int]:
+    return array.array("h", pcm)
 
 
 # -- rates and volume ------------------------------------------------------------------------------------------------

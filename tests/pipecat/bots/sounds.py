@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from pipecat.audio.vad.vad_analyzer import VADAnalyzer, VADParams
-from pipecat.frames.frames import Frame, InputAudioRawFrame, OutputAudioRawFrame
+from pipecat.frames.frames import (
+    Frame,
+    InputAudioRawFrame,
+    InputImageRawFrame,
+    OutputAudioRawFrame,
+    OutputImageRawFrame,
+)
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
 WORD_SECONDS = 0.2
@@ -26,12 +32,14 @@ class LevelVAD(VADAnalyzer):
 
 
 class Echo(FrameProcessor):
-    """Sends the user's audio back."""
+    """Sends the user's audio and pictures back."""
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
         if isinstance(frame, InputAudioRawFrame):
             frame = OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels)
+        elif isinstance(frame, InputImageRawFrame):
+            frame = OutputImageRawFrame(frame.image, frame.size, frame.format)
         await self.push_frame(frame, direction)
 
 

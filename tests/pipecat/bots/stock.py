@@ -1,11 +1,13 @@
 """Pipecat's own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
 
-`--entries eval,websocket` gives it others. `--echo` makes it send the user's audio back, 16 kHz both ways; without it
-the bot listens, answers and speaks, and its model calls functions (see functions.py). `--no-rtvi` makes it an echo
-without RTVI. All other arguments are the runner's, after `--host localhost`.
+`--entries eval,websocket` gives it others. `--echo` makes it send the user's audio back, 16 kHz both ways, and, over
+WebRTC, the camera's pictures of 160 x 120; without it the bot listens, answers and speaks, and its model calls
+functions (see functions.py). `--no-rtvi` makes it an echo without RTVI. All other arguments are
+the runner's, after `--host localhost`.
 """
 
 import sys
+from typing import Any
 
 import uvicorn
 from answers import ShowAndTell
@@ -24,11 +26,19 @@ from serving import Host
 from session import PipelineSession
 from standins import RepeatingLLM
 
+talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
 AUDIO = {"audio_in_enabled": True, "audio_out_enabled": True}
 ENTRIES = {
     "eval": lambda: EvalTransportParams(**AUDIO),
     "twilio": lambda: FastAPIWebsocketParams(**AUDIO),
-    "webrtc": lambda: TransportParams(**AUDIO),
+    "webrtc": lambda: TransportParams(
+        **AUDIO,
+        video_in_enabled=not talks,
+        video_out_enabled=not talks,
+        video_out_is_live=True,
+        video_out_width=160,
+        video_out_height=120,
+    ),
     "websocket": lambda: FastAPIWebsocketParams(serializer=ProtobufFrameSerializer(), **AUDIO),
 }
 names = ["eval", "twilio", "webrtc"]
@@ -37,7 +47,6 @@ if "--entries" in sys.argv:
     names = sys.argv.pop(position + 1).split(",")
     del sys.argv[position]
 transport_params = {name: ENTRIES[name] for name in names}
-talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
 sys.argv = [argument for argument in sys.argv if argument not in ("--echo", "--no-rtvi")]
 host = Host(app)
 
@@ -57,6 +66,12 @@ def talking_worker(transport: BaseTransport) -> PipelineWorker:
 async def bot(runner_args: RunnerArguments) -> None:
     """Run the bot; the runner calls this for each connection."""
     transport = await create_transport(runner_args, transport_params)
+    if not talks and hasattr(transport, "capture_participant_video"):  # over WebRTC
+
+        @transport.event_handler("on_client_connected")
+        async def on_client_connected(_: BaseTransport, connection: Any) -> None:
+            await transport.capture_participant_video(connection.pc_id)
+
     worker = talking_worker(transport) if talks else echo_worker(transport, enable_rtvi=has_rtvi)
     with host.sessions.live(PipelineSession(worker, transport)):
         await run(worker, transport)

@@ -11,14 +11,14 @@ import pytest
 
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import portaudio
-from rtvi_sync.media.devices.pyaudio_backend import PyAudioBackend, PyAudioOutput, backend
-from tests.support.fake_pyaudio import FakeDevice, FakeMachine, Owner, counted
+from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudioOutput, backend
+from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.slowness import GUARD
 
 # -- devices -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_default_is_portaudios(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_the_default_is_portaudios(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """PortAudio says which it is, and says it has none by an error without a number."""
     del machine.defaults["audiooutput"]
     assert [info.device_id for info in audio.devices() if info.is_default] == ["ALSA/desk"]
@@ -26,14 +26,14 @@ def test_the_default_is_portaudios(machine: FakeMachine, audio: PyAudioBackend) 
 
 def test_there_is_one_backend() -> None:
     """All clients of a process share the one PortAudio it has."""
-    assert backend() is backend()
+    assert backend("pyaudio") is backend("pyaudio")
 
 
 def test_where_no_process_can_be_started(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a frozen application this process lists the devices; while a stream is open the list does not change."""
-    monkeypatch.setattr(portaudio, "probe", lambda: None)
+    monkeypatch.setattr(portaudio, "probe", lambda _: None)
     assert len(audio.devices()) == 2
     assert machine.alive == 0
     stream = audio.open_input(None, 16000, 0.02)
@@ -45,7 +45,7 @@ def test_where_no_process_can_be_started(
     assert len(audio.devices()) == 3
 
 
-def test_what_is_open_here_is_listed(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_what_is_open_here_is_listed(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Hardware that this process uses, by ALSA and alone, is missing from the list of another process."""
     machine.devices = [FakeDevice("USB: Audio (hw:1,0)", inputs=1)]
     stream = audio.open_input("ALSA/USB: Audio (hw:1,0)", 16000, 0.02)
@@ -55,7 +55,7 @@ def test_what_is_open_here_is_listed(machine: FakeMachine, audio: PyAudioBackend
     assert audio.devices() == []
 
 
-def test_what_others_would_see_is_not_there_if_they_do_not(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_what_others_would_see_is_not_there_if_they_do_not(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """A device of a sound server's was pulled out, and the server has moved the stream to another."""
     stream = audio.open_input("ALSA/desk", 16000, 0.02)
     machine.devices = []
@@ -66,7 +66,7 @@ def test_what_others_would_see_is_not_there_if_they_do_not(machine: FakeMachine,
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_microphone(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_microphone(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """It is asked for the wanted rate, one channel and the period, and read without an error for an overflow."""
     stream = audio.open_input(None, 16000, 0.02)
     assert (stream.device.device_id, stream.sample_rate_hz) == ("ALSA/desk", 16000)
@@ -80,7 +80,7 @@ def test_a_microphone(machine: FakeMachine, audio: PyAudioBackend) -> None:
     assert not opened.is_open
 
 
-def test_a_speaker(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_speaker(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """What is written is played; its buffer holds three periods."""
     stream = audio.open_output("ALSA/box", 24000, 0.04)
     assert (stream.sample_rate_hz, stream.buffer, stream.room()) == (24000, 0.12, 0.12)
@@ -90,7 +90,7 @@ def test_a_speaker(machine: FakeMachine, audio: PyAudioBackend) -> None:
     stream.close()
 
 
-def test_an_index_is_looked_up_at_each_opening(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_an_index_is_looked_up_at_each_opening(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """Indices move when devices come and go; names do not."""
     audio.open_input("ALSA/desk", 16000, 0.02).close()
     machine.devices.insert(0, FakeDevice("first", inputs=1))
@@ -99,7 +99,7 @@ def test_an_index_is_looked_up_at_each_opening(machine: FakeMachine, audio: PyAu
     stream.close()
 
 
-def test_an_impossible_rate_is_refused(audio: PyAudioBackend) -> None:
+def test_an_impossible_rate_is_refused(audio: PortAudioBackend) -> None:
     """Before PyAudio sees it."""
     with pytest.raises(ValueError, match="sample_rate_hz must be"):
         audio.open_input(None, 0, 0.02)
@@ -107,18 +107,18 @@ def test_an_impossible_rate_is_refused(audio: PyAudioBackend) -> None:
 
 @pytest.mark.parametrize("is_mic", [True, False])
 def test_a_device_that_is_not_there(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch, is_mic: bool
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, is_mic: bool
 ) -> None:
     """The error names those that are; PortAudio ends again. No other process is asked what was just listed."""
     audio.devices()
-    monkeypatch.setattr(portaudio, "probe", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(portaudio, "probe", lambda _: pytest.fail("asked"))
     with pytest.raises(DeviceError, match=r"There is no .*'ALSA/gone'.*ALSA/") as caught:
         (audio.open_input if is_mic else audio.open_output)("ALSA/gone", 24000, 0.04)
     assert (caught.value.type, caught.value.devices) == ("not-found", ("mic" if is_mic else "speaker",))
     assert machine.streams == []
 
 
-def test_no_default_device(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_no_default_device(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """There are microphones, but none is the default."""
     machine.defaults.clear()
     with pytest.raises(DeviceError, match=r"default.*ALSA/desk") as caught:
@@ -126,7 +126,7 @@ def test_no_default_device(machine: FakeMachine, audio: PyAudioBackend) -> None:
     assert caught.value.type == "not-found"
 
 
-def test_portaudio_does_not_begin(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_portaudio_does_not_begin(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """An error of its beginning is one of the sound system."""
 
     def fail() -> None:
@@ -138,7 +138,7 @@ def test_portaudio_does_not_begin(machine: FakeMachine, audio: PyAudioBackend) -
     assert caught.value.devices == ("mic", "speaker")
 
 
-def test_portaudio_does_not_list(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_portaudio_does_not_list(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """It ends again."""
     audio.devices()
 
@@ -154,7 +154,7 @@ def test_portaudio_does_not_list(machine: FakeMachine, audio: PyAudioBackend) ->
 # -- what a device refuses ---------------------------------------------------------------------------------------------
 
 
-def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """It is opened at its own rate; each read still returns one period at the wanted one."""
     machine.devices[0].rates = {44100}
     stream = audio.open_input(None, 16000, 0.02)
@@ -166,7 +166,7 @@ def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PyAudio
 
 
 def test_a_microphone_that_refuses_the_rate_without_soxr(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it hears is delivered at its own rate, which bots take."""
     monkeypatch.setitem(sys.modules, "soxr", None)
@@ -177,7 +177,7 @@ def test_a_microphone_that_refuses_the_rate_without_soxr(
     stream.close()
 
 
-def test_a_speaker_that_refuses_the_rate(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_a_speaker_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """What is written is converted to its own rate; nothing is lost but what the filter holds back."""
     machine.devices[1].rates = {44100}
     stream = audio.open_output(None, 24000, 0.04)
@@ -190,7 +190,7 @@ def test_a_speaker_that_refuses_the_rate(machine: FakeMachine, audio: PyAudioBac
     stream.close()
 
 
-def test_dropping_what_is_converted(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_dropping_what_is_converted(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """What the filter holds back is dropped too: silence that follows is silence."""
     machine.devices[1].rates = {44100}
     stream = audio.open_output(None, 24000, 0.04)
@@ -204,7 +204,7 @@ def test_dropping_what_is_converted(machine: FakeMachine, audio: PyAudioBackend)
 
 
 def test_a_speaker_that_refuses_the_rate_without_soxr(
-    machine: FakeMachine, audio: PyAudioBackend, monkeypatch: pytest.MonkeyPatch
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has the command that installs what is missing; nothing stays open."""
     monkeypatch.setitem(sys.modules, "soxr", None)
@@ -213,7 +213,7 @@ def test_a_speaker_that_refuses_the_rate_without_soxr(
         audio.open_output(None, 24000, 0.04)
 
 
-def test_mono_refused(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_mono_refused(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """A stereo microphone is mixed; what is played is the same on both sides."""
     machine.devices = [FakeDevice("desk", inputs=2, channels={2}), FakeDevice("box", outputs=8, channels={2})]
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
@@ -225,7 +225,7 @@ def test_mono_refused(machine: FakeMachine, audio: PyAudioBackend) -> None:
     speaker.close()
 
 
-def test_everything_refused(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_everything_refused(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """The last refusal is the error."""
     machine.devices[1].rates = set()
     with pytest.raises(DeviceError, match="Invalid sample rate") as caught:
@@ -237,7 +237,7 @@ def test_everything_refused(machine: FakeMachine, audio: PyAudioBackend) -> None
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PyAudioBackend, kind: Any) -> None:
+def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PortAudioBackend, kind: Any) -> None:
     """PyAudio takes bytes alone, and believes the number of samples that comes with them."""
     stream = audio.open_output(None, 24000, 0.04)
     stream.write(kind(b"\x01\x02\x03"))
@@ -247,7 +247,7 @@ def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PyAudioBacken
     stream.close()
 
 
-def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """They are typed; what follows fails too, the counts are 0, and closing works."""
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     for opened in machine.streams:
@@ -261,7 +261,7 @@ def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PyAudioBacke
     speaker.close()
 
 
-def test_dropping(machine: FakeMachine, audio: PyAudioBackend) -> None:
+def test_dropping(machine: FakeMachine, audio: PortAudioBackend) -> None:
     """What is in the buffer is not heard, and the device plays what comes next."""
     stream = audio.open_output(None, 24000, 0.04)
     stream.write(bytes(1920))
@@ -278,9 +278,9 @@ def test_dropping(machine: FakeMachine, audio: PyAudioBackend) -> None:
 # -- a device that came later ------------------------------------------------------------------------------------------
 
 
-def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PyAudioBackend, owner: Owner) -> None:
+def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PortAudioBackend, owner: Owner) -> None:
     """An interruption before the restart drops the unplayed audio."""
-    speaker: PyAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
+    speaker: PortAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     owner.do(speaker.write, counted(0, 960))
     owner.do(speaker.drop)
     machine.devices.append(FakeDevice("new", inputs=1))

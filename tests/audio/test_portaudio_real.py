@@ -1,4 +1,4 @@
-"""The backend with the real PyAudio on the devices of a PulseAudio daemon, each test in a process that may crash."""
+"""The backend with the real libraries on the devices of a PulseAudio daemon, each test in a process that may crash."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ Run = Callable[..., Program]
 
 
 @pytest.fixture
-def run(pulse: PulseServer) -> Iterator[Run]:
+def run(pulse: PulseServer, library: str) -> Iterator[Run]:
     """Start a part of `streams.py`."""
     programs: list[Program] = []
 
     def start(*part: str) -> Program:
-        programs.append(Program(*part, env={**os.environ, **pulse.environment}))
+        programs.append(Program(library, *part, env={**os.environ, **pulse.environment}))
         return programs[-1]
 
     yield start
@@ -191,10 +191,9 @@ def test_a_fork_with_open_streams(run: Run) -> None:
     program.end()
 
 
-def test_a_machine_without_devices() -> None:
+def test_a_machine_without_devices(library: str) -> None:
     """Every call says so, and standard error stays empty."""
-    pytest.importorskip("pyaudio", exc_type=ImportError)
-    program = Program("nothing", env=dict(os.environ))
+    program = Program(library, "nothing", env=dict(os.environ))
     with program.process:
         assert program.told() == {"devices": [], "errors": ["not-found", "not-found"]}
         assert program.end() == ""

@@ -1,4 +1,4 @@
-"""A PyAudio without sound: where the real one would end the process, hang or lose sound, it says so."""
+"""Libraries of PortAudio without sound: where a real one would end the process, hang or lose sound, it says so."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FakeDevice:
 
 @attrs.define(eq=False)
 class FakeMachine:
-    """What the devices are at the moment, and what became of them. `module` is to stand in for `pyaudio`.
+    """What the devices are at the moment, and what became of them. `module()` is to stand in for a library.
 
     Attributes:
         devices: plug in and pull out as you like; PortAudio sees it when it begins.
@@ -82,9 +82,10 @@ class FakeMachine:
     def open_streams(self) -> list[FakeStream]:
         return [stream for stream in self.streams if stream.is_open]
 
-    @property
-    def module(self) -> Any:
-        """What `import pyaudio` finds."""
+    def module(self, library: str) -> Any:
+        """Return what the import of "pyaudio" or "sounddevice" finds."""
+        if library == "sounddevice":
+            return FakeSoundDevice(self)
         machine = self
 
         class PyAudio(FakePyAudio):
@@ -267,6 +268,117 @@ class FakeStream:
     def start(self) -> None:
         self._check()
         self.is_started = True
+
+
+class FakePortAudioError(Exception):
+    """`sounddevice.PortAudioError`, whose arguments are those of PyAudio's errors in another order."""
+
+
+def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    try:
+        return function(*args, **options)
+    except OSError as error:
+        raise FakePortAudioError(*reversed(error.args)) from None
+
+
+class FakeSoundDevice:
+    """The module `sounddevice`, by a `FakePyAudio`."""
+
+    PortAudioError = FakePortAudioError
+
+    def __init__(self, machine: FakeMachine) -> None:
+        self._machine = machine
+        self._audio: FakePyAudio | None = None
+        self._lib = types.SimpleNamespace(Pa_Initialize=self._initialize, Pa_Terminate=self._terminate)
+
+    @staticmethod
+    def _check(result: Any) -> Any:
+        return result
+
+    def _initialize(self) -> None:
+        self._audio = _call(FakePyAudio, self._machine)
+
+    def _terminate(self) -> None:
+        assert self._audio is not None
+        self._audio.terminate()
+
+    @property
+    def default(self) -> Any:
+        assert self._audio is not None
+        device = []
+        for get in (self._audio.get_default_input_device_info, self._audio.get_default_output_device_info):
+            try:
+                device.append(get()["index"])
+            except OSError as error:
+                if len(error.args) > 1:
+                    raise FakePortAudioError(*reversed(error.args)) from None
+                device.append(-1)
+        return types.SimpleNamespace(device=device)
+
+    def query_hostapis(self) -> tuple[dict[str, Any], ...]:
+        assert self._audio is not None
+        hosts = [device.host for device in self._audio._devices]
+        return tuple(
+            {"name": name, "devices": [index for index, host in enumerate(hosts) if host == number]}
+            for number, (name, _) in enumerate(self._machine.hosts)
+        )
+
+    def query_devices(self, index: int) -> dict[str, Any]:
+        assert self._audio is not None
+        info = _call(self._audio.get_device_info_by_index, index)
+        name = info["name"]
+        return {
+            "index": index,
+            "name": name.decode() if isinstance(name, bytes) else name,
+            "hostapi": info["hostApi"],
+            "max_input_channels": info["maxInputChannels"],
+            "max_output_channels": info["maxOutputChannels"],
+            "default_samplerate": info["defaultSampleRate"],
+        }
+
+    def RawInputStream(self, **options: Any) -> FakeRawStream:
+        return self._open("input", **options)
+
+    def RawOutputStream(self, **options: Any) -> FakeRawStream:
+        return self._open("output", **options)
+
+    def _open(self, direction: str, *, device: int, samplerate: int, blocksize: int, **options: Any) -> FakeRawStream:
+        assert self._audio is not None
+        assert (options.pop("dtype"), options.pop("latency")) == ("int16", "low")
+        where = {direction: True, f"{direction}_device_index": device}
+        return FakeRawStream(_call(self._audio.open, rate=samplerate, frames_per_buffer=blocksize, **options, **where))
+
+
+class FakeRawStream:
+    """`sounddevice.RawInputStream` and `RawOutputStream`."""
+
+    def __init__(self, stream: FakeStream) -> None:
+        self._stream = stream
+
+    def read(self, frames: int) -> tuple[bytes, bool]:
+        return _call(self._stream.read, frames, exception_on_overflow=False), False
+
+    def write(self, data: bytes) -> bool:
+        _call(self._stream.write, data, len(data) // 2 // self._stream.channels)
+        return False
+
+    @property
+    def read_available(self) -> int:
+        return int(_call(self._stream.get_read_available))
+
+    @property
+    def write_available(self) -> int:
+        return int(_call(self._stream.get_write_available))
+
+    def start(self) -> None:
+        _call(self._stream.start)
+
+    def abort(self, ignore_errors: bool = True) -> None:
+        assert not ignore_errors
+        _call(self._stream.abort)
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class Owner:

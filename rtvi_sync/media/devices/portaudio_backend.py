@@ -1,15 +1,14 @@
-"""Microphones and speakers of this machine, by PyAudio.
+"""Microphones and speakers of this machine, by PortAudio, which PyAudio or sounddevice binds to Python.
 
-Some misuses crash PyAudio, and the process with it, so this module avoids them: only the thread that opened a stream
-uses it, in blocking mode (closing a stream that another thread reads crashes); devices are identified by name, and
-their index is looked up right before each open (an index that does not exist crashes); each call passes the exact
-number of frames (PyAudio does not check it).
+Some misuses crash PortAudio or PyAudio, and the process with it, so this module avoids them: only the thread that
+opened a stream uses it, in blocking mode (closing a stream that another thread reads crashes); devices are identified
+by name, and their index is looked up right before each open (an index that does not exist crashes); each call passes
+the exact number of frames (PyAudio does not check it).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,33 +18,38 @@ from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
 from ..resample import Resampler
 from .audio_errors import failed
-from .portaudio import PortAudio
+from .portaudio import PortAudio, PortAudioBinding
 from .probing import PortAudioDevice
 
 # Error codes of PortAudio for an unsupported sample rate, number of channels, or sample format.
 _REFUSALS = {-9997, -9998, -9994}
 
 
-class PyAudioBackend:
-    """Implementation of `AudioBackend`. There is one per process, as there is one PortAudio: `backend()`."""
+class PortAudioBackend:
+    """Implementation of `AudioBackend`. There is one per process and library: `backend()`.
 
-    def __init__(self) -> None:
-        self._portaudio = PortAudio()
+    Args:
+        library: "pyaudio" or "sounddevice"; imported at its first use.
+    """
+
+    def __init__(self, library: str) -> None:
+        self.library: str = library
+        self._portaudio = PortAudio(library)
 
     def devices(self) -> list[MediaDeviceInfo]:
         """Return all devices; see `AudioBackend.devices()`. Their ids are "<host API>/<name>": "ALSA/default"."""
         return [device.info for device in shielded(self._portaudio.devices)]
 
-    def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PyAudioInput:
+    def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioInput:
         """Open a microphone; see `AudioBackend.open_input()`.
 
         Without soxr a device that refuses the rate is read at its own.
         """
-        return PyAudioInput(self._portaudio, device_id, sample_rate_hz, period)
+        return PortAudioInput(self._portaudio, device_id, sample_rate_hz, period)
 
-    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> PyAudioOutput:
+    def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioOutput:
         """Open a speaker; see `AudioBackend.open_output()`. The device's buffer holds three periods."""
-        return PyAudioOutput(self._portaudio, device_id, sample_rate_hz, period)
+        return PortAudioOutput(self._portaudio, device_id, sample_rate_hz, period)
 
     def add_open_devices(self, devices: list[PortAudioDevice]) -> list[MediaDeviceInfo]:
         """Return `devices` and those that other processes cannot list because they are open in this one."""
@@ -53,26 +57,24 @@ class PyAudioBackend:
 
 
 @functools.cache
-def backend() -> PyAudioBackend:
-    """Return the backend of this process. PyAudio is imported at its first use."""
-    return PyAudioBackend()
+def backend(library: str) -> PortAudioBackend:
+    """Return the backend of this process for "pyaudio" or "sounddevice"."""
+    return PortAudioBackend(library)
 
 
 class _Stream:
     """Common base of microphones and speakers. All methods are called on the thread that opened the stream."""
 
     _kind: str
-    # Prefix of PyAudio's arguments.
-    _direction: str
 
     device: MediaDeviceInfo
     sample_rate_hz: int
 
     def __init__(self, portaudio: PortAudio, device_id: str | None, sample_rate_hz: int, period: float) -> None:
         self._portaudio = portaudio
+        self._stream: Any = None  # a `PortAudioStream`, while the device is open
         self._requested_hz = pcm_tools.check_rate(sample_rate_hz)
         self._period = period
-        self._stream: Any = None
         self._channels = 1
         self._device_hz = sample_rate_hz
         self._resampler: Resampler | None = None
@@ -83,8 +85,9 @@ class _Stream:
         """Close the device. Never raises; idempotent."""
         self._portaudio.close_stream(self, broken=self._broken)
 
-    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+    def open_device(self, audio: PortAudioBinding, device: PortAudioDevice) -> None:
         """Open the device at the requested rate, or in a format that it takes. Called by `PortAudio`."""
+        open_stream = audio.open_input if self._kind == "audioinput" else audio.open_output
         refusal: OSError | None = None
         rates = dict.fromkeys(
             (self._requested_hz, device.rate_hz if pcm_tools.is_rate(device.rate_hz) else self._requested_hz)
@@ -93,13 +96,7 @@ class _Stream:
             resampler = self._resampler_for(rate)
             for channels in range(1, min(2, device.channels) + 1):
                 try:
-                    self._stream = audio.open(
-                        rate=rate,
-                        channels=channels,
-                        format=_pyaudio().paInt16,
-                        frames_per_buffer=round(self._period * rate),
-                        **{self._direction: True, f"{self._direction}_device_index": device.index},
-                    )
+                    self._stream = open_stream(device.index, rate, channels, round(self._period * rate))
                 except OSError as error:
                     if not error.args or error.args[0] not in _REFUSALS:
                         raise
@@ -128,11 +125,10 @@ class _Stream:
         return failed(error, self.device)
 
 
-class PyAudioInput(_Stream):
+class PortAudioInput(_Stream):
     """An open microphone; implements `InputStream`."""
 
     _kind = "audioinput"
-    _direction = "input"
 
     def __init__(self, portaudio: PortAudio, device_id: str | None, sample_rate_hz: int, period: float) -> None:
         self._ready = b""
@@ -145,8 +141,7 @@ class PyAudioInput(_Stream):
         wanted = 2 * round(self._period * self.sample_rate_hz)
         while len(self._ready) < wanted:
             try:
-                # An overflow must not raise, because an error would close the stream; the lost audio is lost anyway.
-                pcm = self._stream.read(round(self._period * self._device_hz), exception_on_overflow=False)
+                pcm = self._stream.read(round(self._period * self._device_hz))
             except OSError as error:
                 raise self._failed(error) from error
             pcm = pcm_tools.to_mono(pcm, self._channels)
@@ -156,11 +151,9 @@ class PyAudioInput(_Stream):
 
     def backlog(self) -> float:
         """Return the unread audio; see `InputStream.backlog()`. Never more than the device's buffer holds."""
-        return (
-            _available(self._stream.get_read_available) / self._device_hz + len(self._ready) / 2 / self.sample_rate_hz
-        )
+        return _available(self._stream.read_available) / self._device_hz + len(self._ready) / 2 / self.sample_rate_hz
 
-    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+    def open_device(self, audio: PortAudioBinding, device: PortAudioDevice) -> None:
         """Open the device, and set `sample_rate_hz`. Called by `PortAudio`."""
         super().open_device(audio, device)
         self.sample_rate_hz: int = self._requested_hz if self._resampler is not None else self._device_hz
@@ -174,11 +167,10 @@ class PyAudioInput(_Stream):
             return None  # bots take any rate
 
 
-class PyAudioOutput(_Stream):
+class PortAudioOutput(_Stream):
     """An open speaker; implements `OutputStream`."""
 
     _kind = "audiooutput"
-    _direction = "output"
 
     buffer: float
 
@@ -201,7 +193,6 @@ class PyAudioOutput(_Stream):
         if not frames:
             return
         try:
-            # PyAudio reads this number of frames from memory, whatever the length of the bytes.
             self._stream.write(pcm_tools.to_stereo(pcm) if self._channels == 2 else pcm, frames)
         except OSError as error:
             raise self._failed(error) from error
@@ -209,31 +200,28 @@ class PyAudioOutput(_Stream):
 
     def room(self) -> float:
         """Return the free space; see `OutputStream.room()`."""
-        return _available(self._stream.get_write_available) / self._device_hz
+        return _available(self._stream.write_available) / self._device_hz
 
     def drop(self) -> None:
         """Drop unplayed audio; see `OutputStream.drop()`."""
         if self._resampler is not None:
             self._resampler.reset()
-        # PyAudio has no method to abort: `stop_stream()` plays the buffer to its end, except on ALSA.
-        pa = _pyaudio().pa
         try:
-            pa.abort_stream(self._stream._stream)
-            pa.start_stream(self._stream._stream)
+            self._stream.restart()
         except OSError as error:
             raise self._failed(error) from error
 
-    def open_device(self, audio: Any, device: PortAudioDevice) -> None:
+    def open_device(self, audio: PortAudioBinding, device: PortAudioDevice) -> None:
         """Open the device, and set `sample_rate_hz` and `buffer`. Called by `PortAudio`."""
         super().open_device(audio, device)
         self.sample_rate_hz: int = self._requested_hz
-        self._buffer_frames = _available(self._stream.get_write_available)  # the buffer is empty now
+        self._buffer_frames = _available(self._stream.write_available)  # the buffer is empty now
         self.buffer = self._buffer_frames / self._device_hz
 
     def close_device(self) -> None:
         """Close the device, and keep the audio that it has not played. Called by `PortAudio`."""
         if self._stream is not None:
-            queued = self._buffer_frames - _available(self._stream.get_write_available)
+            queued = self._buffer_frames - _available(self._stream.write_available)
             self._unplayed = self._written[-2 * queued :] if queued > 0 else b""
         super().close_device()
 
@@ -248,7 +236,3 @@ def _available(count: Callable[[], int]) -> int:
         return max(0, count())
     except OSError:
         return 0
-
-
-def _pyaudio() -> Any:
-    return importlib.import_module("pyaudio")

@@ -1,0 +1,62 @@
+"""The source that says a spoken question."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from ..media.audio_files import decode
+from ..media.base import AudioSource
+from ..media.convert import ResamplingSource
+from ..media.kinds import is_source
+from ..media.resample import resample
+from ..media.sources import BytesSource, PackagedSource, WavSource
+
+# The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
+# longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
+_RATE_HZ: Final = 16_000
+
+
+def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
+    """Return the source for a spoken question.
+
+    Args:
+        question: a `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
+        sample_rate_hz: of PCM; None: it is none.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: bytes that are no audio file, or a source without an end.
+        DeviceError: the file cannot be used.
+    """
+    if isinstance(question, os.PathLike):
+        return WavSource(Path(question))
+    if isinstance(question, (bytes, bytearray, memoryview)):
+        if sample_rate_hz is not None:
+            return BytesSource(question, sample_rate_hz)
+        try:
+            return BytesSource(*decode(bytes(question)))
+        except ValueError as error:
+            raise ValueError(
+                f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
+            ) from error
+    if is_source(question):
+        if isinstance(question, PackagedSource) and question.is_endless:
+            raise ValueError(f"question must be audio that ends, and a {type(question).__name__} of this kind does not")
+        source: AudioSource = question
+        return source
+    raise TypeError(
+        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
+        f"AudioSource; not {type(question).__name__}"
+    )
+
+
+def at_microphone_rate(source: AudioSource) -> AudioSource:
+    """Return the source, or one of the rate of microphones that reads it."""
+    rate_hz = source.sample_rate_hz
+    if rate_hz == _RATE_HZ:
+        return source
+    if isinstance(source, BytesSource):
+        return BytesSource(resample(source.pcm, rate_hz, _RATE_HZ), _RATE_HZ)
+    return ResamplingSource(source, _RATE_HZ)

@@ -1,0 +1,233 @@
+"""An asyncio loop on one thread of the process, for libraries that need one; no other module imports asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from .deadline import Deadline, join_thread
+from .future import Future
+from .latch import sleepless
+from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
+from .pool_task import PoolTask
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# An unused loop is kept for this many seconds, for the next session.
+IDLE_TIMEOUT = 5.0
+# Tasks that a library has left behind get this many seconds to end when the loop does.
+_LEFTOVER_TIMEOUT = 1.0
+
+# The parent's loops, in forked children. Their finalizers would change what the parent waits for.
+_inherited: list[asyncio.AbstractEventLoop] = []
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop whose blocking calls run on threads of this package.
+
+    asyncio's own threads are joined when the interpreter exits, and a look-up of a name may take long.
+    """
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run `func(*args)` on another thread; no executor is used."""
+        del executor
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            if not outcome.set_running_or_notify_cancel():
+                return
+            try:
+                outcome.set_result(func(*args))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+                outcome.set_exception(error)
+
+        PoolTask("blocking", run).start()
+        return asyncio.wrap_future(outcome, loop=self)
+
+
+class LoopThread:
+    """The asyncio loop of the process and its thread. Made by `acquire_loop()`.
+
+    Its methods may be called on any thread, and do not block.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._loop = _Loop(self._selector)
+        self._loop.set_exception_handler(_log_failure)
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly; used on its thread only
+        # These two are guarded by the lock of the only `_Slot`.
+        self.users: int = 0
+        self.unused_since: float = 0.0
+        self._generation = fork_generation()
+        self.thread: threading.Thread = start_thread("loop", self._run)
+
+    @property
+    def is_current(self) -> bool:
+        """Return True on the loop's own thread."""
+        return threading.current_thread() is self.thread
+
+    def call(self, function: Callable[..., object], *args: Any) -> bool:
+        """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
+        try:
+            self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            return False
+        return True
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], None]:
+        """Call `function()` on the loop's thread in `seconds`; return what cancels that. Both on that thread."""
+        return self._loop.call_later(seconds, function).cancel
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop; return where its result will be."""
+        future: Future[T] = Future()
+
+        async def main() -> None:
+            try:
+                future.resolve(await work)
+            except BaseException as error:  # noqa: BLE001 - it is raised to the thread that waits
+                future.reject(error)
+
+        def start() -> None:
+            task = self._loop.create_task(main())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        try:
+            self._loop.call_soon_threadsafe(start)
+        except RuntimeError as error:
+            work.close()
+            future.reject(error)
+        return future
+
+    def release(self) -> None:
+        """Remove one user. If the loop stays unused for `IDLE_TIMEOUT`, its thread ends."""
+        if self._generation == fork_generation() and _slot.leave(self):
+            self.call(self._check_later, IDLE_TIMEOUT)
+
+    def _check_later(self, seconds: float) -> None:
+        self.call_later(seconds, lambda: _slot.retire_unused(self))
+
+    def retire(self) -> None:
+        """End the thread of a loop without users. Does not wait."""
+        self.call(self._loop.stop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        me = threading.get_ident()
+        sleepless.add(me)
+        try:
+            self._loop.run_forever()
+            leftover = asyncio.all_tasks(self._loop)
+            for task in leftover:
+                task.cancel()
+            if leftover:
+                self._loop.run_until_complete(asyncio.wait(leftover, timeout=_LEFTOVER_TIMEOUT))
+            self._loop.close()
+        finally:
+            sleepless.discard(me)
+            asyncio.set_event_loop(None)
+
+    def abandon_in_child(self) -> None:
+        """Close the descriptors that a forked child has inherited.
+
+        Each number is given to another file, because the objects that it belongs to will close it once more.
+        """
+        _inherited.append(self._loop)
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            numbers = [key.fd for key in self._selector.get_map().values()]
+            if isinstance(self._selector, getattr(selectors, "EpollSelector", ())):
+                numbers.append(self._selector.fileno())
+            for number in numbers:
+                os.dup2(null, number, inheritable=False)
+        finally:
+            os.close(null)
+
+
+class _Slot:
+    """The place of the current loop."""
+
+    def __init__(self) -> None:
+        # Guards `_current` and the `users` of every loop. Any thread may hold it, for a few assignments. Re-entrant,
+        # because a finalizer may run on the thread that holds it.
+        self._lock = threading.RLock()
+        self._current: LoopThread | None = None
+        register_for_fork(self)
+        register_idle(self)
+
+    def enter(self) -> LoopThread:
+        """Return the current loop, or a new one, with one user more."""
+        with self._lock:
+            if self._current is not None:
+                self._current.users += 1
+                return self._current
+        spare: LoopThread | None = LoopThread()  # outside of the lock, because it starts a thread
+        try:
+            with self._lock:
+                if self._current is None:
+                    self._current, spare = spare, None
+                assert self._current is not None
+                self._current.users += 1
+                return self._current
+        finally:
+            if spare is not None:  # another thread was faster
+                spare.retire()
+
+    def leave(self, loop: LoopThread) -> bool:
+        """Remove one user; return True if it was the last one."""
+        with self._lock:
+            loop.users -= 1
+            loop.unused_since = time.monotonic()
+            return not loop.users
+
+    def retire_unused(self, loop: LoopThread) -> None:
+        """End `loop` if it was unused for `IDLE_TIMEOUT`. A check that comes too early is followed by another one."""
+        with self._lock:
+            if loop.users or time.monotonic() < loop.unused_since + IDLE_TIMEOUT or self._current is not loop:
+                return
+            self._current = None  # it never becomes current again: the next session must not get a loop that ends
+        loop.retire()
+
+    def stop_idle_threads(self, deadline: Deadline) -> None:
+        """End the current loop if it has no users."""
+        with self._lock:
+            loop = self._current
+            if loop is None or loop.users:
+                return
+            self._current = None
+        loop.retire()
+        if not loop.is_current:
+            join_thread(loop.thread, deadline)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the loop, whose thread does not exist in the child."""
+        self._lock = threading.RLock()
+        loop, self._current = self._current, None
+        if loop is not None:
+            loop.abandon_in_child()
+
+
+_slot = _Slot()
+
+
+def acquire_loop() -> LoopThread:
+    """Return the loop of this process, with one user more. Pair it with `LoopThread.release()`."""
+    return _slot.enter()
+
+
+def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what a library did not handle. asyncio would log it as an error, also of a connection that has ended."""
+    logger.debug("A task failed: %s", context.get("message"), exc_info=context.get("exception"))

@@ -1,0 +1,40 @@
+"""Which session uses a source or sink: one at a time."""
+
+from __future__ import annotations
+
+from ..concurrency.lifecycle import fork_generation
+from ..errors import DeviceError
+
+# The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
+# entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
+# without a GIL; a lock could be inherited in the locked state.
+_leases: dict[tuple[int, object], Lease] = {}
+
+
+class Lease:
+    """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
+
+    Raises:
+        DeviceError: another session uses it; `.type` is "in-use".
+    """
+
+    def __init__(self, thing: object, device: str) -> None:
+        self._thing = thing  # kept alive, so that no other object gets its id
+        own_key = getattr(thing, "lease_key", None)
+        self._key = (fork_generation(), own_key or id(thing))
+        if _leases.setdefault(self._key, self) is not self:
+            name = repr(thing) if own_key else f"This {type(thing).__name__}"
+            raise DeviceError(
+                f"{name} is used by another session; give each client a {device} of its own",
+                devices=(device,),
+                type="in-use",
+            )
+
+    def release(self) -> None:
+        """End the lease; called once."""
+        _leases.pop(self._key, None)
+
+    @staticmethod
+    def leased() -> list[object]:
+        """Return the sources and sinks that sessions of this process use now."""
+        return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]

@@ -1,0 +1,201 @@
+"""A source that the application pushes audio to, and its reader."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Notifier
+from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
+from . import pcm as pcm_tools
+from .leases import Lease
+from .sources import PackagedSource
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+class PushSource(PackagedSource):
+    """A source that the application pushes audio to, such as the voice of a caller or of a browser.
+
+    What is pushed is sent in real time, in order and bit exact, and silence while there is nothing. No thread is needed
+    for it. Speech after silence is sent 20 ms later than it could be, so that a push that is a little late leaves no
+    gap. What is pushed before the bot is ready, or while the microphone is muted, is sent afterwards; what was not sent
+    when the session ends is discarded. It has no end.
+
+    Args:
+        sample_rate_hz: rate of what is pushed.
+        max_seconds: limit of what waits to be sent, see `push()`.
+    """
+
+    def __init__(self, sample_rate_hz: int = 16_000, max_seconds: float = 60.0) -> None:
+        super().__init__(sample_rate_hz)
+        SECONDS.check(max_seconds=max_seconds)
+        self._max_bytes = 2 * round(max_seconds * sample_rate_hz)
+        # There is no lock, because a signal handler could wait for it on the pushing thread while that thread holds it.
+        # Both sides change the deque in atomic steps, and each number is written by one side only.
+        self._chunks: deque[bytes] = deque()
+        self._pushed = Notifier()
+        self._taken = Notifier()  # notified when a session has ended, too
+        # Of the thread that pushes: the bytes that it has pushed, and those of them that it has dropped.
+        self._pushed_bytes = self._dropped_bytes = 0
+        self._is_losing = False  # from the first loss on, until nothing waits
+        # Of the thread that takes: the bytes that it has taken, and the chunk of which it takes.
+        self._taken_bytes = 0
+        self._chunk, self._position = b"", 0
+        self._was_sent = False  # whether the last session has sent everything
+
+    @property
+    def is_endless(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def dropped_seconds(self) -> float:
+        """Return the seconds of audio lost because more than `max_seconds` waited, in all sessions."""
+        return self._dropped_bytes / (2 * self._sample_rate_hz)
+
+    @property
+    def waiting_seconds(self) -> float:
+        """Return the seconds of audio that wait to be sent; by so much the bot hears what is pushed now later."""
+        return self.waiting_bytes / (2 * self._sample_rate_hz)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return the bytes of audio that wait to be sent."""
+        return self._pushed_bytes - self._dropped_bytes - self._taken_bytes
+
+    def push(self, pcm: bytes | bytearray | memoryview, timeout: float | None = 0.0) -> None:
+        """Have audio sent after what was pushed before. One thread at a time may call it.
+
+        Does not block unless asked to: beyond `max_seconds` the oldest audio is dropped, counted in `dropped_seconds`
+        and, when a run of losses begins, logged.
+
+        Args:
+            pcm: signed 16-bit little endian mono samples, of any number.
+            timeout: seconds to wait for room before audio is dropped; None: no limit. While no session uses the source,
+                nothing is waited for.
+
+        Raises:
+            ValueError: the number of bytes is odd.
+        """
+        if type(pcm) is not bytes or len(pcm) % 2:
+            BYTES.check(pcm=pcm)
+            pcm = bytes(pcm)  # the length of a memoryview need not be in bytes
+            pcm_tools.SAMPLES.check(pcm=pcm)
+        size = len(pcm)
+        if timeout != 0.0:
+            WAIT.or_none.check(timeout=timeout)
+            self._taken.wait_for(lambda: self._is_unused or self._has_room(size), Deadline(timeout))
+        if not self._chunks:
+            self._is_losing = False
+        self._pushed_bytes += size  # first, so that wait() does not return in between
+        self._chunks.append(pcm)
+        if self.waiting_bytes > self._max_bytes:
+            self._drop_oldest()
+        self._pushed.notify_all()
+
+    def _drop_oldest(self) -> None:
+        while self.waiting_bytes > self._max_bytes and len(self._chunks) > 1:
+            with contextlib.suppress(IndexError):  # they were taken in the meantime
+                self._dropped_bytes += len(self._chunks.popleft())
+                if not self._is_losing:
+                    self._is_losing = True
+                    logger.warning(
+                        "The oldest audio pushed to a PushSource is dropped: more than its max_seconds wait to be "
+                        "sent. Push in real time, pass timeout= to push(), or raise max_seconds"
+                    )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until all that was pushed so far was sent to the bot in the current session.
+
+        Never waits for a session to begin: while no session uses this source, the result is that of the last session,
+        or False. May be called from any thread.
+
+        Args:
+            timeout: limit in seconds; None: until all was sent or the session has ended.
+
+        Returns:
+            True if all of it was sent; False if the timeout has passed, or the session ended first.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        self._taken.wait_for(lambda: self._is_unused or not self.waiting_bytes, Deadline(timeout))
+        return self._was_sent if self._is_unused else not self.waiting_bytes
+
+    def read(self, frames: int) -> bytes:
+        """Return the next samples, for wrappers of the source; silence if nothing is pushed while they would last."""
+        COUNT.check(frames=frames)
+        self._pushed.wait_for(lambda: self.waiting_bytes, Deadline(frames / self._sample_rate_hz))
+        return self.take(frames) or pcm_tools.silence(frames)
+
+    def close(self) -> None:
+        """Discard what was not taken."""
+        self._was_sent = not self.waiting_bytes
+        while self.take(self._sample_rate_hz):
+            pass
+
+    def take(self, frames: int) -> bytes:
+        """Return up to this number of the next samples, fewer if no more wait; does not block."""
+        missing = 2 * frames
+        parts: list[bytes] = []
+        while missing:
+            part = self._chunk[self._position : self._position + missing]
+            if not part:
+                try:
+                    self._chunk, self._position = self._chunks.popleft(), 0
+                except IndexError:
+                    break
+                continue
+            self._position += len(part)
+            missing -= len(part)
+            parts.append(part)
+        self._taken_bytes += 2 * frames - missing
+        self._taken.notify_all()
+        return b"".join(parts)
+
+    @property
+    def _is_unused(self) -> bool:
+        return self._run is None or self._run.is_over
+
+    def _has_room(self, size: int) -> bool:
+        waiting_bytes = self.waiting_bytes
+        return not waiting_bytes or waiting_bytes + size <= self._max_bytes
+
+
+class PushReader:
+    """A reader of a `PushSource`, for one session; it reads on the scheduler's thread."""
+
+    exhausted = False
+
+    def __init__(self, source: PushSource, lease: Lease) -> None:
+        self._source = source
+        self._lease = lease
+        self._is_silent = True
+        self._dropped_before = source.dropped_seconds
+
+    @property
+    def dropped_seconds(self) -> float:
+        """Return the seconds of audio that were dropped in this session."""
+        return self._source.dropped_seconds - self._dropped_before
+
+    def begin(self) -> None:
+        """Do nothing: what was pushed already is sent, too."""
+
+    def look(self) -> None:
+        """Do nothing: no samples are read ahead."""
+
+    def take(self, frames: int) -> bytes:
+        """See `Reader.take()`; speech begins one chunk after it could."""
+        was_silent, self._is_silent = self._is_silent, not self._source.waiting_bytes
+        if self._is_silent or was_silent:
+            return b""
+        return self._source.take(frames)
+
+    def halt(self) -> None:
+        """Discard what was not sent, and release the source."""
+        self._source.close()
+        self._lease.release()
+
+    def join(self, deadline: Deadline) -> None:
+        """Do nothing: there is no thread."""

@@ -1,0 +1,48 @@
+"""The pauses of a voice that comes without end."""
+
+from __future__ import annotations
+
+from . import pcm as pcm_tools
+
+# A voice codec makes exact zeros of silence, up to its last bit.
+_SILENT_PEAK = 2
+# A pause within speech stays as it is.
+_PAUSE = 0.3
+# What was on its way when the bot was interrupted is longest this, in seconds.
+_ON_THE_WAY = 0.2
+
+
+class SilenceGate:
+    """Drops silence after 0.3 s of it, and what a bot still says right after it was interrupted.
+
+    Over RTP a bot sends silence 50 times a second. Recorded, it would be as long as the session; measured, it would
+    never end. Used on one thread.
+    """
+
+    def __init__(self) -> None:
+        self._silent_for = _PAUSE  # nothing is to be heard before the bot has spoken
+        self._old = 0.0  # seconds of audio that may still be from before an interruption
+
+    def passes(self, pcm: bytes, sample_rate_hz: int) -> bool:
+        """Tell whether the next audio, mono PCM, is to be played."""
+        seconds = len(pcm) / (2 * sample_rate_hz)
+        if _is_silent(pcm):
+            self._old = 0.0
+            self._silent_for += seconds
+            return self._silent_for <= _PAUSE
+        self._silent_for = 0.0
+        if self._old >= seconds / 2:
+            self._old -= seconds
+            return False
+        return True
+
+    def interrupted(self) -> None:
+        """Drop what was on its way, up to the next silence."""
+        self._old = _ON_THE_WAY
+
+
+def _is_silent(pcm: bytes) -> bool:
+    if not pcm.strip(b"\0"):
+        return True
+    samples = pcm_tools.samples_of(pcm)
+    return max(samples) <= _SILENT_PEAK and min(samples) >= -_SILENT_PEAK

@@ -1,0 +1,414 @@
+"""The WebRTC transport: RTVI over a data channel, and audio and video over RTP, as Pipecat's SmallWebRTC has them."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from ..concurrency.abort import AbortController, AbortSignal
+from ..concurrency.deadline import Deadline
+from ..concurrency.future import Future
+from ..concurrency.lifecycle import NoThreadError, register_for_fork
+from ..concurrency.pool_task import PoolTask
+from ..errors import (
+    DisconnectedError,
+    InvalidTransportParamsError,
+    MessageTooLargeError,
+    MissingExtraError,
+    RTVIError,
+    TransportStartError,
+)
+from ..media import VideoFrame
+from ..media.silence_gate import SilenceGate
+from ..messages import RTVIMessage
+from ..protocol.states import CloseInfo
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
+from .base import Inbound, Transport, TransportOptions, TransportStats
+from .net import printable
+from .webrtc import signalling
+from .webrtc.signalling import OfferAnswer, Target
+
+if TYPE_CHECKING:
+    from .webrtc.connection import WebRTCConnection
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Seconds for another negotiation of a connection, which goes on meanwhile.
+_RENEGOTIATION_TIMEOUT = 10.0
+# The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
+_GRACE = 1.0
+_FIREWALL = (
+    "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
+    "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
+)
+
+
+class SmallWebRTCTransport(Transport):
+    """A connection to a bot with Pipecat's SmallWebRTCTransport. Carries audio and video both ways, and the screen.
+
+    Nearly all of Pipecat's examples are such bots, and its runner starts them (``POST /start``). It needs the extra
+    "webrtc".
+
+    Args:
+        webrtc_url: takes the offer, such as ``http://host:7860/api/offer``; it takes precedence over what the start
+            endpoint answered. None: where the bot was started.
+        headers: sent with the offer. Those of the request that has started the bot are sent, too.
+        ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
+            ``credential``. Of each kind only the first is used. None: those that the start endpoint named, if any.
+        ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
+        allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
+            reached over ``https://``.
+        max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
+
+    Raises:
+        MissingExtraError: aiortc is not installed.
+    """
+
+    name = "webrtc"
+    supports_audio = True
+    supports_video = True
+
+    def __init__(
+        self,
+        webrtc_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        ice_servers: Sequence[str | Mapping[str, Any]] | None = None,
+        ice_timeout: float | None = 10.0,
+        allow_insecure: bool = False,
+        max_message_size: int = 262_144,
+    ) -> None:
+        URL.or_none.check(webrtc_url=webrtc_url)
+        STRINGS.or_none.check(headers=headers)
+        SECONDS.or_none.check(ice_timeout=ice_timeout)
+        BOOL.check(allow_insecure=allow_insecure)
+        COUNT.check(max_message_size=max_message_size)
+        self._ice_servers = None if ice_servers is None else signalling.ice_servers(ice_servers)
+        if not is_installed():
+            raise MissingExtraError("SmallWebRTCTransport", "webrtc")
+        self._webrtc_url = webrtc_url
+        self._headers = dict(headers or {})
+        self._ice_timeout = ice_timeout
+        self._allow_insecure = allow_insecure
+        self.max_message_size = max_message_size
+        self._step: Callable[[], str] = str
+        self._bot_takes = max_message_size
+        self._gate = SilenceGate()
+        self._audio_sent = self._audio_received = 0.0
+        # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
+        # hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
+        self._lock = threading.RLock()
+        self._connection: WebRTCConnection | None = None
+        self._last: WebRTCConnection | None = None  # for the counters of a session that has ended
+        self._abort: AbortSignal | None = None
+        self._renegotiation: tuple[PoolTask, AbortController] | None = None
+        register_for_fork(self)
+
+    def __repr__(self) -> str:
+        url = printable(self._webrtc_url) if self._webrtc_url is not None else None
+        return f"{type(self).__name__}(webrtc_url={url!r})"
+
+    # -- session ------------------------------------------------------------------------------------------------------
+
+    def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
+        """Begin a session with new counters."""
+        super().initialize(options, on_message)
+        self._gate, self._last, self._step = SilenceGate(), None, str
+        self._audio_sent = self._audio_received = 0.0
+
+    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        """Negotiate the connection, and wait for its data channel; it is read from `send_ready_message()` on."""
+        target = self._target(auth_bundle)
+        abort.raise_if_aborted()
+        connection = self._make_connection(target)
+        with self._lock:
+            abandoned = abort.aborted
+            if not abandoned:
+                self._connection = self._last = connection
+                self._abort = abort
+        try:
+            abort.raise_if_aborted()
+            self._open(connection, target, abort)
+        except BaseException:
+            connection.close(0.0)
+            raise
+        finally:
+            self._step = str
+
+    def _make_connection(self, target: Target) -> WebRTCConnection:
+        self._step = lambda: "the import of aiortc"
+        from ..concurrency.loop_thread import acquire_loop  # imported late, because asyncio and aiortc take a second
+        from .webrtc.aiortc_peer import AiortcPeer
+        from .webrtc.connection import WebRTCConnection
+
+        servers = target.ice_servers if self._ice_servers is None else self._ice_servers
+        loop, options = acquire_loop(), self.options
+
+        def closed(info: CloseInfo) -> None:
+            if self._connection is connection:  # otherwise disconnect() was called
+                options.on_closed(info)
+
+        try:
+            connection = WebRTCConnection(
+                loop,
+                partial(AiortcPeer, loop, servers),
+                on_message=self.on_message,
+                on_audio=self._receive_audio,
+                on_video=options.media.receive_video,
+                wants_video=self._wants_video,
+                tracks_on=self._tracks_on,
+                on_closed=closed,
+                on_renegotiate=lambda: self._begin_renegotiation(connection, target),
+            )
+        except BaseException:
+            loop.release()
+            raise
+        return connection
+
+    def _open(self, connection: WebRTCConnection, target: Target, abort: AbortSignal) -> None:
+        self._step = lambda: "the addresses of this machine, and for its STUN and TURN servers"
+        offer = _result(connection.peer.offer(), abort)
+        ours = signalling.candidates(offer)
+        if not ours:
+            raise TransportStartError(
+                "This machine has no address for WebRTC: it has no network but loopback, which WebRTC does not use. "
+                "Connect it to a network, or use WebSocket"
+            )
+        self._step = lambda: f"an answer of {printable(target.url)} to the offer"
+        answer = self._exchange(offer, connection, target, abort)
+        self._step = lambda: connection.peer.step
+        opened = connection.peer.accept(answer.sdp)
+        abort.on_abort(lambda: opened.reject(abort.reason or DisconnectedError("abandoned")))
+        if not opened.wait(Deadline(self._ice_timeout)):
+            raise TransportStartError(self._not_open(connection.peer.step, ours, signalling.candidates(answer.sdp)))
+        opened.result()
+        self._bot_takes = answer.max_message_size
+        connection.opened()
+
+    def _exchange(self, offer: str, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> OfferAnswer:
+        """Send an offer, and return the answer."""
+        from .http import OFFER, post_json
+
+        document = post_json(
+            target.url,
+            signalling.offer_body(offer, connection.pc_id, target.request_data),
+            headers=target.headers,
+            network=self.options.network,
+            signal=signal,
+            client=self.options.http_client,
+            profile=OFFER,
+        )
+        answer = signalling.answer_of(document, printable(target.url))
+        connection.pc_id = answer.pc_id
+        return answer
+
+    def _not_open(self, step: str, ours: Sequence[str], theirs: Sequence[str]) -> str:
+        limit = f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout)"
+        if not step.startswith("ICE"):
+            return f"{limit}: it waited for {step}. See the bot's log, or raise ice_timeout"
+        kinds = [", ".join(dict.fromkeys(each.split()[0] for each in side)) for side in (ours, theirs)]
+        addresses = f"our addresses: {kinds[0]}; the bot's: {kinds[1]}"
+        return f"{limit}: no network packet came from the bot ({addresses}). {_FIREWALL}"
+
+    def _target(self, bundle: Any) -> Target:
+        target = signalling.target_of(bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source)
+        if self.secure_bundle and not self._allow_insecure and target.url.lower().startswith("http:"):
+            raise InvalidTransportParamsError(
+                f"The start endpoint was reached over https, but {printable(target.url)} is not encrypted: an attacker "
+                "on the network could listen to the conversation. Let the server answer with an https:// URL, or allow "
+                "it explicitly: SmallWebRTCTransport(allow_insecure=True)"
+            )
+        return target
+
+    def waiting_for(self) -> str:
+        """Return the step of the negotiation."""
+        return self._step()
+
+    def send_ready_message(self) -> None:
+        """Start to read, and send `client-ready`. What comes before would be delivered before `connected`."""
+        connection = self._connection
+        if connection is not None:
+            connection.start()
+        super().send_ready_message()
+
+    def disconnect(self) -> None:
+        """Close the data channel behind the messages that wait, and end the connection.
+
+        Raises:
+            DisconnectedError: messages had not been sent.
+        """
+        with self._lock:
+            connection, self._connection = self._connection, None
+            abort, self._abort = self._abort, None
+            renegotiation, self._renegotiation = self._renegotiation, None
+        if renegotiation is not None:
+            task, controller = renegotiation
+            controller.abort()
+            task.done.wait(Deadline(1.0))
+        if connection is None:
+            return
+        abandoned = abort is not None and abort.aborted
+        unsent = connection.close(0.0 if abandoned else self.options.time_to_close())
+        if unsent and not abandoned:
+            raise DisconnectedError(
+                f"Messages were lost ({unsent} bytes): they had not been sent when the session ended. Wait for the "
+                "bot's answer before you disconnect, or send less over a slow line",
+                initiator=connection.info.initiator if connection.info is not None else "client",
+            )
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
+        self._lock = threading.RLock()
+        self._connection = self._last = self._abort = self._renegotiation = None
+
+    # -- another negotiation: when the bot asks for it ----------------------------------------------------------------
+
+    def _begin_renegotiation(self, connection: WebRTCConnection, target: Target) -> None:
+        """Negotiate once more, on a thread of its own; called on the loop's thread."""
+        controller = AbortController(
+            Deadline(_RENEGOTIATION_TIMEOUT), lambda: DisconnectedError("The session has ended", initiator="client")
+        )
+        task = PoolTask("connect", self._renegotiate, connection, target, controller.signal)
+        with self._lock:
+            if self._connection is not connection or (self._renegotiation and not self._renegotiation[0].done.is_set()):
+                return
+            self._renegotiation = task, controller
+        try:
+            task.start()
+        except NoThreadError as error:
+            logger.warning("The connection could not be negotiated once more, as the bot has asked: %s", error)
+
+    def _renegotiate(self, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> None:
+        try:
+            answer = self._exchange(_result(connection.peer.offer(), signal), connection, target, signal)
+            _result(connection.peer.accept(answer.sdp), signal)
+        except RTVIError as error:
+            if not signal.aborted:
+                logger.warning("The connection could not be negotiated once more, as the bot has asked: %s", error)
+
+    # -- messages and media -------------------------------------------------------------------------------------------
+
+    def send_message(self, message: RTVIMessage) -> None:
+        """Send `message` over the data channel."""
+        text = self.serialize(message)
+        self._opened().send(text)
+
+    def check_size(self, size_bytes: int, message: RTVIMessage) -> None:
+        """Refuse a message that is too large for this transport, or for the bot."""
+        super().check_size(size_bytes, message)
+        if size_bytes > self._bot_takes:
+            raise MessageTooLargeError(
+                f"The {message.type!r} message has {size_bytes} bytes; this bot takes {self._bot_takes} over "
+                "WebRTC. Send less, or send it in parts."
+            )
+
+    def _opened(self) -> WebRTCConnection:
+        connection = self._connection
+        if connection is None:
+            raise DisconnectedError("The WebRTC connection is not open; call connect() first", initiator="client")
+        return connection
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next frame of the user's audio."""
+        connection = self._opened()
+        connection.check_open()
+        connection.peer.send_audio(pcm, sample_rate_hz)
+        self._audio_sent += len(pcm) / (2 * sample_rate_hz)
+
+    def send_video(self, frame: VideoFrame) -> None:
+        """Send the camera's newest image; returns when it is about to be compressed."""
+        self._send_picture(frame, is_screen=False)
+
+    def send_screen(self, frame: VideoFrame) -> None:
+        """Send the newest image of the screen, as `send_video()`."""
+        self._send_picture(frame, is_screen=True)
+
+    def _send_picture(self, frame: VideoFrame, *, is_screen: bool) -> None:
+        connection = self._opened()
+        connection.peer.send_video(frame, is_screen=is_screen).wait(Deadline(None))
+        connection.check_open()
+
+    def _wants_video(self) -> bool:
+        track = self.options.media.tracks().bot.video
+        return track is None or bool(track.readers)  # the first image makes the track
+
+    def _receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
+        self._audio_received += len(pcm) / (2 * sample_rate_hz)
+        if self._gate.passes(pcm, sample_rate_hz):
+            self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
+
+    def interrupt_playback(self) -> None:
+        """Drop the bot's audio that is not played yet, and that is on its way."""
+        self._gate.interrupted()
+        super().interrupt_playback()
+
+    def _tracks_on(self) -> tuple[bool, ...]:
+        local = self.options.media.tracks().local
+        return tuple(track is not None and track.enabled for track in (local.audio, local.video, local.screen_video))
+
+    def enable_mic(self, enable: bool) -> None:
+        """Unmute or mute the microphone, and tell the bot."""
+        super().enable_mic(enable)
+        self._tell_tracks()
+
+    def enable_cam(self, enable: bool) -> None:
+        """Turn the camera on or off, and tell the bot."""
+        super().enable_cam(enable)
+        self._tell_tracks()
+
+    def enable_screen_share(self, enable: bool) -> None:
+        """Start or stop to share the screen, and tell the bot."""
+        super().enable_screen_share(enable)
+        self._tell_tracks()
+
+    def _tell_tracks(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            connection.tell_tracks()
+
+    def stats(self) -> TransportStats:
+        """Return the counters of the current session, or of the last one."""
+        own = TransportStats(audio_sent=self._audio_sent, audio_received=self._audio_received)
+        connection = self._last
+        if connection is None:
+            return own
+        measured = connection.stats
+        return attrs.evolve(
+            own,
+            bytes_sent=measured.bytes_sent,
+            bytes_received=measured.bytes_received,
+            bytes_waiting=connection.peer.bytes_waiting if self._connection is connection else 0,
+            audio_unsent=measured.audio_unsent,
+            audio_concealed=measured.audio_concealed,
+            audio_jitter=measured.jitter,
+            round_trip=measured.round_trip,
+        )
+
+
+def is_installed() -> bool:
+    """Tell whether the extra "webrtc" is installed, without importing it."""
+    return importlib.util.find_spec("aiortc") is not None
+
+
+def _result(future: Future[T], abort: AbortSignal) -> T:
+    """Wait for a result of the loop, as long as the attempt is wanted.
+
+    Raises:
+        TransportStartError: it does not come.
+        BaseException: the signal's reason, if the attempt was abandoned.
+    """
+    abort.on_abort(lambda: future.reject(abort.reason or DisconnectedError("The attempt was abandoned")))
+    remaining = abort.remaining()
+    came = future.wait(Deadline(None if remaining is None else remaining + _GRACE))
+    abort.raise_if_aborted()
+    if not came:
+        raise TransportStartError("The WebRTC library does not answer; raise connect_timeout if the machine is busy")
+    return future.result()

@@ -1,0 +1,1 @@
+"""What `SmallWebRTCTransport` is made of. Nothing here is public."""

@@ -1,0 +1,286 @@
+"""A WebRTC connection by aiortc. All of its objects are used on the loop's thread only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiortc import (
+    MediaStreamTrack,
+    RTCBundlePolicy,
+    RTCConfiguration,
+    RTCIceServer,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
+
+from ...concurrency.future import Future
+from ...concurrency.loop_thread import LoopThread
+from ...errors import TransportStartError
+from ...media import VideoFrame
+from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_video import PictureTrack, picture_of, read_pictures
+from .peer import ICEServer, PeerEvents, PeerStats
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+def _is_harmless(record: logging.LogRecord) -> bool:
+    """Tell whether a record of aiortc may be logged: below warnings they hold addresses and passwords of ICE."""
+    return record.levelno >= logging.WARNING or not (record.threadName or "").startswith("rtvi-loop-")
+
+
+for _name in [*logging.root.manager.loggerDict]:
+    if _name.partition(".")[0] in ("aiortc", "aioice"):
+        logging.getLogger(_name).addFilter(_is_harmless)
+
+# Seconds for the end of a connection that does not end by itself.
+_CLOSE_TIMEOUT = 1.0
+# Seconds between two looks whether the messages that wait are sent.
+_FLUSH_INTERVAL = 0.01
+# The bot acknowledges the end of the data channel within milliseconds.
+_POLITE_CLOSE_TIMEOUT = 1.0
+
+
+class AiortcPeer:
+    """See `Peer`."""
+
+    def __init__(self, loop: LoopThread, servers: Iterable[ICEServer], events: PeerEvents) -> None:
+        self._loop = loop
+        self._servers = [
+            RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
+            for server in servers
+        ]
+        self._events = events
+        self._connection: RTCPeerConnection | None = None
+        self._channel: Any = None
+        self._mic: MicTrack | None = None
+        self._cam: PictureTrack | None = None
+        self._screen: PictureTrack | None = None
+        self._bot_audio: BotAudio | None = None
+        self._readers: set[asyncio.Task[None]] = set()
+        self._opening: asyncio.Future[None] | None = None
+        self._offering: asyncio.Task[Any] | None = None  # gathers candidates
+        self._ended = False  # it has been told, or is not told any more
+        # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
+        self._lock = threading.RLock()
+        self._bytes_handed_over = 0  # by `send_text()`, and not yet taken by the loop
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> str:
+        """Return what has to happen next until the data channel is open."""
+        connection = self._connection
+        if connection is None or connection.iceConnectionState not in ("completed", "closed"):
+            return "ICE: a network packet from the bot"
+        if connection.connectionState != "connected":
+            return "the DTLS handshake"
+        return "the data channel"
+
+    def offer(self) -> Future[str]:
+        """Return an offer with all candidates."""
+        return self._loop.run(self._offer())
+
+    async def _offer(self) -> str:
+        connection = self._connection if self._connection is not None else self._begin()
+        self._offering = asyncio.current_task()
+        try:
+            await connection.setLocalDescription(await connection.createOffer())
+        finally:
+            self._offering = None
+        sdp: str = connection.localDescription.sdp
+        return sdp
+
+    def _begin(self) -> RTCPeerConnection:
+        # An empty list, because None means the servers of Google.
+        connection = self._connection = RTCPeerConnection(
+            RTCConfiguration(iceServers=self._servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
+        )
+        self._opening = asyncio.get_running_loop().create_future()
+        self._mic = MicTrack(self._loop)
+        audio = connection.addTransceiver(self._mic)
+        audio.setCodecPreferences(
+            [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType == "audio/opus"]
+        )
+        # The bot takes the tracks by their order, and looks at none that is added later.
+        self._cam, self._screen = PictureTrack(), PictureTrack()
+        connection.addTransceiver(self._cam)
+        connection.addTransceiver(self._screen, direction="sendonly")
+        self._bot_audio = take_packets(audio.receiver, self._events.on_audio)
+        connection.on("track", self._on_track)
+        connection.on("connectionstatechange", self._on_state)
+        channel = self._channel = connection.createDataChannel("chat", ordered=True)
+        channel.on("open", self._on_open)
+        channel.on("message", self._on_message)
+        channel.on("close", self._on_channel_closed)
+        return connection
+
+    def accept(self, answer: str) -> Future[None]:
+        """Take the answer; done once the data channel is open."""
+        return self._loop.run(self._accept(answer))
+
+    async def _accept(self, answer: str) -> None:
+        assert self._connection is not None, "there was an offer"
+        assert self._opening is not None, "there was an offer"
+        try:
+            await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
+        except Exception as error:
+            raise TransportStartError(f"The bot's answer cannot be used: {error}. See the bot's log") from error
+        await asyncio.shield(self._opening)
+
+    # -- what aiortc reports ------------------------------------------------------------------------------------------
+
+    def _on_track(self, track: MediaStreamTrack) -> None:
+        if track.kind == "audio":
+            if self._bot_audio is None:
+                self._start(read_frames(track, self._events.on_audio))
+        else:
+            self._start(read_pictures(track, self._events.on_video, self._events.wants_video))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
+
+    def _on_open(self) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_result(None)
+
+    def _on_message(self, text: str | bytes) -> None:
+        try:
+            self._events.on_text(text)
+        except Exception:  # it would end the connection, and say nothing
+            logger.exception("A message of the bot could not be handed on")
+
+    def _on_state(self) -> None:
+        if self._connection is not None and self._connection.connectionState in ("failed", "closed"):
+            self._end(
+                f"waiting for {self.step} has failed" if not self._is_open else "the WebRTC connection has failed"
+            )
+
+    def _on_channel_closed(self) -> None:
+        self._end("the bot has closed the connection without saying that it leaves")
+
+    @property
+    def _is_open(self) -> bool:
+        opening = self._opening
+        return opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
+
+    def _end(self, reason: str) -> None:
+        opening = self._opening
+        if opening is not None and not opening.done():
+            opening.set_exception(TransportStartError(f"The WebRTC connection was not established: {reason}"))
+            opening.exception()  # it may be that nobody waits for it
+        elif not self._ended:
+            self._ended = True
+            self._events.on_closed(reason)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Return how many bytes of messages are not sent yet."""
+        channel = self._channel
+        return self._bytes_handed_over + (channel.bufferedAmount if channel is not None else 0)
+
+    def send_text(self, text: str) -> None:
+        """Send a message on the data channel."""
+        with self._lock:
+            self._bytes_handed_over += len(text)
+        self._loop.call(self._send_text, text)
+
+    def _send_text(self, text: str) -> None:
+        with self._lock:
+            self._bytes_handed_over -= len(text)
+        if self._channel is not None and self._channel.readyState == "open":
+            with contextlib.suppress(ValueError):  # too large: the transport has refused it before
+                self._channel.send(text)
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next frame of the user's audio."""
+        if self._mic is not None:
+            self._mic.send(pcm, sample_rate_hz)
+
+    def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
+        """Send an image of the camera, or of the screen."""
+        taken: Future[bool] = Future()
+        track = self._screen if is_screen else self._cam
+        if track is None or not self._loop.call(track.put, picture_of(frame), frame.timestamp, taken):
+            taken.resolve(False)
+        return taken
+
+    # -- counters -----------------------------------------------------------------------------------------------------
+
+    def measure(self, done: Callable[[PeerStats], None]) -> None:
+        """Call `done` with the counters."""
+
+        async def measure() -> None:
+            if self._connection is not None:
+                done(self._stats_of(await self._connection.getStats()))
+
+        self._loop.run(measure())
+
+    def _stats_of(self, report: Any) -> PeerStats:
+        by_kind: dict[str, Any] = {}
+        for entry in report.values():
+            by_kind.setdefault(f"{entry.type} {getattr(entry, 'kind', '')}".strip(), entry)
+        names = "transport", "inbound-rtp audio", "remote-inbound-rtp audio"
+        wire, audio, sent = (by_kind.get(name) for name in names)
+        return PeerStats(
+            packets_received=getattr(wire, "packetsReceived", 0),
+            bytes_sent=getattr(wire, "bytesSent", 0),
+            bytes_received=getattr(wire, "bytesReceived", 0),
+            audio_unsent=self._mic.unsent if self._mic is not None else 0.0,
+            audio_concealed=self._bot_audio.concealed if self._bot_audio is not None else 0.0,
+            jitter=audio.jitter / RTP_RATE_HZ if audio is not None else None,
+            round_trip=getattr(sent, "roundTripTime", None),
+        )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self, polite: float) -> Future[int]:
+        """End the connection."""
+        return self._loop.run(self._close(polite))
+
+    async def _close(self, polite: float) -> int:
+        self._ended = True
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+        connection, channel = self._connection, self._channel
+        if connection is None:
+            return 0
+        if self._offering is not None:  # it may wait 5 s for a server, and opens sockets that nobody would close
+            self._offering.cancel()
+            await asyncio.wait([self._offering], timeout=_CLOSE_TIMEOUT)
+        if polite > 0 and channel is not None and channel.readyState == "open":
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._close_channel(channel), polite)
+        unsent = self.bytes_waiting
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
+        for reader in self._readers.copy():
+            reader.cancel()
+        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
+            if track is not None:
+                track.stop()
+        return unsent
+
+    @staticmethod
+    async def _close_channel(channel: Any) -> None:
+        """Close the data channel behind the messages that wait, and wait for the bot to close it."""
+        while channel.bufferedAmount:
+            await asyncio.sleep(_FLUSH_INTERVAL)
+        channel.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_until_closed(channel), _POLITE_CLOSE_TIMEOUT)
+
+
+async def _until_closed(channel: Any) -> None:
+    while channel.readyState != "closed":
+        await asyncio.sleep(_FLUSH_INTERVAL / 10)

@@ -1,0 +1,231 @@
+"""An open WebRTC connection with a bot: messages, signalling, keep-alive, and its one end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...concurrency.deadline import Deadline
+from ...concurrency.loop_thread import LoopThread
+from ...errors import DisconnectedError
+from ...media import VideoFrame
+from ...protocol.states import CloseInfo
+from . import signalling
+from .peer import Peer, PeerEvents, PeerStats
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+# Pipecat counts a client as gone that has pinged and is silent for 3 s.
+_PING_INTERVAL = 1.0
+# A bot that runs sends an RTCP packet each second or so. One that was stopped for 6 s came back unharmed.
+SILENCE_LIMIT = 10.0
+# Messages that wait for a bot that takes none, in bytes.
+_MAX_WAITING = 16 * 1024 * 1024
+# Messages that come before the client is told that it is connected.
+_MAX_HELD = 1000
+# Seconds beyond the polite ones until a closing connection is left to its loop.
+_CLOSE_TIMEOUT = 1.5
+
+
+class WebRTCConnection:
+    """A connection to one bot.
+
+    Any thread may call its methods; what it calls, it calls on the loop's thread.
+
+    Args:
+        loop: of the process; the connection is one of its users.
+        make_peer: makes the connection of a library, with its events.
+        on_message: takes a message of the bot.
+        on_audio, on_video, wants_video: see `PeerEvents`.
+        tracks_on: returns which of microphone, camera and screen are on.
+        on_closed: told once how the connection has ended, unless `close()` has ended it.
+        on_renegotiate: the bot asks for another offer.
+    """
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        make_peer: Callable[[PeerEvents], Peer],
+        *,
+        on_message: Callable[[str | bytes], None],
+        on_audio: Callable[[bytes, int, int], None],
+        on_video: Callable[[VideoFrame], None],
+        wants_video: Callable[[], bool],
+        tracks_on: Callable[[], tuple[bool, ...]],
+        on_closed: Callable[[CloseInfo], None],
+        on_renegotiate: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._on_renegotiate = on_renegotiate
+        self._tracks_on = tracks_on
+        self._is_open = False
+        self._info: CloseInfo | None = None
+        # Guards the change of these two from None or False. Any thread may hold it, for an assignment; re-entrant,
+        # because a finalizer may end a session during one.
+        self._lock = threading.RLock()
+        self._closing = False
+        # Used on the loop's thread only.
+        self._held: list[str | bytes] | None = []
+        self._bot_left = False
+        self._cancel_timer: Callable[[], None] | None = None
+        self._silent_for = 0.0
+        self._status: dict[int, bool] = {}
+        #: The server's name for the connection.
+        self.pc_id: str | None = None
+        #: The counters, a second old at most.
+        self.stats: PeerStats = PeerStats()
+        events = PeerEvents(
+            on_text=self._receive,
+            on_audio=on_audio,
+            on_video=on_video,
+            wants_video=wants_video,
+            on_closed=self._lost,
+        )
+        #: The connection of the library.
+        self.peer: Peer = make_peer(events)
+
+    @property
+    def info(self) -> CloseInfo | None:
+        """How the connection has ended; None while it has not."""
+        return self._info
+
+    # -- sending: any thread ------------------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """Begin to send: the data channel is open."""
+        self._is_open = True
+        self._loop.call(self._tick)
+
+    def send(self, text: str) -> None:
+        """Send a message.
+
+        Raises:
+            DisconnectedError: the connection is not open, or it has ended.
+        """
+        self.check_open()
+        if self.peer.bytes_waiting > _MAX_WAITING:
+            self._end("it takes no messages any more; send less, or see the bot's log")
+            self.check_open()
+        self.peer.send_text(text)
+
+    def check_open(self) -> None:
+        """Raise `DisconnectedError` if the connection is not open, or has ended."""
+        if self._info is not None:
+            raise self._info.as_error()
+        if self._closing or not self._is_open:
+            raise DisconnectedError("The WebRTC connection is not open; call connect() first", initiator="client")
+
+    def tell_tracks(self) -> None:
+        """Tell the bot which tracks are on, if that has changed."""
+        if self._is_open and self._info is None:
+            self._loop.call(self._tell_tracks)
+
+    def _tell_tracks(self) -> None:
+        for receiver, enabled in enumerate(self._tracks_on()):
+            if self._status.get(receiver) is not enabled:
+                self._status[receiver] = enabled
+                self.peer.send_text(signalling.track_status(receiver, enabled=enabled))
+
+    # -- receiving: on the loop's thread ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to hand on messages, first those that have come already. Any thread."""
+        self._loop.call(self._start)
+
+    def _start(self) -> None:
+        held, self._held = self._held or [], None
+        for text in held:
+            self._receive(text)
+
+    def _receive(self, text: str | bytes) -> None:
+        """Take a message of the data channel."""
+        if self._closing or self._info is not None:
+            return
+        kind = _signalled(text)
+        if kind is None:
+            if self._held is None:
+                self._on_message(text)
+            elif len(self._held) < _MAX_HELD:
+                self._held.append(text)
+        elif kind == "peerLeft":
+            self._bot_left = True
+        elif kind == "renegotiate":
+            self._on_renegotiate()
+
+    def _lost(self, reason: str) -> None:
+        """Take the end of the connection. In good order a bot says before that it leaves."""
+        self._end("" if self._bot_left else reason)
+
+    def _end(self, reason: str) -> None:
+        error = DisconnectedError(reason) if reason else None
+        info = CloseInfo(initiator="network" if reason else "server", error=error)
+        with self._lock:
+            if self._info is not None or self._closing:
+                return
+            self._info = info
+        self._on_closed(info)
+
+    # -- once a second: on the loop's thread --------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._closing or self._info is not None:
+            return
+        self._cancel_timer = self._loop.call_later(_PING_INTERVAL, self._tick)
+        self.peer.send_text(f"ping: {time.time_ns() // 1_000_000}")
+        self._tell_tracks()
+        self.peer.measure(self._measured)
+
+    def _measured(self, stats: PeerStats) -> None:
+        # Counted by the ticks, not by a clock: if this process was stopped, the bot may be fine.
+        is_silent = stats.packets_received == self.stats.packets_received
+        self._silent_for = self._silent_for + _PING_INTERVAL if is_silent else 0.0
+        self.stats = stats
+        if self._silent_for >= SILENCE_LIMIT:
+            self._end(
+                f"no packet has come for {SILENCE_LIMIT:.0f} s: the bot's process has died, or the network is gone, or "
+                "the address of this machine has changed"
+            )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self, polite: float) -> int:
+        """End the connection; after the return nothing is called any more.
+
+        Args:
+            polite: seconds in which the messages that wait may be sent.
+
+        Returns:
+            The bytes of the messages that were not sent.
+        """
+        with self._lock:
+            first, self._closing = not self._closing, True
+        if not first:
+            return 0
+        if self._info is not None:
+            polite = 0.0  # nobody is there
+        unsent = 0
+        if self._cancel_timer is not None:
+            self._loop.call(self._cancel_timer)
+        closed = self.peer.close(polite if self._is_open else 0.0)
+        if not self._loop.is_current and closed.wait(Deadline(polite + _CLOSE_TIMEOUT)):
+            unsent = closed.result()
+        self._loop.release()
+        return unsent
+
+
+def _signalled(text: str | bytes) -> str | None:
+    """Return the type of a signalling message; None if `text` is none."""
+    marker = "signalling" if isinstance(text, str) else b"signalling"
+    if marker not in text[:64]:  # type: ignore[operator]
+        return None
+    document: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(text)
+    return signalling.signalled(document)

@@ -1,0 +1,111 @@
+"""What the transport needs of a WebRTC library: one connection, of which `aiortc_peer` is the only kind so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from ...concurrency.future import Future
+from ...media import VideoFrame
+
+
+@attrs.frozen(kw_only=True)
+class ICEServer:
+    """A STUN or TURN server.
+
+    Attributes:
+        urls: of the server, ``stun:host:port`` or ``turn:host:port?transport=tcp``.
+        username, credential: for TURN.
+    """
+
+    urls: tuple[str, ...]
+    username: str | None = None
+    credential: str | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class PeerEvents:
+    """What a peer reports: functions that it calls on one thread of its own. They do not block.
+
+    Attributes:
+        on_text: a message arrived on the data channel.
+        on_audio: the bot's audio, as `MediaPort.receive_audio()` takes it.
+        on_video: an image of the bot.
+        wants_video: whether anybody reads the bot's images; one that nobody reads need not be decoded.
+        on_closed: the connection has ended, or the bot has closed the data channel; called once. The text says what
+            has happened, as the end of a sentence.
+    """
+
+    on_text: Callable[[str | bytes], None]
+    on_audio: Callable[[bytes, int, int], None]
+    on_video: Callable[[VideoFrame], None]
+    wants_video: Callable[[], bool]
+    on_closed: Callable[[str], None]
+
+
+@attrs.frozen(kw_only=True)
+class PeerStats:
+    """The counters of a connection.
+
+    Attributes:
+        packets_received: of any kind, without those of ICE.
+        bytes_sent, bytes_received: of these packets.
+        audio_unsent: seconds of the user's audio that were dropped, because the loop was late.
+        audio_concealed: seconds of the bot's audio that were lost and made up.
+        jitter: of the bot's audio, in seconds; None before it has come.
+        round_trip: in seconds; None before it was measured.
+    """
+
+    packets_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    audio_unsent: float = 0.0
+    audio_concealed: float = 0.0
+    jitter: float | None = None
+    round_trip: float | None = None
+
+
+class Peer(Protocol):
+    """One WebRTC connection: audio both ways, camera both ways, the screen to the bot, and a data channel.
+
+    Its methods may be called on any thread, and do not block.
+    """
+
+    @property
+    def step(self) -> str:
+        """Return what has to happen next until the data channel is open, as the object of "waiting for"."""
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Return how many bytes of messages are not sent yet."""
+
+    def offer(self) -> Future[str]:
+        """Return an SDP offer that has all candidates; once more for each negotiation."""
+
+    def accept(self, answer: str) -> Future[None]:
+        """Take the SDP answer; done once the data channel is open. The future fails if the connection does."""
+
+    def send_text(self, text: str) -> None:
+        """Send a message on the data channel. Without effect once the connection has ended."""
+
+    def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
+        """Send the next frame of the user's audio. Called on one thread at a time."""
+
+    def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
+        """Send an image of the camera, or of the screen; the newest one wins.
+
+        The result is True once the image is about to be encoded, and False if it was dropped.
+        """
+
+    def measure(self, done: Callable[[PeerStats], None]) -> None:
+        """Call `done` with the counters, on the thread that calls the events."""
+
+    def close(self, polite: float) -> Future[int]:
+        """End the connection; the result is how many bytes of messages were not sent.
+
+        Args:
+            polite: seconds in which the messages that wait may be sent, and the bot may close the data channel; 0.0:
+                end it at once.
+        """

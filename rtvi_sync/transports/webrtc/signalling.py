@@ -1,0 +1,210 @@
+"""Where a bot takes the offer of a WebRTC connection, what is sent there, and what its answer must have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import attrs
+
+from ...errors import InvalidTransportParamsError, TransportStartError
+from ...protocol.envelope import to_json
+from ..auth_bundle import missing_offer_url
+from ..base import StartRequest
+from ..net import parse_url, printable, url_fault
+from .peer import ICEServer
+
+# What RFC 8841 says of an answer that does not say it.
+_DEFAULT_MAX_MESSAGE_SIZE = 65536
+_ICE_URL = re.compile(r"(stuns?|turns?):(?!//)[^\s/?#]+(\?transport=(udp|tcp))?", re.IGNORECASE)
+_URL_KEYS = ("webrtc_url", "webrtcUrl")
+_PARAMS_KEYS = ("webrtc_request_params", "webrtcRequestParams")
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """Where the offer goes.
+
+    Attributes:
+        url: takes the offer by POST.
+        headers: of the request.
+        request_data: for the bot; None: nothing.
+        ice_servers: that the server has named.
+    """
+
+    url: str = attrs.field(repr=False)
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    request_data: Any = attrs.field(default=None, repr=False)
+    ice_servers: tuple[ICEServer, ...] = ()
+
+
+def target_of(
+    bundle: Any, url: str | None, headers: Mapping[str, str], start: StartRequest | None, source: str
+) -> Target:
+    """Return where the offer goes.
+
+    Args:
+        bundle: what the start endpoint answered, or `connect()` was given.
+        url: of the transport's own; None: that of the bundle.
+        headers: of the transport's own; they take precedence.
+        start: the request that the bundle answers, if there was one.
+        source: of the bundle, for error texts.
+
+    Raises:
+        InvalidTransportParamsError: the bundle has no address, or an unusable one.
+    """
+    given = bundle if isinstance(bundle, Mapping) else {}
+    params = _first(given, _PARAMS_KEYS, Mapping) or {}
+    session = _first(given, ("sessionId", "session_id"), str)
+    address = url or _first(given, _URL_KEYS, str) or _first(params, ("endpoint",), str)
+    own_headers = dict(_first(params, ("headers",), Mapping) or {})
+    if address is None and session and start is not None:
+        address = _offer_url(start.url, session)
+        own_headers = {**start.headers, **own_headers}
+    if address is None:
+        raise InvalidTransportParamsError(missing_offer_url(bundle, source))
+    if parse_url(address, "http", "https") is None:
+        raise InvalidTransportParamsError(
+            f"{printable(address)!r} is not the URL of an offer: {url_fault(address, 'http', 'https')}"
+        )
+    ice = _first(given, ("iceConfig", "ice_config"), Mapping) or {}
+    try:
+        servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or ())
+    except (TypeError, ValueError) as error:
+        raise InvalidTransportParamsError(f"{source or 'connect() was given'} an unusable iceConfig: {error}") from None
+    return Target(
+        url=address,
+        headers={**own_headers, **headers},
+        request_data=_first(params, ("request_data", "requestData"), object),
+        ice_servers=servers,
+    )
+
+
+def _first(mapping: Mapping[str, Any], keys: Iterable[str], kind: type) -> Any:
+    return next((mapping[key] for key in keys if mapping.get(key) and isinstance(mapping[key], kind)), None)
+
+
+def _offer_url(start_url: str, session: str) -> str:
+    """Return where Pipecat's runner and Pipecat Cloud take the offer of a session that they have started."""
+    parts = urlsplit(start_url)
+    path = parts.path.rstrip("/").removesuffix("/start")
+    return parts._replace(path=f"{path}/sessions/{quote(session, safe='')}/api/offer", query="", fragment="").geturl()
+
+
+def ice_servers(servers: Any) -> tuple[ICEServer, ...]:
+    """Return STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``.
+
+    Raises:
+        TypeError, ValueError: one of them is no such server. The text does not repeat user and password.
+    """
+    if isinstance(servers, (str, bytes, Mapping)) or not isinstance(servers, Iterable):
+        raise TypeError(f"ice_servers must be a list of URLs or mappings, not {type(servers).__name__}")
+    return tuple(_ice_server(server) for server in servers)
+
+
+def _ice_server(server: Any) -> ICEServer:
+    entry = {"urls": server} if isinstance(server, str) else server
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"each of ice_servers must be a URL or a mapping, not {type(server).__name__}")
+    urls = entry.get("urls", entry.get("url"))
+    urls = (urls,) if isinstance(urls, str) else urls
+    if not isinstance(urls, Iterable) or not urls or not all(isinstance(url, str) for url in urls):
+        raise TypeError("each mapping of ice_servers needs urls: a URL, or a list of URLs")
+    for url in urls:
+        if _ICE_URL.fullmatch(url) is None:
+            raise ValueError(
+                f"ice_servers must have URLs such as 'stun:host:3478' or 'turn:host:3478?transport=tcp', not {url!r}"
+            )
+    login = entry.get("username"), entry.get("credential")
+    if not all(part is None or isinstance(part, str) for part in login):
+        raise TypeError("username and credential of ice_servers must be strings")
+    return ICEServer(urls=tuple(urls), username=login[0], credential=login[1])
+
+
+def offer_body(sdp: str, pc_id: str | None, request_data: Any) -> bytes:
+    """Return the request that has an offer; `pc_id` is that of the answer if one connection is negotiated again."""
+    body = {"sdp": sdp, "type": "offer", "pc_id": pc_id, "restart_pc": False}
+    # Pipecat's server ignores the spelling of its JavaScript client, `requestData`.
+    return to_json({**body, **({"request_data": request_data} if request_data is not None else {})})
+
+
+@attrs.frozen(kw_only=True)
+class OfferAnswer:
+    """The answer to an offer.
+
+    Attributes:
+        sdp: the session description.
+        pc_id: the server's name for the connection.
+        max_message_size: largest message that it takes, in bytes.
+    """
+
+    sdp: str = attrs.field(repr=False)
+    pc_id: str | None = attrs.field(default=None, repr=False)
+    max_message_size: int = _DEFAULT_MAX_MESSAGE_SIZE
+
+
+def answer_of(document: Any, where: str) -> OfferAnswer:
+    """Return the answer in a JSON document.
+
+    Args:
+        document: what the server answered.
+        where: its URL, without secrets.
+
+    Raises:
+        TransportStartError: it is no answer, or one by which there would be no conversation.
+    """
+    sdp = document.get("sdp") if isinstance(document, Mapping) else None
+    if not isinstance(sdp, str):
+        raise TransportStartError(
+            f"{where} has answered without an sdp. Check that it takes offers (in Pipecat it ends in /api/offer)"
+        )
+    sections = re.split(r"(?m)^m=", sdp)[1:]
+    if not sections:
+        raise TransportStartError(
+            f"{where} has not understood the offer: its answer has no media. See the server's log"
+        )
+    ports = {section.split()[0]: section.split()[1] for section in sections}
+    if ports.get("audio", "0") == "0":
+        raise TransportStartError(
+            f"{where} has refused the audio of this connection. See that the bot's transport has audio, and Opus"
+        )
+    if ports.get("application", "0") == "0":
+        raise TransportStartError(f"{where} has refused the data channel, which carries RTVI. See the server's log")
+    if not candidates(sdp):
+        raise TransportStartError(
+            f"{where} has answered without an address of the bot: its machine may have no network but loopback"
+        )
+    size = re.search(r"(?m)^a=max-message-size:(\d+)", sdp)
+    pc_id = document.get("pc_id")
+    return OfferAnswer(
+        sdp=sdp,
+        pc_id=pc_id if isinstance(pc_id, str) else None,
+        max_message_size=int(size[1]) if size else _DEFAULT_MAX_MESSAGE_SIZE,
+    )
+
+
+def candidates(sdp: str) -> list[str]:
+    """Return the kinds and addresses of the candidates in a session description, such as "host 192.0.2.1"."""
+    found = re.findall(r"(?m)^a=candidate:\S+ \d+ (\S+) \d+ (\S+) \d+ typ (\S+)", sdp)
+    return [*dict.fromkeys(f"{kind} {address} ({protocol.lower()})" for protocol, address, kind in found)]
+
+
+def message(content: Mapping[str, Any]) -> str:
+    """Return the text of a signalling message, which is not RTVI."""
+    return to_json({"type": "signalling", "message": content}).decode()
+
+
+def track_status(receiver: int, *, enabled: bool) -> str:
+    """Return the message by which the bot knows that a track is on or off: 0 microphone, 1 camera, 2 screen."""
+    return message({"type": "trackStatus", "receiver_index": receiver, "enabled": enabled})
+
+
+def signalled(document: Any) -> str | None:
+    """Return the type of a signalling message ("renegotiate", "peerLeft"); None if `document` is none."""
+    if not isinstance(document, Mapping) or document.get("type") != "signalling":
+        return None
+    content = document.get("message")
+    kind = content.get("type") if isinstance(content, Mapping) else None
+    return kind if isinstance(kind, str) else ""

@@ -1,0 +1,40 @@
+"""What can be asked aloud, and the source that says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import TurnAudio
+from rtvi_sync.client.question_source import at_microphone_rate, source_of
+from rtvi_sync.media import BytesSource, CallbackSource, WavSource
+
+SPEECH = BytesSource(bytes(9_600), 24_000)
+
+
+def test_sources(tmp_path: Path) -> None:
+    """Texts are no files; files, their bytes, PCM and sources become sources."""
+    path = tmp_path / "x.wav"
+    TurnAudio(pcm=b"abcd", sample_rate_hz=8000).save(path)
+    source = source_of(path, None)
+    assert isinstance(source, WavSource)
+    for given, rate in ((path.read_bytes(), None), (b"abcd", 8000), (bytearray(b"abcd"), 8000)):
+        source = source_of(given, rate)
+        assert isinstance(source, BytesSource)
+        assert (source.pcm, source.sample_rate_hz) == (b"abcd", 8000)
+    assert source_of(SPEECH, None) is SPEECH
+    with pytest.raises(TypeError, match="not int"):
+        source_of(5, None)
+    with pytest.raises(ValueError, match="audio"):
+        source_of(b"abcd", None)
+
+
+def test_all_is_said_at_the_rate_of_microphones() -> None:
+    """What has that rate is said as it is; PCM is converted at once, what an application reads while it is said."""
+    plain = BytesSource(b"abcd", 16_000)
+    assert at_microphone_rate(plain) is plain
+    converted = at_microphone_rate(SPEECH)
+    assert isinstance(converted, BytesSource)
+    assert (converted.sample_rate_hz, len(converted.pcm)) == (16_000, 6_400)
+    assert at_microphone_rate(CallbackSource(lambda _: b"", 8_000)).sample_rate_hz == 16_000

@@ -1,0 +1,141 @@
+"""The asyncio loop of the process: its users, its end, and its copy in a forked child."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+
+import pytest
+
+from rtvi_sync.concurrency import loop_thread
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.future import Future
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.loop_thread import acquire_loop
+from rtvi_sync.errors import WouldDeadlockError
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def loop():
+    """Return the loop with one user, which leaves at the end."""
+    loop = acquire_loop()
+    yield loop
+    loop.release()
+    stop_idle_threads()
+    assert not loop.thread.is_alive()
+
+
+def result_of(future):
+    assert future.wait(Deadline(GUARD))
+    return future.result()
+
+
+async def this_thread():
+    return threading.current_thread()
+
+
+def test_all_users_have_one_loop(loop):
+    """A second user gets the same loop, and its leaving does not end it."""
+    assert acquire_loop() is loop
+    loop.release()
+    stop_idle_threads()
+    assert result_of(loop.run(this_thread())) is loop.thread
+
+
+def test_a_failure_reaches_the_waiting_thread(loop):
+    """What a coroutine raises is raised where its result is asked for."""
+
+    async def fail():
+        raise LookupError("nothing here")
+
+    with pytest.raises(LookupError, match="nothing here"):
+        result_of(loop.run(fail()))
+
+
+def test_an_unused_loop_ends(monkeypatch):
+    """Without users it ends after a while; the next user gets a new one."""
+    monkeypatch.setattr(loop_thread, "IDLE_TIMEOUT", 0.02)
+    loop = acquire_loop()
+    loop.release()
+    until(lambda: not loop.thread.is_alive())
+    other = acquire_loop()
+    assert other is not loop
+    other.release()
+    until(lambda: not other.thread.is_alive())
+
+
+def test_after_the_end_nothing_hangs(loop):
+    """A coroutine for a loop that has ended fails at once, and a call has no effect."""
+    other = loop_thread.LoopThread()
+    other.retire()
+    other.thread.join(GUARD)
+    other.call(pytest.fail)
+    with pytest.raises(RuntimeError):
+        result_of(other.run(this_thread()))
+
+
+def test_what_a_library_left_behind_is_cancelled():
+    """Tasks that still run when the loop ends are cancelled."""
+    loop, begun, cancelled = loop_thread.LoopThread(), threading.Event(), threading.Event()
+
+    async def linger():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    loop.run(linger())
+    assert begun.wait(GUARD)
+    loop.retire()
+    loop.thread.join(GUARD)
+    assert cancelled.is_set()
+
+
+def test_blocking_calls_do_not_hold_up_the_exit(loop):
+    """They run on threads of the package, not on those that asyncio's users wait for at exit."""
+
+    async def name():
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: threading.current_thread().name)
+
+    assert result_of(loop.run(name())).startswith("rtvi-blocking-")
+
+
+def test_a_finalizer_must_not_wait_on_it(loop):
+    """A wait on the loop's thread would wait for itself."""
+
+    async def wait():
+        Future().wait(Deadline(None))
+
+    with pytest.raises(WouldDeadlockError):
+        result_of(loop.run(wait()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_has_a_loop_of_its_own(loop):
+    """The child's copies of the sockets are closed, its loop is another one, and the parent's goes on."""
+    made = []
+
+    async def listen():
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)
+        )
+        made.append(transport)
+        return transport.get_extra_info("socket").fileno()
+
+    number = result_of(loop.run(listen()))
+
+    def child():
+        with pytest.raises(OSError, match=r"not a socket|on non-socket"):
+            socket.socket(fileno=number)
+        own = acquire_loop()
+        assert result_of(own.run(this_thread())) is not loop.thread
+
+    in_child(child)
+    assert result_of(loop.run(this_thread())) is loop.thread
+    loop.call(made[0].close)

@@ -1,0 +1,39 @@
+"""One session at a time uses a source or sink."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtvi_sync import DeviceError
+from rtvi_sync.media import BytesSink
+from rtvi_sync.media.leases import Lease
+
+
+class Named:
+    """A sink of something that other objects may write to, too."""
+
+    lease_key = "out.wav"
+
+    def __repr__(self) -> str:
+        return "Named('out.wav')"
+
+
+def test_one_session_at_a_time() -> None:
+    """The error names the kind of object, and the device that each client needs for itself."""
+    sink = BytesSink()
+    lease = Lease(sink, "speaker")
+    assert sink in Lease.leased()
+    with pytest.raises(DeviceError, match=r"This BytesSink is used by another session.*a speaker of its own") as caught:
+        Lease(sink, "speaker")
+    assert (caught.value.type, caught.value.devices) == ("in-use", ("speaker",))
+    lease.release()
+    assert sink not in Lease.leased()
+    Lease(sink, "speaker").release()
+
+
+def test_objects_with_the_same_key_are_one() -> None:
+    """Such as two sinks of one file."""
+    lease = Lease(Named(), "speaker")
+    with pytest.raises(DeviceError, match=r"Named\('out.wav'\) is used"):
+        Lease(Named(), "speaker")
+    lease.release()

@@ -1,0 +1,235 @@
+"""A source that the application pushes audio to: pace, order, limits, the end."""
+
+from __future__ import annotations
+
+import array
+import random
+import threading
+import time
+
+import pytest
+
+from rtvi_sync.media import PushSource
+from rtvi_sync.media.convert import ResamplingSource
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import media_threads, running
+
+CHUNK = 640  # bytes of 20 ms at 16 kHz
+
+
+def noise(frames: int) -> bytes:
+    return random.Random(frames).randbytes(2 * frames).replace(b"\0", b"\1")
+
+
+def test_what_is_pushed_is_sent_bit_exact_in_real_time(talk, timer):
+    """Pushes of any size become frames of 20 ms, after one that is silent; silence follows. There is no thread."""
+    source, data = PushSource(16000), noise(3000)
+    session = talk(mic=source).begin()
+    for begin, end in ((0, 2), (2, 640), (640, 642), (642, 5000), (5000, 6000)):
+        source.push(data[begin:end])
+    assert source.waiting_seconds == 3000 / 16000
+    timer.advance(0.499)
+    silence = CHUNK
+    assert session.sent == bytes(silence) + data + bytes(25 * CHUNK - silence - len(data))
+    assert set(session.rates) == {16000}
+    assert media_threads() == []
+    assert session.manager.counters.mic_underruns == 0
+
+
+def test_a_live_voice_has_no_gap(talk, timer):
+    """Pushes that are up to 15 ms late, in frames of 20 ms, or that come in frames of 30 ms, leave no gap."""
+    for size, pause in ((CHUNK, 0.02), (CHUNK * 3 // 2, 0.03)):
+        source, jitter, pushed = PushSource(16000), random.Random(1), b""
+        session = talk(mic=source).begin()
+        for number in range(100):
+            late = jitter.uniform(0, 0.015)
+            timer.advance(late)
+            part = noise(size // 2 + number)[:size]
+            pushed += part
+            source.push(part)
+            timer.advance(pause - late)
+        timer.advance(0.2)
+        assert session.sent.strip(b"\0") == pushed
+        session.manager.stop(GUARD)
+
+
+@pytest.mark.parametrize("view", [bytearray, lambda pcm: memoryview(array.array("h", pcm))])
+def test_a_buffer_that_is_used_again(talk, timer, view):
+    """What the application writes into its buffer afterwards is not sent; a view of samples is as long as its bytes."""
+    source, data = PushSource(8000), noise(160)
+    session = talk(mic=source).begin()
+    buffer = view(data)
+    source.push(buffer)
+    buffer[0] = 0
+    timer.advance(0.05)
+    assert data in session.sent
+
+
+def test_what_is_pushed_before_the_bot_is_ready(talk, timer):
+    """It waits, as it does while the microphone is muted."""
+    source, data = PushSource(16000), noise(320)
+    source.push(data)
+    session = talk(mic=source, enable_mic=False).begin()
+    timer.advance(1.0)
+    assert session.chunks == []
+    assert source.waiting_seconds == pytest.approx(0.02)
+    session.manager.enable_mic(True)
+    timer.advance(0.05)
+    assert session.sent.strip(b"\0") == data
+
+
+def test_too_much_loses_the_oldest(talk, timer, caplog):
+    """Beyond `max_seconds` the oldest audio is dropped; it is counted, and logged once for a run of losses."""
+    source = PushSource(16000, max_seconds=0.1)
+    parts = [noise(320 + number)[:CHUNK] for number in range(20)]
+    session = talk(mic=source).begin()
+    for part in parts:
+        source.push(part)
+    assert source.dropped_seconds == pytest.approx(0.3)
+    assert source.waiting_seconds == pytest.approx(0.1)
+    assert session.manager.counters.mic_dropped == 15
+    assert len(caplog.records) == 1
+    timer.advance(0.3)
+    assert session.sent.strip(b"\0") == b"".join(parts[15:])
+    for part in parts[:6]:
+        source.push(part)
+    assert len(caplog.records) == 2
+    session.manager.stop(GUARD)
+    session.begin()
+    assert session.manager.counters.mic_dropped == 0
+
+
+def test_a_push_that_waits_for_room(talk, timer, until):
+    """With a timeout, nothing is dropped while the session sends: the push returns when there is room."""
+    source, data = PushSource(16000, max_seconds=0.1), noise(16000)
+    session = talk(mic=source).begin()
+
+    def push() -> None:
+        for begin in range(0, len(data), CHUNK):
+            source.push(data[begin : begin + CHUNK], timeout=None)
+
+    with running(push) as pushing:
+        while not pushing.done:
+            until(lambda: pushing.done or source.waiting_seconds > 0.09)
+            timer.advance(0.02)
+    timer.advance(0.2)
+    assert session.sent.strip(b"\0") == data
+    assert source.dropped_seconds == 0
+
+
+def test_a_push_that_waits_too_long_drops(talk):
+    """When its timeout has passed, the oldest audio is dropped as without one."""
+    source = PushSource(16000, max_seconds=0.1)
+    talk(mic=source).begin()
+    source.push(bytes(5 * CHUNK))
+    with takes(0.5, at_least=0.1):
+        source.push(bytes(CHUNK), timeout=0.1)
+    assert source.dropped_seconds == pytest.approx(0.1)
+
+
+def test_a_push_never_waits_for_a_session(talk):
+    """Without one it returns at once, and a waiting one returns when the session ends."""
+    source = PushSource(16000, max_seconds=0.1)
+    for _ in range(2):
+        source.push(bytes(5 * CHUNK), timeout=None)
+    assert source.dropped_seconds == pytest.approx(0.1)
+    session = talk(mic=source).begin()
+    with running(lambda: source.push(bytes(CHUNK), timeout=None)) as pushing:
+        assert pushing.goes_on(0.05)
+        session.manager.stop(GUARD)
+        pushing.get()
+
+
+def test_wait(talk, timer, until):
+    """It returns when all that was pushed so far is sent, or the session has ended before."""
+    source = PushSource(16000)
+    assert source.wait() is False
+    session = talk(mic=source).begin()
+    assert source.wait(0) is True
+    source.push(noise(330))
+    timer.advance(0.039)
+    assert source.wait(0.01) is False
+    with running(source.wait) as waiting:
+        timer.advance(0.02)
+        assert waiting.get() is True
+    session.manager.stop(GUARD)
+    assert source.wait() is True
+    session.begin()
+    source.push(bytes(CHUNK))
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        session.manager.stop(GUARD)
+        assert waiting.get() is False
+
+
+def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
+    """What a session has not sent when it ends is discarded, also the rest of a push that was begun."""
+    source = PushSource(16000)
+    session = talk(mic=source).begin()
+    source.push(noise(1000))
+    source.push(noise(1000))
+    timer.advance(0.05)
+    session.manager.stop(GUARD)
+    assert source.waiting_seconds == 0
+    session.chunks.clear()
+    session.begin()
+    source.push(noise(320))
+    timer.advance(0.1)
+    assert session.sent.strip(b"\0") == noise(320)
+
+
+def test_many_threads_and_the_session_at_once(talk, timer):
+    """One thread pushes while another one sends: nothing is lost, and nothing is sent twice."""
+    source, data = PushSource(16000), noise(64_000)
+    session = talk(mic=source).begin()
+
+    def push() -> None:
+        for begin in range(0, len(data), 250):
+            source.push(data[begin : begin + 250])
+
+    with running(push) as pushing:
+        while not pushing.done:
+            timer.advance(0.02)
+    timer.advance(5.0)
+    # Where the sender was ahead there is silence, of which the data have none.
+    assert session.sent.replace(b"\0", b"") == data
+    assert source.wait(0)
+
+
+def test_a_wrapper_reads_it(talk, until):
+    """In a wrapper, which has a thread, it is read in real time: what is pushed, and silence while there is nothing."""
+    source = PushSource(16000)
+    source.push(noise(320))
+    assert source.read(320) == noise(320)
+    with takes(0.3, at_least=0.015):
+        assert source.read(320) == bytes(CHUNK)
+    session = talk(mic=ResamplingSource(source, 8000)).begin()
+    source.push(bytes(range(1, 251)) * 64)
+    until(lambda: source.waiting_seconds == 0)
+    session.manager.stop(GUARD)
+
+
+def test_a_read_is_woken_by_a_push():
+    """It does not wait for as long as the samples would last if they are pushed before."""
+    source = PushSource(16000)
+    pushing = threading.Timer(0.01, source.push, (noise(320),))
+    pushing.start()
+    with takes(5.0):
+        assert source.read(60 * 16000) == noise(320)
+    pushing.join(GUARD)
+
+
+def test_arguments():
+    """Half a sample, and limits that are none, are refused where they are given."""
+    source = PushSource()
+    with pytest.raises(ValueError, match="even number"):
+        source.push(b"abc")
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="max_seconds"):
+            PushSource(16000, wrong)
+    source.push(b"")
+    assert source.waiting_seconds == 0
+    assert source.is_endless
+    began = time.monotonic()
+    assert source.wait() is False
+    assert time.monotonic() - began < GUARD

@@ -1,0 +1,42 @@
+"""The pauses of a voice that comes without end."""
+
+from __future__ import annotations
+
+from rtvi_sync.media.pcm import bytes_of
+from rtvi_sync.media.silence_gate import SilenceGate
+
+RATE = 24000
+SILENCE, ECHO, SPEECH = bytes(960), bytes_of([-2, 2] * 240), bytes_of([-3, 40] * 240)
+
+
+def passed(gate, *frames):
+    return [gate.passes(frame, RATE) for frame in frames]
+
+
+def test_nothing_before_the_first_word():
+    """A bot that has not spoken yet sends silence, which is nothing."""
+    assert passed(SilenceGate(), SILENCE, ECHO, SPEECH) == [False, False, True]
+
+
+def test_a_pause_of_a_moment_stays():
+    """0.3 s of silence pass, and no more until the next word; a codec may leave the last bit."""
+    gate = SilenceGate()
+    assert passed(gate, SPEECH, *[SILENCE, ECHO] * 10) == [True, *[True] * 15, *[False] * 5]
+    assert passed(gate, SPEECH, SILENCE) == [True, True]
+
+
+def test_old_speech_after_an_interruption():
+    """What was on its way is dropped, up to 0.2 s or the next silence."""
+    gate = SilenceGate()
+    passed(gate, SPEECH)
+    gate.interrupted()
+    assert passed(gate, *[SPEECH] * 12) == [*[False] * 10, True, True]
+    gate.interrupted()
+    assert passed(gate, SPEECH, SILENCE, SPEECH) == [False, True, True]
+
+
+def test_an_interruption_of_a_silent_bot():
+    """Its next word is heard at once."""
+    gate = SilenceGate()
+    gate.interrupted()
+    assert passed(gate, SILENCE, SPEECH) == [False, True]

@@ -1,0 +1,90 @@
+"""WebRTC with real bots, as Pipecat's runner starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
+from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.transports.test_small_webrtc import Pictures
+
+from .conftest import BotServer
+from .test_eval import SPEECH
+
+LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+def check_texts(bot: BotServer) -> None:
+    """Talk to a bot twice by text, each time in a session of its own, and let it end the second one."""
+    with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
+        for _ in range(2):
+            client.start_bot_and_connect(f"{bot.base_url}/start")
+            assert client.ask("Good morning").bot_text == "You said: Good morning."
+            client.disconnect()
+            assert bot.live_sessions(0) == 0
+        client.start_bot_and_connect(f"{bot.base_url}/start")
+        with client.events(RTVIEvent.DISCONNECTED, timeout=GUARD) as events:
+            client.disconnect_bot()
+            assert next(events).data.initiator == "server"
+
+
+def test_a_runner_for_webrtc(pipecat_process: Callable[..., BotServer]) -> None:
+    """`-t webrtc`: the session that `/start` names takes the offer."""
+    check_texts(pipecat_process("stock", "-t", "webrtc"))
+
+
+def test_a_stock_runner(pipecat_stock: BotServer) -> None:
+    """Without `-t` the request says that it is for WebRTC."""
+    check_texts(pipecat_stock)
+
+
+def test_the_offer_without_a_start_request(pipecat_stock: BotServer) -> None:
+    """The runner takes an offer at /api/offer, too."""
+    transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, text_only=True, **LIMITS) as client:
+        assert client.ask("Good morning").bot_text == "You said: Good morning."
+
+
+def test_a_spoken_question(pipecat_stock: BotServer) -> None:
+    """The bot hears the user's speech, and its answer arrives as audio of 24 kHz."""
+    sink = BytesSink()
+    transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=SilenceSource(), speaker=sink, **LIMITS) as client:
+        turn = client.ask(WavSource(SPEECH))
+        assert turn.user_text == "hello bot"
+        assert turn.bot_text == "You said: hello bot."
+    assert sink.sample_rate_hz == 24000
+    assert len(sink.pcm) >= round(2 * 24000 * 0.2 * 4)  # a word takes 0.2 s
+
+
+def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotServer]) -> None:
+    """The bot sees its pictures without another negotiation, and what it shows has a track."""
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80), **LIMITS) as client:
+        client.enable_cam(True)
+        until(lambda: client.tracks().bot.video is not None)
+        video = client.tracks().bot.video
+        assert video is not None
+        shown = next(video.frames(buffer=1))
+    assert (shown.width, shown.height) == (160, 120)
+    assert abs(shown.image[len(shown.image) // 2] - 80) < 15
+
+
+def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is gone sends no packet any more."""
+    monkeypatch.setattr("rtvi_sync.transports.webrtc.connection.SILENCE_LIMIT", 3.0)
+    bot = pipecat_process("stock", "-t", "webrtc")
+    with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
+        client.start_bot_and_connect(f"{bot.base_url}/start")
+        with client.events(RTVIEvent.DISCONNECTED, timeout=GUARD) as events:
+            bot.kill()
+            ended = next(events).data
+    assert ended.initiator == "network"
+    assert "no packet has come for 3 s" in str(ended.error)

@@ -1,0 +1,348 @@
+"""The WebRTC transport, with a bot at its other end in this process."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import sys
+import time
+
+import attrs
+import httpx
+import pytest
+
+from rtvi_sync import (
+    DisconnectedError,
+    InvalidTransportParamsError,
+    MessageTooLargeError,
+    MissingExtraError,
+    RTVIClient,
+    SmallWebRTCTransport,
+    TransportStartError,
+)
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
+from rtvi_sync.media.pcm import bytes_of, rms
+from rtvi_sync.transports import small_webrtc
+from rtvi_sync.transports.webrtc import signalling
+from tests.support.http_server import Answer
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
+from tests.support.webrtc import SESSION, Film, Tone, ready_answers, rtc_bot
+
+LIMITS = {"connect_timeout": GUARD, "request_timeout": GUARD}
+
+
+@pytest.fixture
+def bot(far_loop):
+    with rtc_bot(far_loop, ready_answers) as bot:
+        yield bot
+
+
+@pytest.fixture
+def client(bot):
+    made = []
+
+    def make(transport=None, **options):
+        transport = transport or SmallWebRTCTransport(f"{bot.url}/api/offer")
+        if not {"mic", "text_only"} & set(options):
+            options["text_only"] = True
+        made.append(RTVIClient(transport=transport, **{**LIMITS, **options}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+# -- where the bot is --------------------------------------------------------------------------------------------------
+
+
+def test_a_bot_that_a_server_starts(bot, client):
+    """`/start` answers with a session, and the offer goes to it, with the headers and the application's own client."""
+    with httpx.Client(headers={"X-From": "mine"}, trust_env=False) as own:
+        it = client(SmallWebRTCTransport(headers={"X-Own": "1"}), http_client=own, params={"headers": {"X-Key": "k"}})
+        it.params.base_url = bot.url
+        it.start_bot_and_connect(f"{bot.url}/start")
+        assert it.send_client_request("echo", {"a": 1}) == {"a": 1}
+    start, offer = bot.server.requests
+    assert start.body["transport"] == "webrtc"
+    assert offer.path == f"/sessions/{SESSION}/api/offer"
+    assert [offer.headers.get(name) for name in ("x-key", "x-own", "x-from")] == ["k", "1", "mine"]
+
+
+def test_start_bot_then_connect(bot, client):
+    """The answer of `start_bot()`, given to `connect()`, still belongs to the request that it answers."""
+    it = client(SmallWebRTCTransport())
+    it.connect(it.start_bot(f"{bot.url}/start"))
+    assert it.send_client_request("echo", 1) == 1
+
+
+def test_https_must_stay_https(bot, client):
+    """A bundle that came over https must not lead to an address in plain text."""
+    transport = SmallWebRTCTransport()
+    transport.secure_bundle = True
+    with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True"):
+        transport._target({"webrtc_url": "http://bot.example/api/offer"})
+    lenient = SmallWebRTCTransport(allow_insecure=True)
+    lenient.secure_bundle = True
+    assert lenient._target({"webrtc_url": "http://bot.example/api/offer"}).url == "http://bot.example/api/offer"
+
+
+def test_a_server_that_refuses_the_offer(bot, client):
+    """It is a matter of the transport, with advice for offers."""
+    bot.server.answers["/api/offer"] = Answer({"detail": "Cannot create new connection"}, 400)
+    with pytest.raises(TransportStartError, match=r"ConnectionMode\.SINGLE") as caught:
+        client().connect()
+    assert caught.value.status == 400
+
+
+def test_without_the_extra(monkeypatch):
+    """One line says what to install."""
+    monkeypatch.setattr(small_webrtc, "is_installed", lambda: False)
+    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[webrtc\]"') as caught:
+        SmallWebRTCTransport()
+    assert "\n" not in str(caught.value)
+
+
+def wrong_password(answer):
+    """Change an answer so that the bot, as one behind a firewall, answers no check of ICE."""
+    return {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
+
+
+def abandon_at(client, step):
+    """Connect, and disconnect when the transport waits for `step`."""
+    call = InThread(client.connect)
+    until(lambda: client.transport.waiting_for() == step)
+    client.disconnect()
+    with pytest.raises(DisconnectedError):
+        call.get()
+
+
+# -- what goes wrong while it opens ------------------------------------------------------------------------------------
+
+
+def test_the_step_in_the_error(bot, client):
+    """While it connects, the transport says what it waits for; afterwards for nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}/offer"
+        it = client(SmallWebRTCTransport(url))
+        abandon_at(it, f"an answer of {url} to the offer")
+    assert it.transport.waiting_for() == ""
+
+
+def test_a_firewall(bot, client):
+    """No packet comes back: the error names the cure, and shows no address."""
+
+    bot.change = wrong_password
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=0.2)
+    with pytest.raises(
+        TransportStartError, match=r"no network packet came .*\?transport=tcp.* or use WebSocket"
+    ) as caught:
+        client(transport).connect()
+    assert "(our addresses: host; the bot's: host)" in str(caught.value)
+
+
+def test_a_machine_without_a_network(bot, client, monkeypatch):
+    """An offer without candidates would wait for ever."""
+    monkeypatch.setattr(signalling, "candidates", lambda _: [])
+    with pytest.raises(TransportStartError, match="no network but loopback"):
+        client().connect()
+
+
+def test_an_attempt_that_is_given_up(bot, client):
+    """While ICE is under way nothing is left of it, and the transport connects again."""
+    bot.change = wrong_password
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=None)
+    abandon_at(client(transport), "ICE: a network packet from the bot")
+    bot.change = lambda answer: answer
+    assert client(transport).connect().version == "2.2.0"
+
+
+# -- in a session ------------------------------------------------------------------------------------------------------
+
+
+def test_sizes(bot, client):
+    """A bot may take less than the transport would send: it says so in its answer."""
+    bot.change = lambda answer: {
+        **answer,
+        "sdp": answer["sdp"].replace("size:262144", "size:9000").replace("65536", "9000"),
+    }
+    it = client()
+    it.connect()
+    with pytest.raises(MessageTooLargeError, match="this bot takes 9000 over WebRTC"):
+        it.send_client_message("note", "x" * 9000)
+    assert it.send_client_request("echo", "x" * 8000) == "x" * 8000
+
+
+def test_tracks_are_told(bot, client):
+    """What is on when the channel opens, and each change."""
+    it = client(mic=SilenceSource(), speaker=NullSink())
+    it.connect()
+    until(lambda: bot.call.statuses == [(0, True), (1, False), (2, False)])
+    it.enable_mic(False)
+    until(lambda: bot.call.statuses[3:] == [(0, False)])
+    it.enable_mic(True)
+    until(lambda: bot.call.statuses[4:] == [(0, True)])
+    assert bot.call.pings > 0
+
+
+def test_another_negotiation(bot, client):
+    """When the bot asks for it, a new offer names the connection, and the session goes on."""
+    it = client()
+    it.connect()
+    bot.call.signal("renegotiate")
+    until(lambda: len(bot.call.offers) == 2)
+    assert bot.call.offers[1]["pc_id"] == f"Bot#{id(bot.call)}"
+    assert it.send_client_request("echo", 2) == 2
+    assert len(bot.calls) == 1
+
+
+def test_another_negotiation_that_fails(bot, client, caplog):
+    """It is logged, and the session goes on."""
+    it = client()
+    it.connect()
+    bot.server.answers["/api/offer"] = Answer({"detail": "no"}, 500)
+    bot.call.signal("renegotiate")
+    until(lambda: "could not be negotiated once more" in caplog.text)
+    assert it.send_client_request("echo", 2) == 2
+
+
+@pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "network")])
+def test_the_bot_ends_the_session(bot, client, how, initiator):
+    """It is told once, and calls raise."""
+    it = client()
+    it.connect()
+    with it.events("disconnected", timeout=GUARD) as events:
+        getattr(bot.call, how)()
+        assert next(events).data.initiator == initiator
+    with pytest.raises(DisconnectedError):
+        it.transport.send_message(it.transport.options.client_ready)
+
+
+def test_counters(bot, client):
+    """Audio in seconds, and bytes as far as they are measured; they stay after the end."""
+    it = client(mic=SilenceSource(), speaker=BytesSink())
+    it.connect()
+    until(lambda: it.stats().audio_sent > 0.1)
+    until(lambda: it.stats().bytes_received)
+    it.disconnect()
+    stats = it.stats()
+    assert stats.bytes_sent > 0
+    assert stats.bytes_waiting == 0
+
+
+class Pictures:
+    """A camera that shows one gray."""
+
+    def __init__(self, gray):
+        self.frame = VideoFrame(image=bytes([gray]) * 3 * 160 * 120, width=160, height=120, timestamp=0.0)
+
+    def read(self):
+        time.sleep(0.02)
+        return attrs.evolve(self.frame, timestamp=time.monotonic())
+
+    def close(self):
+        pass
+
+
+def samples_of_tone(first, count, rate=24000, hz=300, peak=8000):
+    return bytes_of(int(peak * math.sin(2 * math.pi * hz * n / rate)) for n in range(first, first + count))
+
+
+def test_audio_both_ways(bot, client):
+    """What the microphone gives arrives as loud as it was, and the bot's voice as 24 kHz mono."""
+    bot.tracks = lambda: [Tone(samples_of_tone)]
+    sink = BytesSink()
+    it = client(mic=BytesSource(samples_of_tone(0, 16000 * 3, 16000, 400), 16000), speaker=sink)
+    it.connect()
+    until(lambda: len(sink.pcm) > 24000)
+    until(lambda: len(bot.call.frames[0]) > 40)
+    until(lambda: it.stats().audio_jitter is not None)
+    it.disconnect()
+    heard = b"".join(bytes(frame.planes[0])[: 4 * frame.samples] for frame in bot.call.frames[0][15:35])
+    assert 20 * abs(math.log10(rms(heard) / (8000 / math.sqrt(2)))) < 0.5
+    assert sink.sample_rate_hz == 24000
+    stats = it.stats()
+    assert (stats.audio_unsent, stats.audio_concealed) == (0, 0)
+    assert stats.audio_jitter is not None
+    # aiortc's encoder, the bot's, makes mono 3 dB too quiet.
+    assert 20 * abs(math.log10(rms(sink.pcm[9600:19200]) / 4000)) < 0.5
+
+
+def test_pictures_both_ways(bot, client):
+    """Camera and screen can be turned on at any moment, and the bot's pictures have a track."""
+    bot.tracks = lambda: [None, Film(200)]
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80))
+    it.connect()
+    call = bot.call
+    assert call.frames[1] == []
+    it.enable_cam(True)
+    until(lambda: (1, True) in call.statuses)
+    until(lambda: len(call.frames[1]) > 3)
+    picture = call.frames[1][-1].to_ndarray(format="rgb24")
+    assert picture.shape == (120, 160, 3)
+    assert abs(int(picture[60, 80, 0]) - 80) < 12
+    until(lambda: it.tracks().bot.video is not None)
+    shown = next(it.tracks().bot.video.frames(buffer=1))
+    assert (shown.width, shown.height) == (160, 120)
+    assert abs(shown.image[0] - 200) < 12
+    it.enable_cam(False)
+    until(lambda: call.statuses[-1] == (1, False))
+    screen = Pictures(30)
+    until(lambda: it.transport.send_screen(screen.read()) or call.frames[2])
+    assert len(call.offers) == 1
+
+
+def test_a_picture_that_waits_at_the_end(bot, client):
+    """`send_video()` is woken, and raises."""
+    it = client()
+    it.connect()
+    track = it.transport._opened().peer._cam
+    track.put = lambda picture, _, taken: setattr(track, "_next", (picture, taken))  # aiortc is not woken to take it
+    sending = InThread(lambda: it.transport.send_video(Pictures(1).read()))
+    assert sending.goes_on(0.05)
+    it.disconnect()
+    with pytest.raises(DisconnectedError):
+        sending.get()
+
+
+def test_a_bot_that_is_silent(bot, client):
+    """Its endless zeros are no audio: nothing is played, and the track has not begun."""
+    bot.tracks = lambda: [Tone(lambda _, count: bytes(2 * count))]
+    sink = BytesSink()
+    it = client(mic=SilenceSource(), speaker=sink)
+    it.connect()
+    until(lambda: it.stats().audio_received > 0.2)
+    it.disconnect()
+    assert sink.pcm == b""
+
+
+def test_an_interruption_voids_what_is_on_its_way(bot, client):
+    """Speech from before it is dropped; after a silence the bot is heard again."""
+    sink = BytesSink()
+    it = client(mic=SilenceSource(), speaker=sink)
+    it.connect()
+    transport, speech = it.transport, b"\x00\x10" * 480
+    transport.interrupt_playback()
+    for pcm in (speech, bytes(960), speech):
+        transport._receive_audio(pcm, 24000, 1)
+    it.disconnect()
+    assert sink.pcm == bytes(960) + speech
+
+
+def test_nothing_of_it_is_imported():
+    """`import rtvi_sync`, and even a transport that is not connected, load no asyncio, aiortc or av."""
+    program = (
+        "import sys, rtvi_sync; rtvi_sync.RTVIClient(transport=rtvi_sync.SmallWebRTCTransport()); "
+        "print([name for name in ('aiortc', 'av', 'aioice', 'asyncio', 'httpx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=GUARD, check=True)
+    assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+def test_its_repr_shows_no_secret():
+    """A user and a password in the URL are not shown."""
+    assert "secret" not in repr(SmallWebRTCTransport("http://user:secret@bot.example/api/offer"))

@@ -1,0 +1,203 @@
+"""The voice: encoded and decoded here, or by aiortc where that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import fractions
+import itertools
+import random
+import types
+from typing import Any
+
+import aiortc
+import av
+import pytest
+
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.loop_thread import acquire_loop
+from rtvi_sync.media.pcm import rms
+from rtvi_sync.transports.webrtc import aiortc_audio, opus
+from rtvi_sync.transports.webrtc.aiortc_audio import BotAudio, MicTrack, read_frames, take_packets
+
+from .test_aiortc_peer import result_of
+from .test_opus import packets, tone
+
+
+@pytest.fixture
+def loop():
+    loop = acquire_loop()
+    yield loop
+    loop.release()
+    stop_idle_threads()
+
+
+def on_loop(loop, make):
+    async def call():
+        return make()
+
+    return result_of(loop.run(call()))
+
+
+async def received(track, count):
+    return [await track.recv() for _ in range(count)]
+
+
+def test_packets_of_the_microphone(loop):
+    """Frames of any length become packets of 20 ms, whose time stamps follow each other."""
+    track = on_loop(loop, lambda: MicTrack(loop))
+    pcm = tone(16000, 0.1)
+    for start in range(0, len(pcm), 500):
+        track.send(pcm[start : start + 500], 16000)
+    found = result_of(loop.run(received(track, 5)))
+    assert [packet.pts * packet.time_base for packet in found] == [fractions.Fraction(n, 50) for n in range(5)]
+    decoder = opus.Decoder(24000)
+    assert len(b"".join(decoder.decode(bytes(packet)) for packet in found)) == 2 * 2400
+
+
+def test_a_rate_that_opus_has_not(loop):
+    """It is resampled to 24 kHz; a change of the rate begins anew."""
+    track = on_loop(loop, lambda: MicTrack(loop))
+    track.send(tone(44100, 0.2), 44100)
+    track.send(tone(8000, 0.1), 8000)
+    found = result_of(loop.run(received(track, 13)))
+    decoder = opus.Decoder(24000)
+    decoded = [decoder.decode(bytes(packet)) for packet in found]
+    assert {len(pcm) for pcm in decoded} == {960}
+    assert rms(decoded[5]) > 3000
+
+
+def test_a_loop_that_is_late(loop):
+    """A second is kept; what is older is dropped and counted."""
+    track = on_loop(loop, lambda: MicTrack(loop))
+    on_loop(loop, lambda: [track._put(n) for n in range(60)])
+    assert track.unsent == pytest.approx(0.2)
+    assert result_of(loop.run(received(track, 1))) == [10]
+
+
+def test_the_end_of_the_track(loop):
+    """A sender that waits is woken."""
+    track = on_loop(loop, lambda: MicTrack(loop))
+
+    async def stop_while_waiting():
+        waiting = asyncio.ensure_future(track.recv())
+        await asyncio.sleep(0)
+        track.stop()
+        return await waiting
+
+    with pytest.raises(aiortc.mediastreams.MediaStreamError):
+        result_of(loop.run(stop_while_waiting()))
+
+
+def packet(sequence, payload):
+    return types.SimpleNamespace(sequence_number=sequence, payload=payload)
+
+
+def test_lost_packets_are_made_up():
+    """The time line stays complete, and aiortc gets nothing to decode."""
+    heard = []
+    audio = BotAudio(lambda *frame: heard.append(frame))
+    coded = packets(24000, tone(24000, 0.4))
+    results = [audio.add(packet(n, coded[n])) for n in range(20) if n not in (7, 12)]
+    assert set(results) == {(False, None)}
+    assert [(len(pcm), rate, channels) for pcm, rate, channels in heard] == [(960, 24000, 1)] * 20
+    assert min(rms(pcm) for pcm, *_ in heard[2:]) > 2000
+    assert audio.concealed == pytest.approx(0.04)
+
+
+def deliveries(lost, count=1000, late=None):
+    """Return after how many packets of the sender each 20 ms are handed on, if some are lost, or one is late by some.
+
+    A packet is 20 ms, so what is handed on 4 packets after the one before it left a gap of 80 ms.
+    """
+    moments: list[int] = []
+    audio = BotAudio(lambda *_: moments.append(moment))
+    payload = packets(24000, tone(24000, 0.02))[0]
+    arrivals = {n: [n] for n in range(count) if n not in lost}
+    for number, delay in (late or {}).items():
+        arrivals.pop(number, None)
+        arrivals.setdefault(number + delay, []).append(number)
+    for moment in range(count):
+        for number in sorted(arrivals.get(moment, ())):
+            audio.add(packet(number, payload))
+    return moments, audio
+
+
+@pytest.mark.parametrize(("share", "longest"), [(0.01, 5), (0.05, 8)], ids=["1 %", "5 %"])
+def test_a_network_that_loses_packets(share, longest):
+    """The time line is complete, no gap is longer than 100 ms (at 1 %; 160 at 5 %), and nothing is delayed for good."""
+    chance = random.Random(7)
+    lost = {n for n in range(10, 990) if chance.random() < share}
+    moments, audio = deliveries(lost)
+    assert len(moments) == 1000
+    assert max(after - before for before, after in itertools.pairwise(moments)) <= longest
+    assert moments[-1] == 999  # at once, as at the beginning
+    assert audio.concealed == pytest.approx(len(lost) / 50)
+
+
+def test_one_late_packet():
+    """150 ms late: 80 ms of a gap, and then all as before."""
+    moments, audio = deliveries({}, count=100, late={50: 8})
+    assert len(moments) == 100
+    assert max(after - before for before, after in itertools.pairwise(moments)) == 4
+    assert moments[60:] == [*range(60, 100)]
+    assert audio.concealed == pytest.approx(0.02)
+
+
+def test_an_outage():
+    """200 ms in which nothing comes, and then all at once: nothing is lost, nothing is delayed after it."""
+    moments, audio = deliveries({}, count=100, late={n: 60 - n for n in range(50, 60)})
+    assert len(moments) == 100
+    assert moments[50:60] == [60] * 10
+    assert moments[60:] == [*range(60, 100)]
+    assert audio.concealed == 0
+
+
+def fail(*_):
+    raise LookupError("a listener's own")
+
+
+def test_a_failing_listener_does_not_end_the_connection(caplog):
+    """aiortc would close the connection without a word."""
+    audio = BotAudio(fail)
+    assert audio.add(packet(1, packets(24000, tone(24000, 0.02))[0])) == (False, None)
+    assert "could not be handed on" in caplog.text
+
+
+def test_aiortc_has_what_is_replaced(loop):
+    """The private field exists in this version, so the packets come to us."""
+
+    def look():
+        connection = aiortc.RTCPeerConnection()
+        receiver = connection.addTransceiver("audio").receiver
+        return hasattr(receiver, aiortc_audio._JITTER_BUFFER), take_packets(receiver, lambda *_: None)
+
+    assert on_loop(loop, look)[0]
+    assert isinstance(on_loop(loop, look)[1], BotAudio)
+
+
+def test_aiortc_s_own_way(loop, monkeypatch):
+    """Where libopus is not found, aiortc encodes and decodes; the bot's stereo becomes 24 kHz mono."""
+    monkeypatch.setattr(opus, "library", lambda: None)
+    track = on_loop(loop, lambda: MicTrack(loop))
+    track.send(tone(16000, 0.1), 16000)
+    frames = result_of(loop.run(received(track, 5)))
+    assert [(frame.sample_rate, frame.samples) for frame in frames] == [(16000, 320)] * 5
+    other: Any = object()
+    assert take_packets(other, lambda *_: None) is None
+
+    heard = []
+    stereo = av.AudioFrame(format="s16", layout="stereo", samples=960)
+    stereo.planes[0].update(tone(48000, 0.02) * 2)
+    stereo.sample_rate = 48000
+    left = [stereo] * 3
+
+    class Bot:
+        async def recv(self):
+            if not left:
+                raise aiortc.mediastreams.MediaStreamError
+            return left.pop()
+
+    bot: Any = Bot()
+    result_of(loop.run(read_frames(bot, lambda *frame: heard.append(frame))))
+    assert {frame[1:] for frame in heard} == {(24000, 1)}
+    assert 0 < sum(len(frame[0]) for frame in heard) <= 3 * 960

@@ -1,0 +1,178 @@
+"""The engine on aiortc, between two ends in this process."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+
+import pytest
+
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.loop_thread import acquire_loop
+from rtvi_sync.errors import TransportStartError
+from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
+from rtvi_sync.transports.webrtc.peer import ICEServer, PeerEvents, PeerStats
+from rtvi_sync.transports.webrtc.signalling import candidates
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.support.webrtc import Call, RTCBot, ready_answers
+
+
+class Heard:
+    """What a peer reports."""
+
+    def __init__(self):
+        self.texts: list[str | bytes] = []
+        self.ends: list[str] = []
+        self.events = PeerEvents(
+            on_text=self.texts.append,
+            on_audio=lambda *_: None,
+            on_video=lambda _: None,
+            wants_video=lambda: False,
+            on_closed=self.ends.append,
+        )
+
+
+@pytest.fixture
+def heard():
+    return Heard()
+
+
+@pytest.fixture
+def loop():
+    loop = acquire_loop()
+    yield loop
+    loop.release()
+    stop_idle_threads()
+
+
+@pytest.fixture
+def peer(loop, heard):
+    peer = AiortcPeer(loop, [], heard.events)
+    yield peer
+    result_of(peer.close(0.0))
+
+
+@pytest.fixture
+def call(far_loop):
+    bot = RTCBot(far_loop, ready_answers)
+    call = Call(bot)
+    bot.calls.append(call)
+    yield call
+    bot.close()
+
+
+def result_of(future):
+    assert future.wait(Deadline(GUARD))
+    return future.result()
+
+
+def connect(peer, call, far_loop, change=lambda sdp: sdp):
+    offer = result_of(peer.offer())
+    answer = far_loop.run(call.answer({"sdp": offer, "type": "offer"}))
+    result_of(peer.accept(change(answer["sdp"])))
+
+
+def test_the_offer(peer):
+    """Audio with Opus alone, camera, screen and data channel, on one port, with all candidates."""
+    sdp = result_of(peer.offer())
+    kinds = [line.split()[0] for line in sdp.splitlines() if line.startswith("m=")]
+    assert kinds == ["m=audio", "m=video", "m=video", "m=application"]
+    audio, camera, screen = sdp.split("m=")[1:4]
+    assert [line for line in audio.splitlines() if "rtpmap" in line] == ["a=rtpmap:96 opus/48000/2"]
+    assert "a=sendrecv" in audio
+    assert "a=sendrecv" in camera
+    assert "a=sendonly" in screen
+    assert candidates(sdp)
+
+
+def test_messages(peer, call, heard, far_loop):
+    """Texts go both ways, in order, and the counters count."""
+    connect(peer, call, far_loop)
+    for n in range(5):
+        peer.send_text(json.dumps({"type": "note", "n": n}))
+    until(lambda: len(call.texts) == 5)
+    call.send("hello")
+    until(lambda: heard.texts == ["hello"])
+    assert [json.loads(text)["n"] for text in call.texts] == [0, 1, 2, 3, 4]
+    assert peer.bytes_waiting == 0
+    measured: list[PeerStats] = []
+    peer.measure(measured.append)
+    until(lambda: measured)
+    assert measured[0].packets_received > 0
+    assert measured[0].bytes_sent > 0
+
+
+def test_what_waits_is_sent_at_the_end(peer, call, far_loop):
+    """A polite end comes behind the messages; the bot sees the channel close."""
+    connect(peer, call, far_loop)
+    for n in range(50):
+        peer.send_text(json.dumps({"type": "note", "n": n, "text": "x" * 2000}))
+    assert result_of(peer.close(5.0)) == 0
+    assert call.closed.wait(GUARD)
+    assert len(call.texts) == 50
+    peer.send_text("{}")  # too late, and no harm
+
+
+def test_the_bot_closes(peer, call, heard, far_loop):
+    """The closing of the data channel is the end, once."""
+    connect(peer, call, far_loop)
+    call.drop()
+    until(lambda: heard.ends)
+    assert heard.ends == ["the bot has closed the connection without saying that it leaves"]
+
+
+def test_a_wrong_fingerprint(peer, call, far_loop):
+    """DTLS fails: the error says at which step."""
+
+    def change(sdp):
+        lines = sdp.splitlines(keepends=True)
+        return "".join(
+            "a=fingerprint:sha-256 " + ":".join(["AB"] * 32) + "\r\n" if "sha-256" in x else x for x in lines
+        )
+
+    with pytest.raises(TransportStartError, match="not established: waiting for the DTLS handshake has failed"):
+        connect(peer, call, far_loop, change)
+
+
+def test_an_answer_that_cannot_be_used(peer, call, far_loop):
+    """Without Opus there is no common codec."""
+    with pytest.raises(TransportStartError, match="answer cannot be used"):
+        connect(peer, call, far_loop, lambda sdp: sdp.replace("opus/48000/2", "G722/8000"))
+
+
+def test_steps(peer, call, far_loop):
+    """What the connection waits for, for the error of a connect() that takes too long."""
+    assert peer.step.startswith("ICE")
+    connect(peer, call, far_loop)
+    assert peer.step == "the data channel"
+
+
+def test_an_end_before_the_beginning(loop, heard):
+    """Nothing to close, and nothing to wait for."""
+    peer = AiortcPeer(loop, [ICEServer(urls=("turn:127.0.0.1:9",), username="u", credential="c")], heard.events)
+    assert result_of(peer.close(1.0)) == 0
+
+
+def test_no_secrets_in_the_log(peer, call, far_loop, caplog):
+    """aiortc and aioice log addresses and passwords below warnings: not on the package's thread."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("aioice.ice", "aiortc.rtcpeerconnection", "aiortc.rtcicetransport"):
+        caplog.set_level(logging.DEBUG, name)
+    connect(peer, call, far_loop)
+    peer.send_text('{"type": "note"}')
+    until(lambda: call.texts)
+    ours = [record for record in caplog.records if (record.threadName or "").startswith("rtvi-loop")]
+    assert [record.getMessage() for record in ours if record.name.partition(".")[0] in ("aiortc", "aioice")] == []
+
+
+def test_it_has_what_a_peer_has():
+    """The engine fits the interface, names and parameters."""
+    from rtvi_sync.transports.webrtc.peer import Peer
+
+    for name, wanted in vars(Peer).items():
+        if not name.startswith("_") and inspect.isfunction(wanted):
+            found = inspect.signature(getattr(AiortcPeer, name))
+            assert list(found.parameters) == list(inspect.signature(wanted).parameters), name

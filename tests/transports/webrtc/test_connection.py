@@ -1,0 +1,202 @@
+"""A connection: messages, signalling, keep-alive and its one end; without a network."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from rtvi_sync.concurrency.future import Future
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.loop_thread import LoopThread, acquire_loop
+from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.transports.webrtc import connection as module
+from rtvi_sync.transports.webrtc.connection import WebRTCConnection
+from rtvi_sync.transports.webrtc.peer import PeerStats
+from tests.support.waiting import until
+
+
+class Wire:
+    """A peer that records, and whose counters a test sets."""
+
+    def __init__(self, events):
+        self.events = events
+        self.sent = []
+        self.bytes_waiting = 0
+        self.packets = 0
+        self.closed_with = None
+        self.unsent = 0
+
+    def send_text(self, text):
+        self.sent.append(text)
+
+    def measure(self, done):
+        done(PeerStats(packets_received=self.packets))
+
+    def close(self, polite):
+        self.closed_with = polite
+        future: Future[int] = Future()
+        future.resolve(self.unsent)
+        return future
+
+
+make_wire: Any = Wire
+loop_of: dict[WebRTCConnection, LoopThread] = {}
+
+
+class Log(list):
+    """What a connection reports, in order."""
+
+    def __init__(self):
+        self.tracks = (True, False, False)
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def link(log):
+    loop = acquire_loop()
+    link = WebRTCConnection(
+        loop,
+        make_wire,
+        on_message=log.append,
+        on_audio=lambda *_: None,
+        on_video=lambda *_: None,
+        wants_video=lambda: False,
+        tracks_on=lambda: log.tracks,
+        on_closed=log.append,
+        on_renegotiate=lambda: log.append("renegotiate"),
+    )
+    loop_of[link] = loop
+    yield link
+    del loop_of[link]
+    link.close(0.0)
+    stop_idle_threads()
+
+
+def on_the_loop(link):
+    """Wait until all that was given to the loop is done."""
+    done = threading.Event()
+    loop_of[link].call(done.set)
+    assert done.wait(60)
+
+
+def statuses(link):
+    told = [json.loads(text)["message"] for text in link.peer.sent if "trackStatus" in text]
+    return [(message["receiver_index"], message["enabled"]) for message in told]
+
+
+def test_what_comes_early_is_held(link, log):
+    """Messages wait until the client knows that it is connected, and keep their order; signalling is not RTVI."""
+    link.opened()
+    link.peer.events.on_text('{"n": 1}')
+    link.peer.events.on_text('{"type": "signalling", "message": {"type": "unknown"}}')
+    link.peer.events.on_text(b'{"n": 2}')
+    on_the_loop(link)
+    assert log == []
+    link.start()
+    on_the_loop(link)
+    link.peer.events.on_text('{"n": 3}')
+    assert log == ['{"n": 1}', b'{"n": 2}', '{"n": 3}']
+
+
+def test_a_bot_that_asks_for_an_offer(link, log):
+    """`renegotiate` is handed on."""
+    link.peer.events.on_text('{"type": "signalling", "message": {"type": "renegotiate"}}')
+    assert log == ["renegotiate"]
+
+
+def test_pings_and_tracks(link, log, monkeypatch):
+    """The bot is pinged, and told of each track when the connection opens and when one changes by itself."""
+    monkeypatch.setattr(module, "_PING_INTERVAL", 0.005)
+    before = time.time()
+    link.opened()
+    until(lambda: len(link.peer.sent) > 8)
+    word, _, milliseconds = link.peer.sent[0].partition(" ")
+    assert word == "ping:"
+    assert -1 < int(milliseconds) / 1000 - before < 60
+    assert statuses(link) == [(0, True), (1, False), (2, False)]
+    log.tracks = (False, False, True)
+    until(lambda: statuses(link)[3:] == [(0, False), (2, True)])
+
+
+def test_a_change_is_told_at_once(link, log):
+    """A track that the application switches does not wait for the next ping."""
+    link.opened()
+    on_the_loop(link)
+    log.tracks = (True, True, False)
+    link.tell_tracks()
+    on_the_loop(link)
+    assert statuses(link)[3:] == [(1, True)]
+
+
+def test_a_dead_bot(link, log, monkeypatch):
+    """Without any packet for 10 s, counted by the pings, the connection is lost; one packet begins the count anew."""
+    monkeypatch.setattr(module, "_PING_INTERVAL", 0.002)
+    monkeypatch.setattr(module, "SILENCE_LIMIT", 0.02)
+    link.peer.packets = 5
+    link.opened()
+    until(lambda: log)
+    (info,) = log
+    assert info.initiator == "network"
+    assert "no packet has come" in str(info.error)
+    with pytest.raises(DisconnectedError, match="no packet has come"):
+        link.send("{}")
+
+
+def test_ends_of_the_bot(link, log):
+    """A bot that closes without a word has broken off the session; it is told once."""
+    link.opened()
+    link.peer.events.on_closed("it has crashed")
+    link.peer.events.on_closed("again")
+    assert [(info.initiator, str(info.error)) for info in log] == [("network", "it has crashed")]
+    link.close(1.0)
+    assert link.peer.closed_with == 0.0  # nobody is there
+
+
+def test_a_bot_that_said_that_it_leaves(link, log):
+    """`peerLeft` makes what follows an orderly end."""
+    link.opened()
+    link.peer.events.on_text('{"type": "signalling", "message": {"type": "peerLeft"}}')
+    link.peer.events.on_closed("the WebRTC connection has failed")
+    assert [info.initiator for info in log] == ["server"]
+
+
+def test_our_own_end(link, log):
+    """After it nothing is reported, nothing is sent, and what was not sent is counted once."""
+    link.opened()
+    link.peer.unsent = 7
+    assert link.close(2.0) == 7
+    assert link.close(2.0) == 0
+    assert link.peer.closed_with == 2.0
+    link.peer.events.on_text("{}")
+    link.peer.events.on_closed("late")
+    assert log == []
+    with pytest.raises(DisconnectedError):
+        link.send("{}")
+
+
+def test_a_bot_that_takes_nothing(link, log, monkeypatch):
+    """What waits is bounded: beyond it the connection ends."""
+    monkeypatch.setattr(module, "_MAX_WAITING", 100)
+    link.opened()
+    link.send("{}")
+    link.peer.bytes_waiting = 101
+    with pytest.raises(DisconnectedError, match="takes no messages"):
+        link.send("{}")
+    assert len(log) == 1
+
+
+def test_before_it_is_open(link):
+    """Nothing can be sent, and closing waits for nobody."""
+    with pytest.raises(DisconnectedError):
+        link.send("{}")
+    link.tell_tracks()
+    link.close(2.0)
+    assert link.peer.closed_with == 0.0

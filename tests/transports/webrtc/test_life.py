@@ -1,0 +1,193 @@
+"""WebRTC sessions and the process: exit, Ctrl-C, fork, collection, reconnecting, leaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import psutil
+import pytest
+
+from rtvi_sync import ReconnectPolicy, RTVIClient, SmallWebRTCTransport, TransportState
+from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import open_descriptors
+from tests.support.waiting import until
+from tests.support.webrtc import ready_answers, rtc_bot
+
+LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD, "text_only": True}
+
+PROGRAM = """
+import contextlib, sys, threading
+import aiortc  # its import takes as long as all the rest
+from rtvi_sync import RTVIClient, RTVIError, SmallWebRTCTransport
+client = RTVIClient(
+    transport=SmallWebRTCTransport(sys.argv[1], ice_timeout=None, ice_servers=sys.argv[2:]),
+    text_only=True, connect_timeout=100,
+)
+"""
+IN_MAIN = """
+threading.Thread(target=lambda: (wait_for_step(), print("now", flush=True)), daemon=True).start()
+client.connect()
+print("now", flush=True)
+threading.Event().wait()
+"""
+IN_THREAD = """
+def connect():
+    with contextlib.suppress(RTVIError):  # the exit ends the attempt
+        client.connect()
+threading.Thread(target=connect, daemon=True).start()
+wait_for_step()
+print("now", flush=True)
+"""
+WAIT = """
+def wait_for_step():
+    while not client.transport.waiting_for().startswith(STEP):
+        threading.Event().wait(0.005)
+"""
+LIVE = """
+client.connect()
+print("now", flush=True)
+"""
+
+
+@pytest.fixture
+def bot(far_loop):
+    with rtc_bot(far_loop, ready_answers) as bot:
+        yield bot
+
+
+@pytest.fixture
+def silent_port():
+    """Return a port of UDP and TCP at which nobody answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.create_server(("127.0.0.1", 0)) as tcp:
+        udp.bind(tcp.getsockname())
+        yield tcp.getsockname()[1]
+
+
+def wrong_password(answer):
+    return {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
+
+
+PHASES = {
+    "gathering": ("the addresses", True, False),
+    "the offer": ("an answer", False, True),
+    "ICE": ("ICE", False, False),
+}
+
+
+@pytest.fixture(params=[pytest.param("gathering", marks=pytest.mark.matrix), "the offer", "ICE"])
+def hung(request, bot, silent_port):
+    """Return a program that hangs in a phase of connect(), and its arguments."""
+    step, has_silent_server, has_silent_bot = PHASES[request.param]
+    bot.change = wrong_password
+    url = f"http://127.0.0.1:{silent_port}/offer" if has_silent_bot else f"{bot.url}/api/offer"
+    servers = [f"stun:127.0.0.1:{silent_port}"] if has_silent_server else []
+    return f"STEP = {step!r}\n{PROGRAM}{WAIT}", [url, *servers]
+
+
+def start(program, arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "now\n"
+    return process
+
+
+@pytest.mark.matrix
+def test_exit_while_it_connects(hung):
+    """The interpreter's exit waits for nothing that hangs."""
+    program, arguments = hung
+    process = start(program + IN_THREAD, arguments)
+    with takes(at_most=5.0):
+        _, errors = process.communicate(timeout=GUARD)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_ctrl_c_while_it_connects(hung):
+    """It raises KeyboardInterrupt out of connect(), and the process ends."""
+    program, arguments = hung
+    process = start(program + IN_MAIN, arguments)
+    with takes(at_most=5.0):
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=GUARD)
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    # 1 if another thread evaluates a text meanwhile, by which CPython forgets the reason of the end.
+    assert process.returncode in (-signal.SIGINT, 1)
+
+
+def test_exit_with_a_live_session(bot):
+    """The bot sees the end, and nothing is written to the standard error."""
+    process = start(PROGRAM + LIVE, [f"{bot.url}/api/offer"])
+    with takes(at_most=5.0):
+        _, errors = process.communicate(timeout=GUARD)
+    assert (process.returncode, errors) == (0, "")
+    assert bot.call.closed.wait(GUARD)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_has_sessions_of_its_own(bot):
+    """A child talks to the bot by a client of its own, and the parent's session goes on."""
+    with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS) as client:
+        until(lambda: bot.calls and bot.calls[0].channel is not None)
+
+        def child():
+            with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS) as own:
+                return own.send_client_request("echo", "child")
+
+        assert in_child(child) == "child"
+        assert client.send_client_request("echo", "parent") == "parent"
+
+
+def test_a_dropped_client_ends_its_session(bot):
+    """Nothing of the loop, of aiortc or of this package keeps a client alive."""
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer")
+    client = RTVIClient(transport=transport, **LIMITS)
+    client.connect()
+    call = bot.call
+    dropped: list[weakref.ref[Any]] = [weakref.ref(client), weakref.ref(transport._opened().peer)]
+    del transport
+    with pytest.warns(ResourceWarning, match="dropped while connected"):
+        del client
+    assert call.closed.wait(GUARD)
+
+    def is_gone() -> bool:
+        gc.collect()
+        return [each() for each in dropped] == [None, None]
+
+    until(is_gone)
+
+
+def test_a_lost_session_is_replaced(bot):
+    """`ReconnectPolicy` makes a new one, with an offer of its own."""
+    transport = SmallWebRTCTransport(f"{bot.url}/api/offer")
+    with RTVIClient(transport=transport, reconnect=ReconnectPolicy(initial_delay=0.01), **LIMITS) as client:
+        bot.call.drop()
+        until(lambda: len(bot.calls) == 2 and client.state is TransportState.READY)
+        assert client.send_client_request("echo", 1) == 1
+
+
+@pytest.mark.matrix
+def test_many_sessions_leave_nothing(bot):
+    """50 sessions: no thread, no descriptor, and a memory that flattens."""
+    client = RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS)
+    process, sizes, before = psutil.Process(), [], len(open_descriptors())
+    for _ in range(6):
+        for _ in range(10):
+            client.connect()
+            assert client.send_client_request("echo", 1) == 1
+            client.disconnect()
+        bot.calls.clear()
+        gc.collect()
+        sizes.append(process.memory_info().rss)
+    stop_idle_threads()
+    assert len(open_descriptors()) <= before
+    assert (sizes[-1] - sizes[1]) / 40 < 100_000  # both ends are in this process

@@ -1,0 +1,73 @@
+"""Opus: levels, concealment, and what cannot be decoded."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from rtvi_sync.media.pcm import bytes_of, rms, samples_of
+from rtvi_sync.transports.webrtc import opus
+
+
+def tone(rate, seconds, hz=440.0, peak=8000):
+    return bytes_of(int(peak * math.sin(2 * math.pi * hz * n / rate)) for n in range(round(rate * seconds)))
+
+
+def packets(rate, pcm):
+    encoder, size = opus.Encoder(rate), 2 * rate // 50
+    return [encoder.encode(pcm[start : start + size]) for start in range(0, len(pcm), size)]
+
+
+@pytest.mark.parametrize("rate", opus.RATES)
+def test_the_level_stays(rate):
+    """At each rate of a source: mono stays as loud as it was, within half a decibel."""
+    decoder = opus.Decoder(24000)
+    decoded = b"".join(map(decoder.decode, packets(rate, tone(rate, 0.4))))
+    assert len(decoded) == 2 * round(24000 * 0.4)
+    assert 20 * abs(math.log10(rms(decoded[9600:]) / rms(tone(24000, 0.3)))) < 0.5
+
+
+def test_silence_is_silent():
+    """Silence from the beginning becomes exact zeros, in a few bytes."""
+    coded = packets(16000, bytes(16000))
+    decoder = opus.Decoder(24000)
+    assert max(map(abs, samples_of(b"".join(map(decoder.decode, coded))))) <= 2
+    assert max(map(len, coded)) < 20
+
+
+def test_a_lost_packet():
+    """A tone goes on through it, whether the next packet is there or not."""
+    coded = packets(16000, tone(16000, 0.4))
+    for following in (coded[11], None):
+        decoder = opus.Decoder(24000)
+        before = [decoder.decode(packet) for packet in coded[:10]]
+        made_up = decoder.conceal(following)
+        assert len(made_up) == len(before[-1]) == 960
+        assert rms(made_up) > 0.5 * rms(before[-1])
+
+
+def test_what_cannot_be_decoded():
+    """A damaged or an empty packet counts as lost."""
+    decoder = opus.Decoder(24000)
+    decoder.decode(packets(16000, tone(16000, 0.02))[0])
+    assert len(decoder.decode(b"")) == 960
+    assert len(decoder.decode(b"\x03")) == 960  # says that it has several frames, and has none
+
+
+def test_what_cannot_be_encoded():
+    """A frame of another length is an error that says so."""
+    with pytest.raises(ValueError, match="cannot encode 10 bytes at 16000 Hz"):
+        opus.Encoder(16000).encode(bytes(10))
+
+
+def test_without_libopus(monkeypatch):
+    """Nothing is found: aiortc's own way is left."""
+    monkeypatch.setattr(opus, "_paths", lambda: iter(("/nonexistent/libopus.so", "libc.so.6")))
+    opus.library.cache_clear()
+    try:
+        assert opus.library() is None
+        with pytest.raises(RuntimeError, match="libopus"):
+            opus.Decoder(24000)
+    finally:
+        opus.library.cache_clear()

@@ -1,0 +1,16 @@
+"""What engines are given: it holds secrets."""
+
+from __future__ import annotations
+
+from rtvi_sync.transports.webrtc.peer import ICEServer, PeerStats
+
+
+def test_a_server_hides_its_password():
+    """The credential is not in the repr, which may be logged."""
+    server = ICEServer(urls=("turn:host",), username="user", credential="secret")
+    assert "secret" not in repr(server)
+
+
+def test_counters_begin_at_zero():
+    """Before the first measurement nothing is known."""
+    assert PeerStats() == PeerStats(packets_received=0, jitter=None, round_trip=None)

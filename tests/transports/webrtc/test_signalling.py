@@ -1,0 +1,145 @@
+"""Where an offer goes, what is sent, and which answers lead to a conversation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
+from rtvi_sync.transports.base import StartRequest
+from rtvi_sync.transports.webrtc import signalling
+from rtvi_sync.transports.webrtc.signalling import answer_of, candidates, ice_servers, target_of
+
+START = StartRequest(url="https://bot.example/app/start?a=1", headers={"Authorization": "Bearer secret"})
+SDP = """v=0
+m=audio 40000 UDP/TLS/RTP/SAVPF 96
+a=candidate:1 1 udp 2130706431 192.0.2.2 40000 typ host
+a=candidate:2 1 UDP 1677722111 198.51.100.7 40001 typ srflx raddr 192.0.2.2 rport 40000
+m=application 40000 UDP/DTLS/SCTP webrtc-datachannel
+a=max-message-size:262144
+""".replace("\n", "\r\n")
+
+
+def target(bundle, url=None, headers=(), start=START):
+    return target_of(bundle, url, dict(headers), start, "")
+
+
+def test_a_session_that_was_started():
+    """The offer goes beside the start endpoint, with the headers of its request; the session's name is quoted."""
+    found = target({"sessionId": "a/b#1"}, headers={"X-Own": "1"})
+    assert found.url == "https://bot.example/app/sessions/a%2Fb%231/api/offer"
+    assert found.headers == {"Authorization": "Bearer secret", "X-Own": "1"}
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        {"webrtc_url": "http://one.example/offer"},
+        {"webrtcUrl": "http://one.example/offer"},
+        {"webrtcRequestParams": {"endpoint": "http://one.example/offer", "headers": {"X": "1"}}},
+    ],
+)
+def test_an_address_in_the_bundle(bundle):
+    """It may be another server: the start request's headers do not go there."""
+    found = target(bundle)
+    assert found.url == "http://one.example/offer"
+    assert "Authorization" not in found.headers
+
+
+def test_the_transport_s_own_address_comes_first():
+    """Its own URL and headers take precedence; what the bot is given comes from the bundle."""
+    params = {"endpoint": "http://two.example", "headers": {"X": "2"}, "requestData": {"a": [1]}}
+    found = target({"webrtcRequestParams": params}, "http://own.example/offer", {"X": "1"})
+    assert (found.url, found.headers, found.request_data) == ("http://own.example/offer", {"X": "1"}, {"a": [1]})
+
+
+@pytest.mark.parametrize(
+    ("bundle", "start", "advice"),
+    [
+        (None, None, r"SmallWebRTCTransport\(webrtc_url='http://host:7860/api/offer'\)"),
+        ({"sessionId": "secret"}, None, "let the client start the bot"),
+        ({"ws_url": "ws://secret"}, None, "use WebSocketTransport"),
+        ({"room_url": "secret"}, START, "start the bot for webrtc"),
+        ({"webrtc_url": "ftp://bot.example"}, None, "is not the URL of an offer"),
+        ({"sessionId": "1", "iceConfig": {"iceServers": ["http://x"]}}, START, "an unusable iceConfig"),
+    ],
+)
+def test_bundles_without_an_address(bundle, start, advice):
+    """The error says what to do, and shows no value."""
+    with pytest.raises(InvalidTransportParamsError, match=advice) as caught:
+        target(bundle, start=start)
+    assert "secret" not in str(caught.value)
+
+
+def test_ice_servers_of_the_server():
+    """The runner sends them in the form of browsers, with one URL or several."""
+    config = {"iceServers": [{"urls": "stun:a:1"}, {"urls": ["turn:b:2"], "username": "u", "credential": "secret"}]}
+    found = target({"sessionId": "1", "iceConfig": config}).ice_servers
+    assert [(server.urls, server.username, server.credential) for server in found] == [
+        (("stun:a:1",), None, None),
+        (("turn:b:2",), "u", "secret"),
+    ]
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("servers", "error"),
+    [
+        ("stun:a", TypeError),
+        ([5], TypeError),
+        ([{}], TypeError),
+        ([{"urls": []}], TypeError),
+        ([{"urls": "stun:a", "username": 5}], TypeError),
+        (["http://a"], ValueError),
+        (["stun://a"], ValueError),
+        (["turn:a?transport=quic"], ValueError),
+    ],
+)
+def test_ice_servers_that_are_none(servers, error):
+    """A wrong setting is named where it is given: aiortc would only say "malformed uri"."""
+    with pytest.raises(error, match="ice_servers"):
+        ice_servers(servers)
+
+
+def test_the_offer():
+    """As Pipecat takes it; data for the bot only if there are any."""
+    body = json.loads(signalling.offer_body("v=0", "Bot#1", None))
+    assert body == {"sdp": "v=0", "type": "offer", "pc_id": "Bot#1", "restart_pc": False}
+    assert json.loads(signalling.offer_body("v=0", None, {"a": 1}))["request_data"] == {"a": 1}
+
+
+def test_an_answer():
+    """Its name, the size that it takes, and the kinds of its addresses."""
+    answer = answer_of({"sdp": SDP, "type": "answer", "pc_id": "Bot#1"}, "http://bot")
+    assert (answer.pc_id, answer.max_message_size) == ("Bot#1", 262144)
+    assert candidates(SDP) == ["host 192.0.2.2 (udp)", "srflx 198.51.100.7 (udp)"]
+    old = answer_of({"sdp": SDP.replace("a=max-message-size:262144", "a=x")}, "http://bot")
+    assert (old.pc_id, old.max_message_size) == (None, 65536)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ([], "without an sdp"),
+        ({"sdp": None}, "without an sdp"),
+        ({"sdp": "v=0\r\n"}, "has not understood the offer"),
+        ({"sdp": SDP.replace("m=audio 40000", "m=audio 0")}, "has refused the audio"),
+        ({"sdp": SDP.replace("m=application 40000", "m=application 0")}, "has refused the data channel"),
+        ({"sdp": SDP.replace("a=candidate", "a=other")}, "without an address of the bot"),
+    ],
+)
+def test_answers_without_a_conversation(document, text):
+    """What aiortc would accept, and then wait or be silent, is an error at once."""
+    with pytest.raises(TransportStartError, match=text):
+        answer_of(document, "http://bot")
+
+
+def test_signalling_messages():
+    """The bot is told of tracks; what it says is recognised, and anything else is left to RTVI."""
+    status = {"type": "trackStatus", "receiver_index": 1, "enabled": False}
+    assert json.loads(signalling.track_status(1, enabled=False)) == {"type": "signalling", "message": status}
+    assert signalling.signalled({"type": "signalling", "message": {"type": "peerLeft"}}) == "peerLeft"
+    assert signalling.signalled({"type": "signalling", "message": 5}) == ""
+    assert signalling.signalled({"type": "bot-ready"}) is None
+    assert signalling.signalled([]) is None
