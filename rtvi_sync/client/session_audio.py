@@ -137,7 +137,7 @@ class SessionAudio:
         """Begin to read the tracks, that of the bot by the reader that a session has opened. Any thread, before the
         other methods are called.
         """
-        self._bot.begin(self._media.tracks().bot.audio, reader)
+        self._bot.begin(self._media.received(), reader)
         self._user.begin(self._media.sent(), None)
 
     def read(self, modalities: Collection[Literal["text", "audio"] | None]) -> None:
@@ -146,7 +146,7 @@ class SessionAudio:
         Args:
             modalities: of the turns that are not over.
         """
-        self._bot.read(self._media.tracks().bot.audio, idle=not modalities)
+        self._bot.read(self._media.received(), idle=not modalities)
         self._user.read(self._media.sent(), idle="audio" not in modalities)
 
     def take(self, record: TurnRecord) -> AudioOfTurn:

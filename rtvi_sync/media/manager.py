@@ -258,6 +258,11 @@ class MediaManager:
         if (session := self._session) is not None:
             session.remove(insertion)
 
+    def received(self) -> AudioTrack | None:
+        """Return the track of the bot's audio; None without one."""
+        session = self._session
+        return session.bot if session is not None else None
+
     def sent(self) -> AudioTrack | None:
         """Return the track of all audio that is sent in the session; None without one."""
         session = self._session
