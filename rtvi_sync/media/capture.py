@@ -88,7 +88,7 @@ class Reader(Protocol):
 class MemoryReader:
     """A reader of a source in memory; it reads on the scheduler's thread itself."""
 
-    dropped_seconds = 0.0  # the source waits until it is read
+    dropped_seconds: float = 0.0  # the source waits until it is read
 
     def __init__(self, source: MemorySource, lease: Lease) -> None:
         self._source = source
@@ -136,7 +136,7 @@ class PrefetchReader:
         RuntimeError: the process cannot start more threads; the lease has been released.
     """
 
-    dropped_seconds = 0.0  # the source waits until it is read
+    dropped_seconds: float = 0.0  # the source waits until it is read
 
     def __init__(
         self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
