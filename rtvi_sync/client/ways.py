@@ -76,7 +76,7 @@ def ways_to(
     if not offered:
         kind = "a WebSocket" if bot_url.ws_url is not None else "a WebRTC offer"
         raise InvalidTransportParamsError(f"The URL is that of {kind}, which the transport {transport!r} does not use")
-    if transport == "auto" and len(offered) > 1 and not is_installed():
+    if "webrtc" in offered and len(offered) > 1 and not is_installed():
         offered.remove("webrtc")
     own_headers = headers if not bot_url.endpoints else None
     make: dict[str, Callable[[], Transport]] = {
