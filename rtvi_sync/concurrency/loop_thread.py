@@ -135,6 +135,7 @@ class LoopThread:
                 task.cancel()
             if leftover:
                 self._loop.run_until_complete(asyncio.wait(leftover, timeout=_LEFTOVER_TIMEOUT))
+            self._loop.run_until_complete(asyncio.sleep(0))  # a round in which closed transports close their sockets
             self._loop.close()
         finally:
             sleepless.discard(me)

@@ -97,6 +97,23 @@ def test_what_a_library_left_behind_is_cancelled():
     assert cancelled.is_set()
 
 
+def test_a_socket_closed_just_before_the_end():
+    """Asyncio closes it in the loop's next round: the loop makes one more."""
+    other = loop_thread.LoopThread()
+
+    async def close_and_stop():
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)
+        )
+        transport.close()
+        asyncio.get_running_loop().stop()
+        return transport.get_extra_info("socket")
+
+    closed = result_of(other.run(close_and_stop()))
+    other.thread.join(GUARD)
+    assert closed.fileno() == -1
+
+
 def test_blocking_calls_do_not_hold_up_the_exit(loop):
     """They run on threads of the package, not on those that asyncio's users wait for at exit."""
 

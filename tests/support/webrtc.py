@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fractions
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -258,3 +259,14 @@ def ready_answers(text: str) -> list[str]:
     if message["type"] == "client-message":
         return [json.dumps({**message, "type": "server-response"})]
     return []
+
+
+def unreachable(answer: dict[str, Any]) -> dict[str, Any]:
+    """Change an answer so that ICE hangs, as with a bot behind a firewall.
+
+    The client's checks go to a port where nobody is, and by the wrong password those that answer the bot's own checks
+    fail. The password alone is not enough with aioice 0.10, the last one for Python 3.10: there the bot's refusal ends
+    ICE at once.
+    """
+    sdp = re.sub(r"(?m)^(a=candidate:.*) \d+ typ", r"\1 9 typ", answer["sdp"])
+    return {**answer, "sdp": sdp.replace("a=ice-pwd:", "a=ice-pwd:x")}

@@ -30,7 +30,7 @@ from tests.support.http_server import Answer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
-from tests.support.webrtc import SESSION, Film, Tone, ready_answers, rtc_bot
+from tests.support.webrtc import SESSION, Film, Tone, ready_answers, rtc_bot, unreachable
 
 LIMITS = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
@@ -107,11 +107,6 @@ def test_without_the_extra(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def wrong_password(answer):
-    """Change an answer so that the bot, as one behind a firewall, answers no check of ICE."""
-    return {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
-
-
 def abandon_at(client, step):
     """Connect, and disconnect when the transport waits for `step`."""
     call = InThread(client.connect)
@@ -136,7 +131,7 @@ def test_the_step_in_the_error(bot, client):
 def test_a_firewall(bot, client):
     """No packet comes back: the error names the cure, and shows no address."""
 
-    bot.change = wrong_password
+    bot.change = unreachable
     transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=0.2)
     with pytest.raises(
         TransportStartError, match=r"no network packet came .*\?transport=tcp.* or use WebSocket"
@@ -154,7 +149,7 @@ def test_a_machine_without_a_network(bot, client, monkeypatch):
 
 def test_an_attempt_that_is_given_up(bot, client):
     """While ICE is under way nothing is left of it, and the transport connects again."""
-    bot.change = wrong_password
+    bot.change = unreachable
     transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=None)
     abandon_at(client(transport), "ICE: a network packet from the bot")
     bot.change = lambda answer: answer

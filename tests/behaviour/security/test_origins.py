@@ -10,7 +10,11 @@ import pytest
 from rtvi_sync import InvalidTransportParamsError, RTVIClient, RTVIError, StartBotError, WebSocketTransport
 from rtvi_sync.media import NullSink
 from tests.support.loopback import Proxy, Server
+from tests.support.slowness import GUARD
 from tests.transports.test_websocket_handshake import Acceptor
+
+# A bot that closes at once ends connect(), without a time limit that a busy machine would exceed.
+CLOSE = b"\x88\x02\x03\xe8"
 
 
 class Recorder(Server):
@@ -33,7 +37,7 @@ class Recorder(Server):
 def client_of(**options: Any) -> RTVIClient:
     """Return a client without devices, whose transport has secrets of its own."""
     transport = WebSocketTransport(headers={"X-Bot": "for-the-bot"})
-    options = {"transport": transport, "proxy": False, "connect_timeout": 10.0, **options}
+    options = {"transport": transport, "proxy": False, "connect_timeout": GUARD, **options}
     return RTVIClient(enable_mic=False, speaker=NullSink(), **options)
 
 
@@ -55,11 +59,11 @@ def attempt(client: RTVIClient, call: Any = None) -> None:
 
 def test_from_the_endpoint_to_the_bot() -> None:
     """The bot hears the token and the transport's headers and nothing that was for the endpoint, nor the other way."""
-    with Acceptor("Set-Cookie: a=cookie; Domain=127.0.0.1") as bot:
+    with Acceptor("Set-Cookie: a=cookie; Domain=127.0.0.1", after=CLOSE) as bot:
         answer = f'{{"ws_url": "ws://{bot.authority}/", "token": "for-the-bot"}}'
         with Recorder("200 OK", answer.encode()) as endpoint:
             for _ in range(2):
-                client = client_of(params=params_of(endpoint), connect_timeout=0.3)
+                client = client_of(params=params_of(endpoint))
                 attempt(client)
     assert "for-the-endpoint" in endpoint.heard
     assert "for-the-bot" not in endpoint.heard
@@ -124,12 +128,11 @@ def test_a_redirect_does_not_bring_a_login() -> None:
 
 def test_the_password_of_a_proxy() -> None:
     """It is for the proxy, which hears nothing of the token; the bot hears nothing of the proxy."""
-    with Acceptor() as bot, Proxy() as proxy:
+    with Acceptor(after=CLOSE) as bot, Proxy() as proxy:
         attempt(
             client_of(
                 transport=WebSocketTransport(f"ws://{bot.authority}/", "for-the-bot"),
                 proxy=f"http://ada:for-the-proxy@{proxy.authority}",
-                connect_timeout=0.3,
             )
         )
     assert "Proxy-Authorization: Basic " in proxy.heads[0]
@@ -176,8 +179,8 @@ def test_addresses_that_are_no_websockets() -> None:
 )
 def test_odd_addresses(url: str, path: str | None) -> None:
     """What is odd and yet an address is connected to as it stands, or refused; no line is ever added to the request."""
-    with Acceptor() as bot:
-        client = client_of(connect_timeout=0.3)
+    with Acceptor(after=CLOSE) as bot:
+        client = client_of()
         attempt(client, lambda: client.connect({"ws_url": url.format(bot.authority), "token": "t\r\nEvil: 1"}))
     if path is None:
         assert bot.heads == []

@@ -20,7 +20,7 @@ from tests.support.forking import in_child
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import open_descriptors
 from tests.support.waiting import until
-from tests.support.webrtc import ready_answers, rtc_bot
+from tests.support.webrtc import ready_answers, rtc_bot, unreachable
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD, "text_only": True}
 
@@ -72,10 +72,6 @@ def silent_port():
         yield tcp.getsockname()[1]
 
 
-def wrong_password(answer):
-    return {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
-
-
 PHASES = {
     "gathering": ("the addresses", True, False),
     "the offer": ("an answer", False, True),
@@ -87,7 +83,7 @@ PHASES = {
 def hung(request, bot, silent_port):
     """Return a program that hangs in a phase of connect(), and its arguments."""
     step, has_silent_server, has_silent_bot = PHASES[request.param]
-    bot.change = wrong_password
+    bot.change = unreachable
     url = f"http://127.0.0.1:{silent_port}/offer" if has_silent_bot else f"{bot.url}/api/offer"
     servers = [f"stun:127.0.0.1:{silent_port}"] if has_silent_server else []
     return f"STEP = {step!r}\n{PROGRAM}{WAIT}", [url, *servers]
