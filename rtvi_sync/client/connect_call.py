@@ -16,6 +16,7 @@ from ..errors import (
     ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
+    MissingExtraError,
     ProtocolError,
     RTVIError,
     StartBotError,
@@ -26,6 +27,7 @@ from ..messages import BotReadyData
 from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.session import Session
+from ..transports.small_webrtc import is_installed
 from .sessionless import BotStart
 from .ways import Way
 
@@ -116,7 +118,7 @@ class ConnectCall:
         """Record that `attempt` has failed; raise the error of the call if no other follows."""
         self._failures.append((way.transport.name, fresh_copy(error)))
         if attempt.session is None or not attempt.session.ending.is_replaced:
-            failure = self._failure(error)
+            failure = self._failure(error, way)
             if failure is error:
                 raise error
             raise failure from error
@@ -143,14 +145,16 @@ class ConnectCall:
             return min(remaining * _SHARE, own)
         return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
 
-    def _failure(self, error: RTVIError) -> RTVIError:
-        """Return the error of the call, whose last attempt has failed by `error`."""
+    def _failure(self, error: RTVIError, way: Way) -> RTVIError:
+        """Return the error of the call, whose last attempt, on `way`, has failed by `error`."""
         if len(self._failures) == 1 or not (isinstance(error, ConnectionTimeoutError) or _concerns_way(error)):
             return error
         last = {name: str(failure) for name, failure in self._failures}  # the last of each transport
         if len(set(last.values())) == 1:
             text = str(error)
         else:
+            if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
+                last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
             tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())
             text = f"No bot was reached, by any transport. {tried}"
         result: ConnectError

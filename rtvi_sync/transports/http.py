@@ -83,8 +83,9 @@ OFFER = RequestProfile(
         400: "The bot may serve one client at a time (ConnectionMode.SINGLE), and have one: end that session",
         401: "Pass headers= that the server requires",
         403: "Pass headers= that the server requires",
-        404: "Check webrtc_url; a session that /start has begun ends if nobody connects to it",
-        405: "Check webrtc_url (in Pipecat it ends in /api/offer)",
+        404: "Check the URL (in Pipecat it ends in /start or in /api/offer); a session that "
+        "/start has begun ends if nobody connects to it",
+        405: "Check the URL of the offer (in Pipecat it ends in /api/offer)",
         422: "The server expects another form of the offer than Pipecat's: check webrtc_url",
     },
     refused=TransportStartError,

@@ -69,6 +69,7 @@ class SmallWebRTCTransport(Transport):
         max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
 
     Raises:
+        InvalidTransportParamsError: `webrtc_url` is not the URL of a server.
         MissingExtraError: aiortc is not installed.
     """
 
@@ -91,6 +92,8 @@ class SmallWebRTCTransport(Transport):
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
         COUNT.check(max_message_size=max_message_size)
+        if webrtc_url is not None:
+            signalling.check_offer_url(webrtc_url)
         self._ice_servers = None if ice_servers is None else signalling.ice_servers(ice_servers)
         if not is_installed():
             raise MissingExtraError("SmallWebRTCTransport", "webrtc")

@@ -57,6 +57,16 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
             assert "?token=abc&" in bot.wait_for_session(GUARD).path
 
 
+def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
+    for module in ("ways", "connect_call"):
+        monkeypatch.setattr(f"rtvi_sync.client.{module}.is_installed", lambda: False)
+    server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
+    with pytest.raises(ConnectError, match=r'eval: .* webrtc: .* pip install "rtvi_sync\[webrtc\]"\.$') as caught:
+        connect(server.url, **QUIET)
+    assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
+
+
 def test_a_server_for_websockets_only() -> None:
     """It hangs up on a start request and asks a GET to upgrade: the WebSocket is the server itself."""
     with EmbeddedBot() as bot:

@@ -91,6 +91,13 @@ def test_https_must_stay_https(bot, client):
     assert lenient._target({"webrtc_url": "http://bot.example/api/offer"}).url == "http://bot.example/api/offer"
 
 
+@pytest.mark.parametrize("url", ["", "ws://bot.example/ws", "bot.example/api/offer", "http://bot.example:port/"])
+def test_what_is_no_url_of_an_offer(url):
+    """It is refused where it is given."""
+    with pytest.raises(InvalidTransportParamsError, match="is not the URL of an offer: it"):
+        SmallWebRTCTransport(url)
+
+
 def test_a_server_that_refuses_the_offer(bot, client):
     """It is a matter of the transport, with advice for offers."""
     bot.server.answers["/api/offer"] = Answer({"detail": "Cannot create new connection"}, 400)

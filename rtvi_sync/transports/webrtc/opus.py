@@ -9,7 +9,7 @@ import ctypes
 import functools
 import importlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Any, Final
@@ -79,7 +79,7 @@ class Encoder:
         self._opus = _loaded()
         self.rate_hz: int = rate_hz
         self._state = self._opus.opus_encoder_create(rate_hz, 1, _APPLICATION_VOIP, None)
-        weakref.finalize(self, self._opus.opus_encoder_destroy, self._state)
+        _free_with(self, self._opus.opus_encoder_destroy, self._state)
         # What half of the samples need: Opus is transparent for speech at 24 kbit/s, and this is not the narrow part.
         for setting, value in (
             (_SET_BITRATE, 32_000 if rate_hz <= 16000 else 64_000),
@@ -111,7 +111,7 @@ class Decoder:
     def __init__(self, rate_hz: int) -> None:
         self._opus = _loaded()
         self._state = self._opus.opus_decoder_create(rate_hz, 1, None)
-        weakref.finalize(self, self._opus.opus_decoder_destroy, self._state)
+        _free_with(self, self._opus.opus_decoder_destroy, self._state)
         self._max_samples = round(rate_hz * _MAX_PACKET)
         self._buffer = ctypes.create_string_buffer(2 * self._max_samples)
         self._samples = rate_hz // FRAMES_PER_SECOND  # of the last packet
@@ -135,6 +135,12 @@ class Decoder:
     def _decode(self, packet: bytes | None, samples: int, fec: int) -> bytes | None:
         count = self._opus.opus_decode(self._state, packet, len(packet or b""), self._buffer, samples, fec)
         return self._buffer.raw[: 2 * count] if count > 0 else None
+
+
+def _free_with(owner: object, destroy: Callable[[int], None], state: int) -> None:
+    """Free the state of libopus when its owner is dropped."""
+    # Not at the interpreter's exit: the session of another thread may still use it, and libopus would end the process.
+    weakref.finalize(owner, destroy, state).atexit = False
 
 
 def _loaded() -> ctypes.CDLL:

@@ -18,7 +18,8 @@ from .peer import ICEServer
 
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
-_ICE_URL = re.compile(r"(stuns?|turns?):(?!//)[^\s/?#]+(\?transport=(udp|tcp))?", re.IGNORECASE)
+# What aiortc takes: names and IPv4 addresses.
+_ICE_URL = re.compile(r"(stuns?:[\w.-]+(:\d{1,5})?|turns?:[\w.-]+(:\d{1,5})?(\?transport=(udp|tcp))?)")
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
 _PARAMS_KEYS = ("webrtc_request_params", "webrtcRequestParams")
 
@@ -65,10 +66,7 @@ def target_of(
         own_headers = {**start.headers, **own_headers}
     if address is None:
         raise InvalidTransportParamsError(missing_offer_url(bundle, source))
-    if parse_url(address, "http", "https") is None:
-        raise InvalidTransportParamsError(
-            f"{printable(address)!r} is not the URL of an offer: {url_fault(address, 'http', 'https')}"
-        )
+    check_offer_url(address)
     ice = _first(given, ("iceConfig", "ice_config"), Mapping) or {}
     try:
         servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or ())
@@ -80,6 +78,18 @@ def target_of(
         request_data=_first(params, ("request_data", "requestData"), object),
         ice_servers=servers,
     )
+
+
+def check_offer_url(url: str) -> None:
+    """Check the URL that takes the offer.
+
+    Raises:
+        InvalidTransportParamsError: it is none.
+    """
+    if parse_url(url, "http", "https") is None:
+        raise InvalidTransportParamsError(
+            f"{printable(url)!r} is not the URL of an offer: {url_fault(url, 'http', 'https')}"
+        )
 
 
 def _first(mapping: Mapping[str, Any], keys: Iterable[str], kind: type) -> Any:
@@ -110,12 +120,13 @@ def _ice_server(server: Any) -> ICEServer:
         raise TypeError(f"each of ice_servers must be a URL or a mapping, not {type(server).__name__}")
     urls = entry.get("urls", entry.get("url"))
     urls = (urls,) if isinstance(urls, str) else urls
-    if not isinstance(urls, Iterable) or not urls or not all(isinstance(url, str) for url in urls):
+    if not isinstance(urls, Sequence) or not urls or not all(isinstance(url, str) for url in urls):
         raise TypeError("each mapping of ice_servers needs urls: a URL, or a list of URLs")
     for url in urls:
         if _ICE_URL.fullmatch(url) is None:
             raise ValueError(
-                f"ice_servers must have URLs such as 'stun:host:3478' or 'turn:host:3478?transport=tcp', not {url!r}"
+                "ice_servers must have URLs such as 'stun:host:3478' or 'turn:host:3478?transport=tcp', with a name or "
+                f"an IPv4 address, and without user and password, not {re.sub(':.*@', ':***@', url)!r}"
             )
     login = entry.get("username"), entry.get("credential")
     if not all(part is None or isinstance(part, str) for part in login):

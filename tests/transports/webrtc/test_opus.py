@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 
 from rtvi_sync.media.pcm import bytes_of, rms, samples_of
 from rtvi_sync.transports.webrtc import opus
+from tests.support.slowness import GUARD
 
 
 def tone(rate, seconds, hz=440.0, peak=8000):
@@ -59,6 +62,21 @@ def test_what_cannot_be_encoded():
     """A frame of another length is an error that says so."""
     with pytest.raises(ValueError, match="cannot encode 10 bytes at 16000 Hz"):
         opus.Encoder(16000).encode(bytes(10))
+
+
+AT_EXIT = """
+import atexit
+atexit.register(lambda: print(len(encoder.encode(decoder.decode(packet))) > 0))  # runs after weakref's own, made later
+from rtvi_sync.transports.webrtc import opus
+encoder, decoder = opus.Encoder(24000), opus.Decoder(24000)
+packet = encoder.encode(bytes(960))
+"""
+
+
+def test_use_at_exit():
+    """A session may be live when the interpreter exits: its coders still work while the exit ends it."""
+    process = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=GUARD)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "True\n", "")
 
 
 def test_without_libopus(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from aiortc.rtcicetransport import parse_stun_turn_uri
 
 from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports.base import StartRequest
@@ -94,12 +95,28 @@ def test_ice_servers_of_the_server():
         (["http://a"], ValueError),
         (["stun://a"], ValueError),
         (["turn:a?transport=quic"], ValueError),
+        (["stun:a?transport=udp"], ValueError),
+        (["stun:a:b"], ValueError),
+        (["stun:[::1]:3478"], ValueError),
+        (["turn:user:secret@a"], ValueError),
+        (["TURN:a"], ValueError),
+        ([{"urls": iter(["stun:a"])}], TypeError),
     ],
 )
 def test_ice_servers_that_are_none(servers, error):
     """A wrong setting is named where it is given: aiortc would only say "malformed uri"."""
-    with pytest.raises(error, match="ice_servers"):
+    with pytest.raises(error, match="ice_servers") as caught:
         ice_servers(servers)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["stun:a", "stuns:a.b-c:5349", "turn:192.0.2.1:3478?transport=tcp", "turns:a?transport=udp"]
+)
+def test_urls_of_ice_servers(url):
+    """What is accepted here is understood by aiortc."""
+    assert ice_servers([url])[0].urls == (url,)
+    assert parse_stun_turn_uri(url)["scheme"] == url.partition(":")[0]
 
 
 def test_the_offer():
