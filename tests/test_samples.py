@@ -277,8 +277,12 @@ def test_the_local_bots_answers() -> None:
 
 def test_the_local_bot_is_pinned_like_the_real_bots() -> None:
     """Everything that its Pipecat needs has the same version in both environments."""
-    pins, others = (
+    pins, bot, webrtc = (
         set((ROOT / path).read_text().splitlines())
-        for path in ("tests/pipecat/requirements-1.14.0.txt", "samples/local_bot/requirements.txt")
+        for path in (
+            "tests/pipecat/requirements-1.14.0.txt",
+            "samples/local_bot/requirements.txt",
+            "samples/local_bot/requirements-webrtc.txt",
+        )
     )
-    assert {line for line in pins if not line.startswith("#")} < others
+    assert {line for line in pins if not line.startswith("#")} < bot | webrtc
