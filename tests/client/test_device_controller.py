@@ -20,7 +20,7 @@ from rtvi_sync.media import (
     SilenceSource,
     TrackData,
 )
-from rtvi_sync.media.devices import device_watch
+from rtvi_sync.media.devices import hotplug
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
@@ -216,18 +216,18 @@ def test_who_lacks_a_device_hears_of_new_ones(
     watches: list[Any] = []
 
     class Watch:
-        def __init__(self, on_change: Any) -> None:
-            watches.append(self)
+        def __init__(self, on_change: Any, list_devices: Any) -> None:
+            watches.append(list_devices)
 
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(device_watch, "DeviceWatch", Watch)
+    monkeypatch.setattr(hotplug, "ListWatch", Watch)  # a backend of the application is listed by this one
     backend.there.clear()
     with client_of() as client:
         threading.Event().wait(0.4)  # without a listener
         with client.events("available_mics_updated"):
-            until(lambda: len(watches) == 1)
+            until(lambda: watches == [backend.devices])
 
 
 @pytest.mark.parametrize("call", ["connect", "init_devices", "enable_mic"])

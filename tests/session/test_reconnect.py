@@ -784,9 +784,9 @@ def test_manual_mode() -> None:
     with reconnecting_client(events="manual") as client:
         telling = Telling(client)
         client.connect()
-        lose(client)
-        client.wait_for("reconnecting", timeout=GUARD)
-        client.wait_for("bot_ready", timeout=GUARD)
+        with client.events("reconnecting", "bot-ready", timeout=GUARD) as events:
+            lose(client)
+            assert [next(events).type.value for _ in range(2)] == ["reconnecting", "botReady"]
         assert client.state == "ready"
         assert telling.names[-3:] == ["reconnecting", "connected", "bot_ready"]
 
