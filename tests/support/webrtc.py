@@ -16,6 +16,7 @@ import aiortc
 import av
 import pytest
 
+from rtvi_sync.transports.webrtc.aiortc_video import converted
 from tests.support.http_server import Answer, Request, scripted_server
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -97,7 +98,7 @@ class Film(aiortc.MediaStreamTrack):
         frame.planes[0].update(bytes([self._gray]) * frame.planes[0].buffer_size)
         frame.pts, frame.time_base = self._sent * 4500, fractions.Fraction(1, 90000)
         self._sent += 1
-        return frame.reformat(format="yuv420p")
+        return converted(frame, "yuv420p")
 
 
 async def record(track: Any, into: list[Any]) -> None:

@@ -284,7 +284,7 @@ def test_pictures_both_ways(bot, client):
     it.enable_cam(True)
     until(lambda: (1, True) in call.statuses)
     until(lambda: len(call.frames[1]) > 3)
-    picture = call.frames[1][-1].to_ndarray(format="rgb24")
+    picture = call.frames[1][-1].reformat(format="rgb24", threads=1).to_ndarray()
     assert picture.shape == (120, 160, 3)
     assert abs(int(picture[60, 80, 0]) - 80) < 12
     until(lambda: it.tracks().bot.video is not None)

@@ -79,8 +79,17 @@ class PictureTrack(MediaStreamTrack):
 
 
 def picture_of(frame: VideoFrame) -> Any:
-    """Return a picture of PyAV, for `PictureTrack.put()`."""
-    return av.VideoFrame.from_ndarray(frame.to_numpy(), format="rgb24")
+    """Return a picture of PyAV, for `PictureTrack.put()`, in the format of the encoder."""
+    return converted(av.VideoFrame.from_ndarray(frame.to_numpy(), format="rgb24"), "yuv420p")
+
+
+def converted(picture: Any, pixel_format: str) -> Any:
+    """Return a picture in another format.
+
+    On one thread: PyAV keeps a converter for each thread that has used one, and if that has threads of its own, a child
+    that is forked hangs in `os.fork()`, where Python 3.12 releases what other threads had.
+    """
+    return picture.reformat(format=pixel_format, threads=1)
 
 
 async def read_pictures(
@@ -99,7 +108,7 @@ async def read_pictures(
 
 def _frame_of(picture: Any) -> VideoFrame:
     return VideoFrame(
-        image=picture.to_ndarray(format="rgb24").tobytes(),
+        image=converted(picture, "rgb24").to_ndarray().tobytes(),
         width=picture.width,
         height=picture.height,
         timestamp=time.monotonic(),

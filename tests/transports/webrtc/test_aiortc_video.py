@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+import threading
 from typing import Any
 
 import aiortc
-import av
 import pytest
 
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.transports.webrtc.aiortc_video import PictureTrack, picture_of, read_pictures
+from rtvi_sync.transports.webrtc.aiortc_video import PictureTrack, converted, picture_of, read_pictures
+from tests.support.forking import in_child
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
 
 from .test_aiortc_peer import result_of
 
@@ -96,7 +99,7 @@ def test_the_bot_s_pictures(run):
             if not self.left:
                 raise aiortc.mediastreams.MediaStreamError
             self.left -= 1
-            return picture_of(frame()).reformat(format="yuv420p")
+            return picture_of(frame())
 
     track: Any = Track()
     run(read_pictures(track, shown.append, lambda: wanted.pop()))
@@ -108,7 +111,26 @@ def test_the_bot_s_pictures(run):
 
 def test_the_layout_of_pixels():
     """Rows are taken as they are, whatever padding PyAV adds."""
-    narrow = VideoFrame(image=bytes(range(2 * 3 * 3)), width=3, height=2, timestamp=0.0)
+    levels = [40, 80, 120, 160, 200, 240]
+    narrow = VideoFrame(image=bytes(level for level in levels for _ in "rgb"), width=3, height=2, timestamp=0.0)
     picture = picture_of(narrow)
-    assert isinstance(picture, av.VideoFrame)
-    assert picture.to_ndarray(format="rgb24").tobytes() == narrow.image
+    assert picture.format.name == "yuv420p"
+    shown = converted(picture, "gray").to_ndarray().flatten()
+    assert [round(level / 40) for level in shown.tolist()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_fork_after_a_conversion():
+    """The child gets on, although another thread, which is still there, has converted a picture."""
+    converted_one, go_on = threading.Event(), threading.Event()
+
+    def convert() -> None:
+        picture = picture_of(VideoFrame(image=bytes(640 * 480 * 3), width=640, height=480, timestamp=0.0))
+        converted(picture, "rgb24")
+        converted_one.set()
+        go_on.wait(GUARD)
+
+    other = InThread(convert)
+    assert converted_one.wait(GUARD)
+    assert in_child(lambda: "alive") == "alive"
+    go_on.set()
+    other.thread.join(GUARD)
