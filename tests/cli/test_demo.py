@@ -217,9 +217,10 @@ def test_a_wrong_endpoint_comes_with_advice(tmp_path: Path, capsys: pytest.Captu
         for path in ("/nosuch", "/nosuch/start"):
             assert cli.main(["demo", "--url", bot.base_url + path, "--out", str(tmp_path / "x.wav")]) == 1
             errors.append(capsys.readouterr().err)
-    assert re.search("404.*ends in /start", errors[0])
+    advice = "a Pipecat runner's start endpoint ends in /start"
+    assert re.search(f"404.*{advice}", errors[0])
     assert "404" in errors[1]
-    assert "ends in" not in errors[1]
+    assert advice not in errors[1]
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_said(

@@ -121,7 +121,7 @@ def test_who_closes_the_page_has_left(relay: Relay, bot: EmbeddedBot) -> None:
         next(other.parts)
     session = bot.wait_for_session()
     assert session.ended is None
-    with takes(GUARD, at_least=2.8):
+    with takes(GUARD, at_least=2.0):  # counted from the last sign of life
         other.close()
         session.wait_ended(GUARD)
     assert user.get("session").status_code == 410
