@@ -156,9 +156,16 @@ class Question(ABC):
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
         so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {turn.bot_text[:200]!r}"
+        calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
+        if calls:
+            names = ", ".join(call.function_name or "one without a name" for call in calls)
+            so_far += (
+                f"; it waits for what it called: {names}. A function of the application needs "
+                "register_function_call_handler()"
+            )
         error = RequestTimeoutError(
-            f"The bot has not answered the whole question within {deadline.timeout} s ({so_far}). Pass a larger "
-            "timeout, or look at the error's .turn."
+            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). Pass a larger timeout, or look "
+            "at the error's .turn."
         )
         error.turn = turn
         return error
