@@ -199,6 +199,7 @@ class TypedQuestion(Question):
         super().__init__(conversation, dispatcher, session)
         self._ways = ways
         self._message_id: str | None = None
+        self._type = ""  # of that message
 
     def ask(self, deadline: Deadline) -> None:
         """Send the question.
@@ -212,7 +213,7 @@ class TypedQuestion(Question):
             message = self._ways.pop(0)
             assert message.id is not None, "a new message has one"
             self._conversation.asked.add(message.id)
-            self._message_id = message.id
+            self._message_id, self._type = message.id, message.type
             try:
                 if message.type == "action":
                     self._act(message, deadline)
@@ -267,6 +268,7 @@ class TypedQuestion(Question):
         if follower is not None:
             follower.unsent(RTVIMessage("send-text", id=self._message_id))
         if event.data.message.startswith("Unsupported type") and self._ways:
+            self._session.channel.engine.note_missing(self._type)
             with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
                 self.ask(deadline)
                 return

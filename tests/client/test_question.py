@@ -20,7 +20,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.question import text_messages
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
 from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone
@@ -41,6 +41,23 @@ def test_ways_to_ask() -> None:
     assert [message.type for message in messages] == ["send-text", "append-to-context", "action"]
     assert messages[2].data["service"] == "gpt"
     assert len(text_messages("Hi", audio_response=False, llm_service="gpt")) == 1
+
+
+def test_a_bot_without_send_text() -> None:
+    """The next way to ask is tried, and remembered. (Pipecat 0.0.76 to 0.0.85.)"""
+    asked = []
+
+    def refuse(session: BotSession, message: dict[str, Any]) -> bool:
+        asked.append(message["type"])
+        is_unknown = message["type"] == "send-text"
+        if is_unknown:
+            refusal = {"error": "Unsupported type send-text"}
+            session.send({"label": "rtvi-ai", "type": "error-response", "id": message["id"], "data": refusal})
+        return is_unknown
+
+    with EmbeddedBot(version="1.0.0", handler=refuse) as bot, echo_client(bot) as client:
+        assert [client.ask(text, GUARD).bot_text for text in ("one", "two")] == ["You said: one", "You said: two"]
+    assert asked[-3:] == ["send-text", "append-to-context", "append-to-context"]
 
 
 def asked_by_action(answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]]) -> RTVIClient:
