@@ -260,7 +260,8 @@ class Attribution:
         if answer.is_empty and not answer.owes_run:
             self.end(turn, now, "failed")
             return
-        if not (answer.owes_run or answer.is_under_way) and self.bot.has_voice is None:
+        is_mute = not (answer.owes_run or answer.is_under_way or turn.errors)  # an error may have cost it its voice
+        if is_mute and self.bot.has_voice is None:
             self.bot.has_voice = False  # it does not speak, and the next turn does not wait for it
         is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.tells_interruption
         if not is_cut:
