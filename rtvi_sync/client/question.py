@@ -311,12 +311,12 @@ class SpokenQuestion(Question):
 
     def _next_number(self) -> int:
         """Return the number of the turn that the user's speech of now belongs to."""
-        last = next(reversed(self._conversation.turns()), None)
-        if last is None:
-            return 1
-        # Speech that resumes before the bot has begun to answer is the same turn.
-        resumes = last.modality == "audio" and last.is_open and last.timings.llm_started is None and not last.bot_text
-        return last.number if resumes else last.number + 1
+        turns = self._conversation.turns()
+        # Speech that resumes before the bot has begun to answer is the same turn, though a text was answered meanwhile.
+        asked = [turn for turn in turns if turn.modality is not None and turn.is_open and not _has_begun(turn)]
+        if asked and asked[-1].modality == "audio":
+            return asked[-1].number
+        return turns[-1].number + 1 if turns else 1
 
     def _may_be(self, turn: Turn) -> bool:
         """Tell whether a turn may be that of the question."""
@@ -402,6 +402,10 @@ class SpokenQuestion(Question):
         )
         error.kind = "not_heard"
         return error
+
+
+def _has_begun(turn: Turn) -> bool:
+    return turn.timings.llm_started is not None or bool(turn.bot_text)
 
 
 def _voiced_seconds(source: BytesSource) -> float:

@@ -142,6 +142,23 @@ def test_a_spoken_question_after_one_that_was_given_up() -> None:
             assert second.get().bot_text == "Hi."
 
 
+def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None:
+    """The bot has not heard the end of the first, so what is said now belongs to its turn."""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, 0.5)) as first:
+            until(lambda: sent)
+            bot_says(client, "user-started-speaking", None)
+            assert isinstance(first.error(), RequestTimeoutError)
+        assert client.ask("one", GUARD).bot_text == "You said one"
+        with running(lambda: client.ask(SPEECH, GUARD)) as second:
+            sent.clear()
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            says(client, [*heard("Hello?")[1:], *said("Hi.")])
+            assert second.get().bot_text == "Hi."
+
+
 def test_a_source_that_fails() -> None:
     """The call does not wait on for an answer that cannot come."""
 
