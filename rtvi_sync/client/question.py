@@ -375,6 +375,11 @@ class SpokenQuestion(Question):
     def _all_sent(self) -> bool:
         return self._run is not None and self._run.sent
 
+    def _goes_on_after(self, turn: Turn) -> bool:
+        """Tell whether the question itself has interrupted a turn: the bot took it for over too early."""
+        later = (other for other in self._conversation.turns() if other.number > turn.number)
+        return self._conversation.speaking == {self} and any(map(self._may_be, later))
+
     def _is_user_speaking(self) -> bool:
         turns = self._conversation.turns()
         return bool(turns) and turns[-1].modality == "audio" and turns[-1].status == "in_progress"
@@ -383,6 +388,8 @@ class SpokenQuestion(Question):
         if not self._may_be(turn):
             return False
         self._last = turn
+        if turn.status == "interrupted" and self._goes_on_after(turn):
+            return False
         if self._voice_end is None:
             return self._all_sent
         heard_end = turn.timings.user_stopped_reported or turn.timings.acknowledged or turn.timings.ended

@@ -23,7 +23,7 @@ from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
-from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone
+from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
@@ -157,6 +157,22 @@ def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None
             until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
             says(client, [*heard("Hello?")[1:], *said("Hi.")])
             assert second.get().bot_text == "Hi."
+
+
+def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
+    """The answer is that to the second, by which the bot was interrupted. (Seen: Pipecat 0.0.73.)"""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            until(lambda: b"\xa0\x0f" not in sent[-1].pcm)  # all was said
+            says(client, [*heard("Hello?"), *written("Who")[:2]])
+            bot_says(client, "user-started-speaking", None)
+            bot_says(client, "bot-interrupted", None)
+            says(client, [*heard("Hello?")[1:], *said("Hi.")])
+            assert asking.get().bot_text == "Hi."
+        assert [turn.status for turn in client.turns()] == ["interrupted", "complete"]
 
 
 def test_a_source_that_fails() -> None:
