@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import Any
 
 with contextlib.suppress(ModuleNotFoundError):  # only 0.0.108 needs it
     import sentences  # noqa: F401
@@ -72,7 +73,7 @@ class SentenceVoice(Failing, SentenceTTS):
     """Tells no times."""
 
 
-VOICES = {"word": WordVoice, "sentence": SentenceVoice}
+VOICES: dict[str, Any] = {"word": WordVoice, "sentence": SentenceVoice}
 
 
 async def bot(websocket: WebSocket) -> None:

@@ -100,7 +100,7 @@ class SentenceVoice(Failing, ToneTTS):
     """Tells no times."""
 
 
-VOICES = {"word": WordVoice, "sentence": SentenceVoice}
+VOICES: dict[str, Any] = {"word": WordVoice, "sentence": SentenceVoice}
 
 
 def appending(context: OpenAILLMContext) -> RTVIProcessor:
