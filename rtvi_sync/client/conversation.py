@@ -21,6 +21,7 @@ import attrs
 from ..errors import ProtocolError
 from ..events import Event, RTVIEvent
 from ..messages import BotReadyData, RTVIMessage
+from ..protocol.attribution import MAX_TURNS
 from ..protocol.dialects import parse_version
 from ..protocol.engine import Deliver
 from ..protocol.text import one_line
@@ -32,8 +33,6 @@ from ..session.session import Session
 from .session_audio import AudioOfTurn, SessionAudio
 from .turn import Turn
 
-# How many turns a client keeps.
-MAX_TURNS = 100
 # Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
 _READ_FIRST = 0.01
 

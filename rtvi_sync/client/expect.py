@@ -176,7 +176,9 @@ class Expect:
         Raises:
             ExpectationError: no turn has ended, or the next one that has does not meet the demands.
         """
-        event = self._find(lambda found: found.type is _E.TURN_ENDED, within, "a turn to end")
+        event = self._find(
+            lambda found: found.type is _E.TURN_ENDED, within, "a turn to end", lambda: ("none did", "timeout")
+        )
         turn: Turn = event.data
         return turn.expect(**demands)
 
@@ -188,7 +190,9 @@ class Expect:
         """
         type_ = event_from(event)
         FUNCTION.or_none.check(where=where)
-        self._absent(lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {event}")
+        self._absent(
+            lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {event}", lambda _: "it came"
+        )
 
     def no_more(self, *, for_: Seconds) -> None:
         """Expect that the bot neither writes, speaks nor calls functions for some seconds.
@@ -196,7 +200,12 @@ class Expect:
         Raises:
             ExpectationError: it did.
         """
-        self._absent(lambda event: event.type in _ACTIVITY, for_, "the bot to do nothing more")
+        self._absent(
+            lambda event: event.type in _ACTIVITY,
+            for_,
+            "the bot to do nothing more",
+            lambda event: f"it sent {event.message.type if event.message is not None else event.type}",
+        )
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -225,14 +234,16 @@ class Expect:
                 self._next, self._since = position, max(self._since, event.received_at)
                 return event
 
-    def _absent(self, is_met: Callable[[Event], bool], seconds: Seconds, what: str) -> None:
+    def _absent(
+        self, is_met: Callable[[Event], bool], seconds: Seconds, what: str, got: Callable[[Event], str]
+    ) -> None:
         WAIT.check(for_=seconds)
         until = time.monotonic() + seconds
         position = self._next
         while (event := self._at(position, lambda: until)) is not None:
             position += 1
             if is_met(event):
-                self._fail(f"{what} for {seconds:g} s", f"{event.type} came", "unexpected_event")
+                self._fail(f"{what} for {seconds:g} s", got(event), "unexpected_event")
         self._next, self._since = position, max(self._since, time.monotonic())
 
     @property

@@ -156,9 +156,16 @@ class Question(ABC):
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
         so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {turn.bot_text[:200]!r}"
+        calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
+        if calls:
+            names = ", ".join(call.function_name or "one without a name" for call in calls)
+            so_far += (
+                f"; it waits for what it called: {names}. A function of the application needs "
+                "register_function_call_handler()"
+            )
         error = RequestTimeoutError(
-            f"The bot has not answered the whole question within {deadline.timeout} s ({so_far}). Pass a larger "
-            "timeout, or look at the error's .turn."
+            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). Pass a larger timeout, or look "
+            "at the error's .turn."
         )
         error.turn = turn
         return error
@@ -192,6 +199,7 @@ class TypedQuestion(Question):
         super().__init__(conversation, dispatcher, session)
         self._ways = ways
         self._message_id: str | None = None
+        self._type = ""  # of that message
 
     def ask(self, deadline: Deadline) -> None:
         """Send the question.
@@ -205,7 +213,7 @@ class TypedQuestion(Question):
             message = self._ways.pop(0)
             assert message.id is not None, "a new message has one"
             self._conversation.asked.add(message.id)
-            self._message_id = message.id
+            self._message_id, self._type = message.id, message.type
             try:
                 if message.type == "action":
                     self._act(message, deadline)
@@ -260,6 +268,7 @@ class TypedQuestion(Question):
         if follower is not None:
             follower.unsent(RTVIMessage("send-text", id=self._message_id))
         if event.data.message.startswith("Unsupported type") and self._ways:
+            self._session.channel.engine.note_missing(self._type)
             with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
                 self.ask(deadline)
                 return
@@ -302,12 +311,12 @@ class SpokenQuestion(Question):
 
     def _next_number(self) -> int:
         """Return the number of the turn that the user's speech of now belongs to."""
-        last = next(reversed(self._conversation.turns()), None)
-        if last is None:
-            return 1
-        # Speech that resumes before the bot has begun to answer is the same turn.
-        resumes = last.modality == "audio" and last.is_open and last.timings.llm_started is None and not last.bot_text
-        return last.number if resumes else last.number + 1
+        turns = self._conversation.turns()
+        # Speech that resumes before the bot has begun to answer is the same turn, though a text was answered meanwhile.
+        asked = [turn for turn in turns if turn.modality is not None and turn.is_open and not _has_begun(turn)]
+        if asked and asked[-1].modality == "audio":
+            return asked[-1].number
+        return turns[-1].number + 1 if turns else 1
 
     def _may_be(self, turn: Turn) -> bool:
         """Tell whether a turn may be that of the question."""
@@ -366,6 +375,11 @@ class SpokenQuestion(Question):
     def _all_sent(self) -> bool:
         return self._run is not None and self._run.sent
 
+    def _goes_on_after(self, turn: Turn) -> bool:
+        """Tell whether the question itself has interrupted a turn: the bot took it for over too early."""
+        later = (other for other in self._conversation.turns() if other.number > turn.number)
+        return self._conversation.speaking == {self} and any(map(self._may_be, later))
+
     def _is_user_speaking(self) -> bool:
         turns = self._conversation.turns()
         return bool(turns) and turns[-1].modality == "audio" and turns[-1].status == "in_progress"
@@ -374,6 +388,8 @@ class SpokenQuestion(Question):
         if not self._may_be(turn):
             return False
         self._last = turn
+        if turn.status == "interrupted" and self._goes_on_after(turn):
+            return False
         if self._voice_end is None:
             return self._all_sent
         heard_end = turn.timings.user_stopped_reported or turn.timings.acknowledged or turn.timings.ended
@@ -393,6 +409,10 @@ class SpokenQuestion(Question):
         )
         error.kind = "not_heard"
         return error
+
+
+def _has_begun(turn: Turn) -> bool:
+    return turn.timings.llm_started is not None or bool(turn.bot_text)
 
 
 def _voiced_seconds(source: BytesSource) -> float:

@@ -163,8 +163,7 @@ class TurnChecks:
             ("first audio", self.first_audio, turn.time_to_first_audio),
         ):
             if limit is not None and (seconds is None or seconds > limit):
-                got = "it was not measured: no audio was sent or received" if seconds is None else f"{seconds:.3f} s"
-                raise fail(f"{name} within {limit:g} s", got, "latency")
+                raise fail(f"{name} within {limit:g} s", _got_latency(turn, seconds), "latency")
 
     def _status(self, turn: Turn, fail: _Fail) -> None:
         if turn.interrupted != self.interrupted:
@@ -196,6 +195,13 @@ class TurnChecks:
         for name in self.absent_calls:
             if any(call.function_name == name for call in turn.function_calls):
                 raise fail(f"no call of {name}", "it was called", "unexpected_event")
+
+
+def _got_latency(turn: Turn, seconds: float | None) -> str:
+    if seconds is not None:
+        return f"it was {seconds:.3f} s"
+    why = "no audio came" if turn.timings.first_audio is None else "the user did not speak"
+    return f"it was not measured: {why}"
 
 
 _Fail: TypeAlias = Callable[[str, str, str], ExpectationError]

@@ -68,7 +68,7 @@ def _decode_by_soundfile(data: bytes, what: str) -> tuple[bytes, int]:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             return _read(file)
     except soundfile.LibsndfileError as error:
-        raise ValueError(f"libsndfile cannot read this file of {what}: {error.error_string}") from None
+        raise ValueError(f"libsndfile cannot read this file of {what}: {error.error_string.rstrip('.')}") from None
 
 
 def _read(file: Any) -> tuple[bytes, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,8 @@ def _is_function(value: object) -> bool:
 
 
 def _is_object(kind: Kind, value: object) -> bool:
+    if isinstance(value, io.IOBase):  # an open file has the methods of a source, and no samples
+        return False
     return all(has_method(value, name) for name in _OBJECTS[kind][0])
 
 

@@ -11,8 +11,9 @@ from .open_turn import OpenTurn
 from .questions import Questions
 from .turn_record import TurnRecord, TurnStatus
 
-# These bound the memory of a conversation, whatever a bot sends.
-_MAX_TURNS = 100
+# How many turns of a conversation are kept.
+MAX_TURNS = 100
+# These bound its memory, whatever a bot sends.
 _MAX_ASKED = 1000
 # How many answers that are over may still be reported on: what was announced before an interruption.
 _MAX_STALE = 3
@@ -42,7 +43,7 @@ class Attribution:
 
     def __init__(self, waits: Waits) -> None:
         self._waits = waits
-        self._turns: deque[OpenTurn] = deque(maxlen=_MAX_TURNS)
+        self._turns: deque[OpenTurn] = deque(maxlen=MAX_TURNS)
         self._count = 0
         self._session = 0
         self._changed: list[OpenTurn] = []
@@ -259,7 +260,8 @@ class Attribution:
         if answer.is_empty and not answer.owes_run:
             self.end(turn, now, "failed")
             return
-        if not (answer.owes_run or answer.is_under_way) and self.bot.has_voice is None:
+        is_mute = not (answer.owes_run or answer.is_under_way or turn.errors)  # an error may have cost it its voice
+        if is_mute and self.bot.has_voice is None:
             self.bot.has_voice = False  # it does not speak, and the next turn does not wait for it
         is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.tells_interruption
         if not is_cut:

@@ -195,6 +195,10 @@ class Engine:
                 "with an id, of a type that the bot answers"
             )
 
+    def note_missing(self, type_: str) -> None:
+        """Note that the bot has refused a type that it never answers as unknown, so that none is sent again."""
+        self._missing.add(OUTBOUND[type_].feature)
+
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """Return the effects of a message of the bot, in order. Never raises."""
         try:

@@ -83,11 +83,14 @@ class CloseInfo:
 
     def describe(self) -> str:
         """Return the end as a sentence without its full stop."""
+        return self._describe("")
+
+    def _describe(self, missed: str) -> str:
         what = {
             "client": "This client ended the session",
             "server": "The bot ended the session",
             "network": "The connection to the bot was lost",
-        }.get(self.initiator, "The session has ended")
+        }.get(self.initiator, "The session has ended") + missed
         if self.error is not None:
             return f"{what}: {self.error}"
         if self.code is not None:
@@ -112,7 +115,7 @@ class CloseInfo:
         STRING.check(before=before)
         missed = f" before {before}" if before else ""
         error = DisconnectedError(
-            f"{self.describe()}{missed}; call connect() for a new one",
+            f"{self._describe(missed)}; call connect() for a new one",
             code=self.code,
             reason=self.reason,
             initiator=self.initiator,

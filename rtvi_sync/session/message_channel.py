@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -18,7 +19,7 @@ from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.about import about_this_client
 from ..transports.base import Inbound, Transport
-from .first_messages import FirstMessages, Follower
+from .first_messages import SAYING, FirstMessages, Follower
 from .function_calls import CALL_EVENTS, FunctionCalls
 from .publisher import EventPublisher
 
@@ -58,6 +59,9 @@ class MessageChannel:
         self.first_messages: FirstMessages | None = None
         #: Is told of what is sent, if the conversation is followed.
         self.follower: Follower | None = None
+        # Held so that the follower is told of what is said in the order of the wire. Re-entrant, because finalizers and
+        # signal handlers may send.
+        self._order = threading.RLock()
         self._closed = False  # set by any thread, in one step
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
@@ -80,15 +84,16 @@ class MessageChannel:
 
     def _transmit(self, message: RTVIMessage) -> None:
         """Send a message that was checked."""
-        follower = self.follower or self.first_messages
-        if follower is not None:
-            follower.sent(message)  # before the bot can answer it
-        try:
-            self._transport.send_message(message)
-        except BaseException:
+        with self._order if message.type in SAYING else contextlib.nullcontext():
+            follower = self.follower or self.first_messages
             if follower is not None:
-                follower.unsent(message)
-            raise
+                follower.sent(message)  # before the bot can answer it
+            try:
+                self._transport.send_message(message)
+            except BaseException:
+                if follower is not None:
+                    follower.unsent(message)
+                raise
         self._sent[threading.get_ident()] += 1
 
     def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:

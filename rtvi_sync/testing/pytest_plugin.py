@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -116,7 +116,11 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
         yield bot
 
 
-@pytest.fixture
+def _scope_of_url(fixture_name: str, config: pytest.Config) -> Literal["session", "function"]:  # noqa: ARG001 - pytest's
+    return "session" if _live_url(config) else "function"  # the scripted bot is that of a test's marker
+
+
+@pytest.fixture(scope=_scope_of_url)
 def rtvi_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of the bot under test: that of --rtvi-url, RTVI_URL or the ini file, or the scripted bot's."""
     url = _live_url(request.config)

@@ -47,6 +47,8 @@ MOMENT = Expected("Weather?", "One moment please. It is twelve degrees.", calls=
 TOLD = Expected("Story?", STORY)
 FIRST, SECOND, THIRD = (Expected(text, f"You said: {text}.") for text in ("First", "Second", "Third"))
 SPEECH = "the bot's first speech"
+GONE = "the voice is gone"
+NO_AUDIO = "TTS context 0c0eb6bc-71da-4af6-be09-133edbe997bd completed with no audio"
 A_RUN = "the model to run after a function, or after a run that said nothing"
 
 
@@ -128,6 +130,9 @@ EXPECTED: dict[str, list[Expected]] = {
     "error-for-an-answer": [Expected("Hello", "", "failed", errors=("no credits",))],
     "error-in-mid-answer": [Expected("Hello", "Well then. Go on.", errors=("a hiccup",))],
     "fatal-error-in-mid-answer": [Expected("Hello", "Well then.", "failed", spoken="", errors=("it broke",))],
+    "voice-fails": [Expected("Story?", "There was a king.", assumed=SPEECH, errors=(GONE,)), AGAIN],
+    "voice-fails-at-first": [attrs.evolve(TOLD, errors=(GONE,))],
+    "voice-by-word-fails-at-first": [attrs.evolve(TOLD, errors=(GONE,))],
     "the-bot-ends-in-mid-answer": [TOLD],
     "the-bot-leaves-in-mid-answer": [attrs.evolve(TOLD, status="failed", spoken="There was a king who had three")],
     "the-line-breaks-in-mid-answer": [attrs.evolve(TOLD, status="failed", spoken="There was a king")],
@@ -154,6 +159,12 @@ EXPECTED |= {
     "interrupted-by-voice 0.0.73": [_cut(TOLD, "There", STORY.removesuffix(" The third knew songs.")), HELLO_BOT],
     "interrupted-while-writing 0.0.73": [Expected("Story?", "Well then.", "interrupted"), STOP],
     "fatal-error-in-mid-answer 0.0.73": [Expected("Hello", "Well then.", "failed", errors=("it broke",))],
+    "voice-fails 1.14.0": [
+        Expected("Story?", "There was a king.", assumed=SPEECH, errors=(GONE, NO_AUDIO)),
+        AGAIN,
+    ],
+    # 1.5.0 tells nothing of the sentence that was not spoken.
+    "voice-by-word-fails-at-first 1.5.0": [attrs.evolve(TOLD, errors=(GONE,), assumed="the rest to be spoken")],
     "the-bot-leaves-in-mid-answer 1.5.0": _LEFT,
     "the-bot-leaves-in-mid-answer 0.0.108": _LEFT,
     "the-bot-leaves-in-mid-answer 0.0.73": _LEFT,

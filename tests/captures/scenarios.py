@@ -213,6 +213,12 @@ SCENARIOS: dict[str, Scenario] = {
         (("type", "Hello"), QUIET),
         {"replies": {"Hello": [["write", "Well then."], ["pause", 0.8], ["fail", "it broke", True], ["pause", 1.0]]}},
     ),
+    "voice-fails": Scenario(
+        (("type", "Story?"), ("quiet", 4.5), ("type", "Again"), QUIET),
+        {**SENTENCES, "replies": {"Story?": [["write", "There was a king."]]}, "voice_fails": 1},
+    ),
+    "voice-fails-at-first": Scenario((("type", "Story?"), LONGER), {**SENTENCES, **TELLS_STORY, "voice_fails": 1}),
+    "voice-by-word-fails-at-first": Scenario((("type", "Story?"), LONGER), {**TELLS_STORY, "voice_fails": 1}),
     "the-bot-ends-in-mid-answer": Scenario(
         (("type", "Story?"), SPEAKS, ("control", ("control/end", {})), LONGER), TELLS_STORY
     ),

@@ -79,8 +79,9 @@ def test_where() -> None:
         ),
         (lambda e: e.call("f", a=1, within=0.0), "missing_function_call", "it called get_weather"),
         (lambda e: e.turn(contains="snow"), "text_mismatch", "'snow'"),
-        (lambda e: e.absent("bot-started-speaking", for_=0.0), "unexpected_event", "botStartedSpeaking came"),
-        (lambda e: e.no_more(for_=0.0), "unexpected_event", "the bot to do nothing more"),
+        (lambda e: (e.turn(), e.turn(within=0.0)), "timeout", "a turn to end within 0 s\nbut none did"),
+        (lambda e: e.absent("bot-started-speaking", for_=0.0), "unexpected_event", "but it came"),
+        (lambda e: e.no_more(for_=0.0), "unexpected_event", "nothing more for 0 s\nbut it sent bot-llm-started"),
     ],
 )
 def test_not_met(demand: Callable[[Expect], object], kind: str, words: str) -> None:

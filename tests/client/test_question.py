@@ -20,10 +20,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.question import text_messages
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
-from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone
+from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
@@ -41,6 +41,23 @@ def test_ways_to_ask() -> None:
     assert [message.type for message in messages] == ["send-text", "append-to-context", "action"]
     assert messages[2].data["service"] == "gpt"
     assert len(text_messages("Hi", audio_response=False, llm_service="gpt")) == 1
+
+
+def test_a_bot_without_send_text() -> None:
+    """The next way to ask is tried, and remembered. (Pipecat 0.0.76 to 0.0.85.)"""
+    asked = []
+
+    def refuse(session: BotSession, message: dict[str, Any]) -> bool:
+        asked.append(message["type"])
+        is_unknown = message["type"] == "send-text"
+        if is_unknown:
+            refusal = {"error": "Unsupported type send-text"}
+            session.send({"label": "rtvi-ai", "type": "error-response", "id": message["id"], "data": refusal})
+        return is_unknown
+
+    with EmbeddedBot(version="1.0.0", handler=refuse) as bot, echo_client(bot) as client:
+        assert [client.ask(text, GUARD).bot_text for text in ("one", "two")] == ["You said: one", "You said: two"]
+    assert asked[-3:] == ["send-text", "append-to-context", "append-to-context"]
 
 
 def asked_by_action(answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]]) -> RTVIClient:
@@ -123,6 +140,39 @@ def test_a_spoken_question_after_one_that_was_given_up() -> None:
             until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
             says(client, [*heard("Hello?")[1:], *said("Hi.")])
             assert second.get().bot_text == "Hi."
+
+
+def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None:
+    """The bot has not heard the end of the first, so what is said now belongs to its turn."""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, 0.5)) as first:
+            until(lambda: sent)
+            bot_says(client, "user-started-speaking", None)
+            assert isinstance(first.error(), RequestTimeoutError)
+        assert client.ask("one", GUARD).bot_text == "You said one"
+        with running(lambda: client.ask(SPEECH, GUARD)) as second:
+            sent.clear()
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            says(client, [*heard("Hello?")[1:], *said("Hi.")])
+            assert second.get().bot_text == "Hi."
+
+
+def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
+    """The answer is that to the second, by which the bot was interrupted. (Seen: Pipecat 0.0.73.)"""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            until(lambda: b"\xa0\x0f" not in sent[-1].pcm)  # all was said
+            says(client, [*heard("Hello?"), *written("Who")[:2]])
+            bot_says(client, "user-started-speaking", None)
+            bot_says(client, "bot-interrupted", None)
+            says(client, [*heard("Hello?")[1:], *said("Hi.")])
+            assert asking.get().bot_text == "Hi."
+        assert [turn.status for turn in client.turns()] == ["interrupted", "complete"]
 
 
 def test_a_source_that_fails() -> None:

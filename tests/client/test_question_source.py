@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ def test_sources(tmp_path: Path) -> None:
     assert source_of(SPEECH, None) is SPEECH
     with pytest.raises(TypeError, match="not int"):
         source_of(5, None)
+    with pytest.raises(TypeError, match="not BytesIO"):  # an open file, which has read() and close()
+        source_of(io.BytesIO(path.read_bytes()), None)
     with pytest.raises(ValueError, match="audio"):
         source_of(b"abcd", None)
 

@@ -157,6 +157,14 @@ class TestAsk:
             says(client, [*begun("Half of it"), *finished("Half of it")])
             assert client.listen(GUARD).bot_text == "Half of it"
 
+    def test_a_function_that_does_not_return(self) -> None:
+        """The error names it: the application may have no handler for it."""
+        data = {"function_name": "get_weather", "tool_call_id": "1", "arguments": {}}
+        bot = TalkingBot(lambda text: None, goes_on=[RTVIMessage("llm-function-call-in-progress", data)])
+        needed = r"what it called: get_weather\. .* register_function_call_handler"
+        with bot.client(events="manual") as client, pytest.raises(RequestTimeoutError, match=needed):
+            client.ask("first", 0.0)
+
     def test_the_session_ends_in_mid_answer(self) -> None:
         bot = TalkingBot(quiet)
         with bot.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from rtvi_sync.media.manager import MediaManager
 from tests.support.wavs import write_wav
 
 
-@pytest.mark.parametrize("wrong", [42, b"bytes", object(), True, Path])
+@pytest.mark.parametrize("wrong", [42, b"bytes", object(), True, Path, io.BytesIO()])
 def test_something_else_is_a_type_error(wrong):
     """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):

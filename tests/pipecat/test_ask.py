@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rtvi_sync import RequestTimeoutError, RTVIClient, connect
+from rtvi_sync import RequestTimeoutError, RTVIClient, Turn, connect
 from rtvi_sync.client.ways import TransportName
 from tests.captures.expected import EXPECTED
 from tests.captures.scenarios import SCENARIOS
@@ -64,11 +64,13 @@ WAYS = [
 # One of each version. Those of Pipecat 1.5.0, and all other ways, are left to the long runs.
 VERSIONS = [Way(pipecat, kind, "word" if pipecat >= "1" else "sentence") for pipecat, kind in SCRIPTED.items()]
 SHORT = [EVAL, *(way for way in VERSIONS if way.pipecat != "1.5.0")]
+# Those that report each word.
+WORDS = [Way(pipecat, kind, "word") for pipecat, kind in SCRIPTED.items()]
 
 
-def each(ways: list[Way]) -> list[Any]:
-    """Return ways as parameters of a test."""
-    return [pytest.param(way, id=str(way), marks=[] if way in SHORT else pytest.mark.matrix) for way in ways]
+def each(ways: list[Way], short: Sequence[Way] = SHORT) -> list[Any]:
+    """Return ways as parameters of a test, of which only some are tried in each run."""
+    return [pytest.param(way, id=str(way), marks=[] if way in short else pytest.mark.matrix) for way in ways]
 
 
 @pytest.fixture
@@ -106,13 +108,30 @@ def test_one_after_the_other(talk: Talk, way: Way, count: int) -> None:
             assert turn.audio.seconds == pytest.approx(4 * WORD_SECONDS if way.is_aloud else 0)
 
 
+def looking_up(count: int) -> dict[str, Any]:
+    """Return the script of a bot that calls a function for every other number."""
+    numbers = range(0, count, 2)
+    return {
+        "functions": {f"look_up_{number}": {"seconds": 0.05, "result": {"found": number}} for number in numbers},
+        "replies": {
+            **{f"number {number}": [["call", [[f"look_up_{number}", {}]]]] for number in numbers},
+            **{f"after look_up_{number}": [["write", f"You said: number {number}."]] for number in numbers},
+        },
+    }
+
+
 @pytest.mark.parametrize("count", [10, pytest.param(150, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("way", each([way for way in WAYS if way.is_aloud]))
 def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
-    """If a question is given up, the next one, asked at once, gets its own answer."""
+    """If a question is given up, the next one, asked at once, gets its own answer, and no turn has another one's.
+
+    From 1.0 on every other answer needs a function, so two runs of the model; Pipecat 0.0.108 mixes these up itself.
+    """
     patience = random.Random(count)
     answered = 0
-    with talk(way) as client:
+    over: list[Turn] = []
+    with talk(way, **looking_up(count) if way.pipecat >= "1" else {}) as client:
+        client.on("turn_ended", over.append)
         for number in range(count):
             try:
                 turn = client.ask(f"number {number}", patience.choice([0.001, 0.02, 0.3, 1.0, GUARD]))
@@ -124,6 +143,9 @@ def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
             assert turn.interrupted or turn.bot_text.endswith(f"number {number}.")
         assert client.ask("number 9999", GUARD).bot_text.endswith("9999.")
     assert answered
+    for turn in over:  # the text may be cut, and 0.0.108 answers the last of several quick questions for each of them
+        own = f"You said: {turn.user_text}. " * count
+        assert turn.initiator == "bot" or own.startswith(turn.bot_text)
 
 
 @pytest.fixture
@@ -161,24 +183,26 @@ def test_the_sample_rate_of_a_question_is_no_matter(talk: Talk, way: Way, tmp_pa
 
 
 @pytest.mark.parametrize("by", ["text", "voice"])
-@pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
+@pytest.mark.parametrize("way", each([*WORDS, EVAL], WORDS[:1]))
 def test_an_interruption(talk: Talk, way: Way, by: str, spoken: Path) -> None:
     """The first answer is cut, and what was spoken of it is its beginning; the second is whole."""
     with talk(way) as client:
-        second = client.barge_in("Stop" if by == "text" else spoken, delay=0.3)
+        second = client.barge_in("Stop" if by == "text" else spoken, delay=0.5)
         first = client.ask(f"a {'very ' * 20}long question", GUARD)
         answer = second.result(GUARD)
     assert first.interrupted
+    assert first.spoken_exact == "word"
+    assert first.spoken_text
     assert "".join(first.bot_text.split()).startswith("".join(first.spoken_text.split()))
     assert first.spoken_text != first.bot_text
     assert answer.bot_text == ("You said: Stop." if by == "text" else "You said: hello bot.")
 
 
-FUNCTIONS = ["filler-and-slow-function", "chain", "parallel", "client-function", "text-only-function"]
+RARE = ["filler-and-slow-function", "chain", "client-function", "text-only-function", "function-unreported"]
 
 
 @pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat != "0.0.73"]))  # which reports none
-@pytest.mark.parametrize("scenario", FUNCTIONS)
+@pytest.mark.parametrize("scenario", ["parallel", *(pytest.param(name, marks=pytest.mark.matrix) for name in RARE)])
 def test_functions(talk: Talk, way: Way, scenario: str) -> None:
     """An answer is one turn, whatever functions the bot calls for it, with each call and its result."""
     (expected,) = EXPECTED[scenario]

@@ -115,7 +115,7 @@ def test_an_end_as_an_error() -> None:
     cause = OSError("reset")
     error = CloseInfo(initiator="network", code=1006, reason="r", error=cause).as_error(before="the answer came")
     assert (
-        str(error) == "The connection to the bot was lost: reset before the answer came; call connect() for a new one"
+        str(error) == "The connection to the bot was lost before the answer came: reset; call connect() for a new one"
     )
     assert (error.code, error.reason, error.initiator, error.__cause__) == (1006, "r", "network", cause)
     assert str(CloseInfo().as_error()) == "This client ended the session; call connect() for a new one"

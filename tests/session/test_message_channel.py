@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import threading
+from typing import Any, cast
 
 import pytest
 
@@ -98,6 +99,29 @@ def test_what_is_no_message_is_a_warning(rig: Rig) -> None:
     """The rest of the batch is received all the same."""
     rig.channel.receive_all(["{", text_of("server-message", 1)])
     assert rig.publisher.steps == ["Warn", "server_message", "flush"]
+
+
+def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
+    """What one thread says while another one does is told, and sent, after that."""
+    told: list[str | None] = []
+
+    class Slow(Rig):
+        def send_message(self, message: RTVIMessage) -> None:
+            if message.id == "first":
+                second.start()
+                second.join(0.2)  # it cannot end, unless it overtakes this one
+            super().send_message(message)
+
+    class Follower:
+        def sent(self, message: RTVIMessage) -> None:
+            told.append(message.id)
+
+    rig, follower = Slow(), Follower()
+    rig.channel.follower = cast(Any, follower)
+    second = threading.Thread(target=rig.channel.send, args=(RTVIMessage("send-text", {"content": "Two"}, "second"),))
+    rig.channel.send(RTVIMessage("send-text", {"content": "One"}, "first"))
+    second.join()
+    assert told == [message.id for message in rig.sent] == ["first", "second"]
 
 
 def test_a_request_gets_its_answer(rig: Rig) -> None:

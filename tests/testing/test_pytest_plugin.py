@@ -143,6 +143,30 @@ def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     skipped.stdout.fnmatch_lines(["*needs a live bot: pass --rtvi-url*"])
 
 
+def test_the_url_of_a_live_bot_may_be_used_by_fixtures_of_the_session(run: Run) -> None:
+    """The scripted bot is made for each test, so its URL is that of a test."""
+    code = """
+        import pytest
+        from rtvi_sync import connect
+
+        @pytest.fixture(scope="session")
+        def client(rtvi_url):
+            with connect(rtvi_url, text_only=True) as client:
+                yield client
+
+        def test_one(client):
+            client.ask("One").expect(contains="One")
+
+        def test_two(client):
+            assert client.ask("Two").number == 2
+        """
+    with EmbeddedBot() as bot:
+        run(code, "--rtvi-url", bot.base_url).assert_outcomes(passed=2)
+    result = run(code)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*ScopeMismatch: *function scoped fixture rtvi_url*"])
+
+
 def test_the_limits(run: Run) -> None:
     """--rtvi-timeout is the default of ask(), and --rtvi-latency-budget fails a test whose bot is slow."""
     mute = """

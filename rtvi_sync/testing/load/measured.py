@@ -26,12 +26,12 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.client.base import payload_of
-from rtvi_sync.client.conversation import MAX_TURNS
 from rtvi_sync.client.question import failure_of
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
+from rtvi_sync.protocol.attribution import MAX_TURNS
 from rtvi_sync.protocol.sent_text import sent_text
 from rtvi_sync.protocol.validation import NAME, WAIT
 

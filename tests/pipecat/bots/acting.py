@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from pipecat.frames.frames import ErrorFrame, Frame, FunctionCallFromLLM, LLMTextFrame, TTSSpeakFrame
@@ -46,6 +47,26 @@ class Acting:
 
     async def answer(self, context: Any) -> None:
         await act(self.script.reply(context.get_messages()), self, context)
+
+
+class Failing:
+    """The part of a voice that fails first, in front of one that speaks.
+
+    Args:
+        failures: how many sentences it fails to speak.
+    """
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self._failures = failures
+
+    async def run_tts(self, text: str, *more: Any) -> AsyncGenerator[Frame | None, None]:
+        if self._failures:
+            self._failures -= 1
+            yield ErrorFrame("the voice is gone")
+            return
+        async for frame in super().run_tts(text, *more):  # type: ignore[misc]
+            yield frame
 
 
 class Reader(FrameProcessor):

@@ -22,6 +22,7 @@ class Script:
         filler: said when functions are called; "": nothing.
         report: how exactly calls are reported.
         voice: how the voice reports what it has spoken, "word" or "sentence"; None: the bot has none.
+        voice_fails: how many of its first sentences the voice fails to speak.
         model: False: what it answers is spoken without a language model.
         hearing: who tells when the user speaks: "vad", the "stt" service, or the "model", which then hears and speaks
             itself; "realtime": the same, and Pipecat knows (from 1.5 on).
@@ -37,6 +38,7 @@ class Script:
     filler: str = ""
     report: str = "full"
     voice: str | None = "word"
+    voice_fails: int = 0
     model: bool = True
     hearing: str = "vad"
     waits: float = 0.2

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import Any
 
 with contextlib.suppress(ModuleNotFoundError):  # only 0.0.108 needs it
     import sentences  # noqa: F401
 
 # isort: split
-from acting import Acting, Reader, ScriptedHost, greet, register
+from acting import Acting, Failing, Reader, ScriptedHost, greet, register
 from external import HearingLLM, HearingSTT
 from fastapi import WebSocket
 from pipecat.frames.frames import Frame, LLMContextFrame, LLMRunFrame, TTSAudioRawFrame
@@ -64,7 +65,15 @@ class SentenceTTS(TTSService):
             yield TTSAudioRawFrame(tone(n, self.sample_rate), self.sample_rate, 1, context_id=context_id)
 
 
-VOICES = {"word": ToneTTS, "sentence": SentenceTTS}
+class WordVoice(Failing, ToneTTS):
+    """Tells the time of each word."""
+
+
+class SentenceVoice(Failing, SentenceTTS):
+    """Tells no times."""
+
+
+VOICES: dict[str, Any] = {"word": WordVoice, "sentence": SentenceVoice}
 
 
 async def bot(websocket: WebSocket) -> None:
@@ -74,7 +83,7 @@ async def bot(websocket: WebSocket) -> None:
     context = LLMContext()
     stt: list[FrameProcessor] = [HearingSTT(script) if script.hearing == "stt" else SlowSTT(script)]
     llm = ActingLLM(script)
-    tts: list[FrameProcessor] = [] if script.voice is None else [VOICES[script.voice]()]
+    tts: list[FrameProcessor] = [] if script.voice is None else [VOICES[script.voice](script.voice_fails)]
     if script.hearing in ("model", "realtime"):
         stt, llm, tts = [], HearingLLM(script), []
     turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=script.waits)])

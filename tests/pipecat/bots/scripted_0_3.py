@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
-from acting import Acting, Reader, ScriptedHost, greet, register
+from acting import Acting, Failing, Reader, ScriptedHost, greet, register
 from fastapi import WebSocket
 from pipecat.frames.frames import (
     Frame,
@@ -92,7 +92,15 @@ class WordTTS(WordTTSService):
         await self.add_word_timestamps([("Reset", 0)])
 
 
-VOICES = {"word": WordTTS, "sentence": ToneTTS}
+class WordVoice(Failing, WordTTS):
+    """Tells the time of each word."""
+
+
+class SentenceVoice(Failing, ToneTTS):
+    """Tells no times."""
+
+
+VOICES: dict[str, Any] = {"word": WordVoice, "sentence": SentenceVoice}
 
 
 def appending(context: OpenAILLMContext) -> RTVIProcessor:
@@ -130,7 +138,7 @@ async def bot(websocket: WebSocket) -> None:
         SlowSTT(script),
         OpenAIUserContextAggregator(context),
         llm if script.model else Reader(script, OpenAILLMContextFrame),
-        *([] if script.voice is None else [VOICES[script.voice]()]),
+        *([] if script.voice is None else [VOICES[script.voice](script.voice_fails)]),
         transport.output(),
         OpenAIAssistantContextAggregator(context),
     ]
