@@ -20,7 +20,7 @@ from aiortc import (
 )
 
 from ...concurrency.future import Future
-from ...concurrency.loop_thread import LoopThread
+from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
 from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
@@ -65,7 +65,7 @@ class AiortcPeer:
         self._bot_audio: BotAudio | None = None
         self._readers: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Future[None] | None = None
-        self._offering: asyncio.Task[Any] | None = None  # gathers candidates
+        self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is given up
         self._ended = False  # it has been told, or is not told any more
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
@@ -89,11 +89,8 @@ class AiortcPeer:
 
     async def _offer(self) -> str:
         connection = self._connection if self._connection is not None else self._begin()
-        self._offering = asyncio.current_task()
-        try:
-            await connection.setLocalDescription(await connection.createOffer())
-        finally:
-            self._offering = None
+        self._gathering.enter()
+        await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
         return sdp
 
@@ -255,15 +252,13 @@ class AiortcPeer:
         connection, channel = self._connection, self._channel
         if connection is None:
             return 0
-        if self._offering is not None:  # it may wait 5 s for a server, and opens sockets that nobody would close
-            self._offering.cancel()
-            await asyncio.wait([self._offering], timeout=_CLOSE_TIMEOUT)
         if polite > 0 and channel is not None and channel.readyState == "open":
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._close_channel(channel), polite)
         unsent = self.bytes_waiting
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
+        await self._gathering.close(_CLOSE_TIMEOUT)
         for reader in self._readers.copy():
             reader.cancel()
         for track in (self._mic, self._cam, self._screen):  # also those that were never sent
