@@ -137,6 +137,7 @@ class Call:
         if self.pc is None:
             self._begin()
         await self.pc.setRemoteDescription(aiortc.RTCSessionDescription(body["sdp"], "offer"))
+        self._bot.spoil(self.pc)
         for transceiver, track in zip(self.pc.getTransceivers(), self._bot.tracks(), strict=False):
             if track is not None and transceiver.sender.track is None:
                 transceiver.sender.replaceTrack(track)
@@ -211,6 +212,7 @@ class RTCBot:
         self.calls: list[Call] = []
         self.url = ""
         self.change: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
+        self.spoil: Callable[[Any], object] = lambda pc: None  # each connection, before its answer
         self.tracks: Callable[[], list[Any]] = list
 
     def offered(self, request: Request) -> Answer:
