@@ -24,6 +24,7 @@ from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
 from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, picture_of, read_pictures
 from .peer import ICEServer, PeerEvents, PeerStats
 
@@ -52,10 +53,7 @@ class AiortcPeer:
 
     def __init__(self, loop: LoopThread, servers: Iterable[ICEServer], events: PeerEvents) -> None:
         self._loop = loop
-        self._servers = [
-            RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
-            for server in servers
-        ]
+        self._servers = [*servers]
         self._events = events
         self._connection: RTCPeerConnection | None = None
         self._channel: Any = None
@@ -88,16 +86,22 @@ class AiortcPeer:
         return self._loop.run(self._offer())
 
     async def _offer(self) -> str:
-        connection = self._connection if self._connection is not None else self._begin()
         self._gathering.enter()
+        if self._connection is None:
+            self._connection = self._begin(await reachable_first(self._servers))
+        connection = self._connection
         await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
         return sdp
 
-    def _begin(self) -> RTCPeerConnection:
-        # An empty list, because None means the servers of Google.
-        connection = self._connection = RTCPeerConnection(
-            RTCConfiguration(iceServers=self._servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
+    def _begin(self, servers: Iterable[ICEServer]) -> RTCPeerConnection:
+        ice_servers = [
+            RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
+            for server in servers
+        ]
+        # A list at any rate, because None means the servers of Google.
+        connection = RTCPeerConnection(
+            RTCConfiguration(iceServers=ice_servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
         )
         self._opening = asyncio.get_running_loop().create_future()
         self._mic = MicTrack(self._loop)
@@ -251,6 +255,7 @@ class AiortcPeer:
             self._opening.cancel()
         connection, channel = self._connection, self._channel
         if connection is None:
+            await self._gathering.close(_CLOSE_TIMEOUT)
             return 0
         if polite > 0 and channel is not None and channel.readyState == "open":
             with contextlib.suppress(asyncio.TimeoutError):
