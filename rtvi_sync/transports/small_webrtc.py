@@ -58,7 +58,8 @@ class SmallWebRTCTransport(Transport):
             endpoint answered. None: where the bot was started.
         headers: sent with the offer. Those of the request that has started the bot are sent, too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
-            ``credential``. Of each kind only the first is used. None: those that the start endpoint named, if any.
+            ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
+            start endpoint named, if any.
         ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.

@@ -239,10 +239,10 @@ SESSION = "4e71578b-79d6-4ea9-a59b-2a3ffad1d315"
 
 
 @contextlib.contextmanager
-def rtc_bot(loop: FarLoop, answer: Callable[[str], list[str]]) -> Iterator[RTCBot]:
+def rtc_bot(loop: FarLoop, answer: Callable[[str], list[str]], host: str = "127.0.0.1") -> Iterator[RTCBot]:
     """Run a bot behind `/start` of a runner, and behind `/api/offer`."""
     bot = RTCBot(loop, answer)
-    with scripted_server() as server:
+    with scripted_server(host) as server:
         server.answers["/start"] = Answer({"sessionId": SESSION})
         server.answers[f"/sessions/{SESSION}/api/offer"] = server.answers["/api/offer"] = bot.offered
         bot.url = server.url
