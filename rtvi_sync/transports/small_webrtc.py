@@ -190,7 +190,10 @@ class SmallWebRTCTransport(Transport):
             raise TransportStartError(
                 f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout). {self._advice()}"
             )
-        opened.result()
+        try:
+            opened.result()
+        except ConnectionError as error:
+            raise TransportStartError(f"The WebRTC connection was not established: {error}. {self._advice()}") from None
         self._bot_takes = answer.max_message_size
         connection.opened()
 

@@ -176,7 +176,7 @@ class AiortcPeer:
     def _end(self, reason: str) -> None:
         opening = self._opening
         if opening is not None and not opening.done():
-            opening.set_exception(TransportStartError(f"The WebRTC connection was not established: {reason}"))
+            opening.set_exception(ConnectionError(reason))
             opening.exception()  # it may be that nobody waits for it
         elif not self._ended:
             self._ended = True
