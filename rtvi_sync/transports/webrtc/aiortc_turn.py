@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from aioice import stun, turn
 
+from ...concurrency.loop_thread import Scope
 from .peer import ICEServer
 
 _TURN_URL = re.compile(r"(?P<scheme>turns?):(?P<host>[^?:]+)(:(?P<port>\d+))?(\?transport=(?P<transport>\w+))?")
@@ -29,7 +30,8 @@ async def reachable_first(servers: Sequence[ICEServer]) -> list[ICEServer]:
 
 async def _first_that_answers(urls: Sequence[str]) -> int:
     """Ask all at once; return the number of the first that answers."""
-    asked = [asyncio.create_task(_answers(url)) for url in urls]
+    questions = Scope()
+    asked = [asyncio.create_task(_answers(url, questions)) for url in urls]
     head_start = asyncio.create_task(asyncio.sleep(_HEAD_START))
     waiting: set[asyncio.Task[object]] = {*asked, head_start}
     try:
@@ -43,13 +45,14 @@ async def _first_that_answers(urls: Sequence[str]) -> int:
             if not done:
                 break
     finally:
-        for each in (*asked, head_start):
-            each.cancel()
+        head_start.cancel()
+        await questions.close(_PATIENCE)
     return 0
 
 
-async def _answers(url: str) -> bool:
+async def _answers(url: str, questions: Scope) -> bool:
     """Ask for an address without a password, and tell whether the server says anything."""
+    questions.enter()
     match = _TURN_URL.fullmatch(url)
     if match is None:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -58,6 +59,16 @@ def test_exit_with_a_live_session(bot):
         _, errors = process.communicate(timeout=GUARD)
     assert (process.returncode, errors) == (0, "")
     assert bot.call.closed.wait(GUARD)
+
+
+def test_a_thread_that_runs_a_loop_of_its_own(bot):
+    """As a notebook's main thread: the calls work, and block that loop."""
+
+    async def main():
+        with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS) as client:
+            return client.send_client_request("echo", 1)
+
+    assert asyncio.run(main()) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
