@@ -180,8 +180,8 @@ class Call:
         told = [json.loads(text)["message"] for text in self.texts if '"signalling"' in text]
         return [(message["receiver_index"], message["enabled"]) for message in told]
 
-    def send(self, text: str) -> None:
-        """Send a text. Any thread."""
+    def send(self, text: str | bytes) -> None:
+        """Send a text, or bytes. Any thread."""
         self._bot.loop.call(self.channel.send, text)
 
     def signal(self, kind: str) -> None:

@@ -41,7 +41,7 @@ def bot(far_loop: FarLoop) -> Iterator[RTCBot]:
         yield bot
 
 
-@pytest.fixture(params=STEPS.values(), ids=STEPS)
+@pytest.fixture(params=STEPS.values(), ids=[*STEPS])
 def hung(request: pytest.FixtureRequest, bot: RTCBot) -> Iterator[Hung]:
     """Return what hangs in a step of `connect()`."""
     step: Step = request.param
@@ -65,7 +65,7 @@ def client_of(**options: Any) -> RTVIClient:
 def is_at(client: RTVIClient, hung: Hung) -> bool:
     if hung.is_ready_phase:
         return client.state is TransportState.CONNECTED
-    return client.transport.waiting_for().startswith(hung.step)
+    return client.transport is not None and client.transport.waiting_for().startswith(hung.step)
 
 
 def check_nothing_is_left(client: RTVIClient, bot: RTCBot, loop: LoopThread) -> None:
