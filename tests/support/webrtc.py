@@ -273,3 +273,15 @@ def unreachable(answer: dict[str, Any]) -> dict[str, Any]:
     """
     sdp = re.sub(r"(?m)^(a=candidate:.*) \d+ typ", r"\1 9 typ", answer["sdp"])
     return {**answer, "sdp": sdp.replace("a=ice-pwd:", "a=ice-pwd:x")}
+
+
+#: A bot as a program of its own, for `python -c`, at an address: it prints its URL, and ends with its standard input.
+BOT_PROGRAM = """
+import json, sys
+from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
+loop = FarLoop()
+with rtc_bot(loop, ready_answers, sys.argv[1]) as bot:
+    print(json.dumps(bot.url), flush=True)
+    sys.stdin.read()
+loop.close()
+"""

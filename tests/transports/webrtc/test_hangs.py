@@ -123,6 +123,15 @@ def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: Loo
     check_nothing_is_left(client, bot, loop)
 
 
+def test_a_wrong_password_of_ice(bot: RTCBot, loop: LoopThread) -> None:
+    """It looks like a firewall: aioice asks again and again, or, in the version for Python 3.10, gives up at once."""
+    bot.change = lambda answer: {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
+    client = client_of(ice_timeout=LIMITS[0], connect_timeout=GUARD)
+    with pytest.raises(TransportStartError, match=r"No network packet came from the bot .* or use WebSocket"):
+        client.connect({"webrtc_url": f"{bot.url}/api/offer"})
+    check_nothing_is_left(client, bot, loop)
+
+
 # -- the process ------------------------------------------------------------------------------------------------------
 
 PROGRAM = """

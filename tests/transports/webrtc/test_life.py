@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -14,12 +15,14 @@ import psutil
 import pytest
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, SmallWebRTCTransport, TransportState
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.loop_thread import acquire_loop
+from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.forking import in_child
+from tests.support.processes import python
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import open_descriptors
+from tests.support.threads import descriptors, threads_of_package
 from tests.support.waiting import until
-from tests.support.webrtc import ready_answers, rtc_bot
+from tests.support.webrtc import BOT_PROGRAM, ready_answers, rtc_bot
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD, "text_only": True}
 
@@ -114,18 +117,28 @@ def test_a_lost_session_is_replaced(bot):
 
 
 @pytest.mark.matrix
-def test_many_sessions_leave_nothing(bot):
-    """50 sessions: no thread, no descriptor, and a memory that flattens."""
-    client = RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS)
-    process, sizes, before = psutil.Process(), [], len(open_descriptors())
-    for _ in range(6):
-        for _ in range(10):
-            client.connect()
-            assert client.send_client_request("echo", 1) == 1
-            client.disconnect()
-        bot.calls.clear()
-        gc.collect()
-        sizes.append(process.memory_info().rss)
-    stop_idle_threads()
-    assert len(open_descriptors()) <= before
-    assert (sizes[-1] - sizes[1]) / 40 < 100_000  # both ends are in this process
+def test_many_sessions_leave_nothing():
+    """Each of 50 leaves no thread, descriptor or task, and less than 50 kB; later ones less than 30 kB."""
+    loop = acquire_loop()  # its end would end what a session has left
+    with python(BOT_PROGRAM, "127.0.0.1") as process:
+        url = json.loads(process.stdout.readline())
+        transport = SmallWebRTCTransport(f"{url}/api/offer")
+        client = RTVIClient(
+            transport=transport, mic=SilenceSource(), speaker=NullSink(), **{**LIMITS, "text_only": False}
+        )
+        left, sizes = [], []
+        for _ in range(7):
+            for _ in range(10):
+                client.connect()
+                assert client.send_client_request("echo", 1) == 1
+                client.disconnect()
+            gc.collect()
+            until(lambda: not asyncio.all_tasks(loop._loop))
+            left.append((descriptors(), threads_of_package()))
+            sizes.append(psutil.Process().memory_info().rss)
+        process.stdin.close()
+        process.wait(GUARD)
+    loop.release()
+    assert left[1:] == left[:-1]
+    assert (sizes[-1] - sizes[1]) / 50 < 50_000
+    assert (sizes[-1] - sizes[3]) / 30 < 30_000

@@ -14,18 +14,10 @@ import pytest
 from tests.support.coturn import PASSWORD, USER, coturn
 from tests.support.networks import FAR_IPV4, FAR_IPV6, Namespace, Program, cable, namespaces
 from tests.support.slowness import GUARD, takes
+from tests.support.webrtc import BOT_PROGRAM
 
 pytestmark = pytest.mark.matrix
 
-BOT = """
-import json, sys
-from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
-loop = FarLoop()
-with rtc_bot(loop, ready_answers, sys.argv[1]) as bot:
-    print(json.dumps(bot.url), flush=True)
-    sys.stdin.read()
-loop.close()
-"""
 CLIENT = """
 import json, sys
 from rtvi_sync import RTVIClient, RTVIError, SmallWebRTCTransport
@@ -70,7 +62,7 @@ class Ends:
 
     def bot(self, address: str = FAR_IPV4) -> str:
         """Start a bot; return where it takes offers."""
-        bot = self._stack.enter_context(self.far.program(BOT, address))
+        bot = self._stack.enter_context(self.far.program(BOT_PROGRAM, address))
         return f"{bot.hear()}/api/offer"
 
     def client(self, url: str, **options: Any) -> AbstractContextManager[Program]:
@@ -167,22 +159,26 @@ def turn(ends: Ends, tmp_path: Path) -> Iterator[str]:
 
 
 def server(*urls: str, password: str = PASSWORD) -> list[dict[str, Any]]:
-    return [{"urls": [f"turn:{url}" for url in urls], "username": USER, "credential": password}]
+    return [{"urls": [*urls], "username": USER, "credential": password}]
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_a_relay_is_the_only_way(ends: Ends, turn: str, transport: str) -> None:
     """All packets go through a TURN server, over UDP or TCP."""
     block_udp(ends.near, *(["!", "PORT", "3478"] if transport == "udp" else []))
-    with ends.client(ends.bot(), ice_servers=server(f"{turn}?transport={transport}")) as client:
+    with ends.client(ends.bot(), ice_servers=server(f"turn:{turn}?transport={transport}")) as client:
         assert client.hear() == "connected"
         assert client.ask("hello") == "hello"
 
 
-def test_blocked_udp_with_both_urls_of_a_server(ends: Ends, turn: str) -> None:
-    """The URL for TCP is used, although it is the second one."""
+@pytest.mark.parametrize("second", ["turn:{}?transport=tcp", "turns:{}?transport=tcp"])
+def test_blocked_udp_with_both_urls_of_a_server(
+    ends: Ends, turn: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL for TCP, or TLS, is used, although it is the second one."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     block_udp(ends.near)
-    servers = server(f"{turn}?transport=udp", f"{turn}?transport=tcp")
+    servers = server(f"turn:{turn}?transport=udp", second.format(turn))
     with ends.client(ends.bot(), ice_servers=servers) as client:
         assert client.hear() == "connected"
         assert client.ask("hello") == "hello"
@@ -195,8 +191,8 @@ NO_TURN = "No TURN server has given an address: it does not answer, or refuses u
 def test_a_turn_server_that_does_not_help(ends: Ends, turn: str, trouble: str) -> None:
     """A wrong password, or nobody there: the error says both, because aiortc does not tell them apart."""
     block_udp(ends.near)
-    address = turn if trouble == "password" else turn.replace("3478", "3479")
-    servers = server(f"{address}?transport=tcp", password="wrong" if trouble == "password" else PASSWORD)
+    port = 3478 if trouble == "password" else 3479
+    servers = server(f"turn:{turn}:{port}?transport=tcp", password="wrong" if trouble == "password" else PASSWORD)
     with ends.client(ends.bot(), ice_servers=servers, ice_timeout=2.0) as client:
         kind, text = client.hear()
     assert kind == "TransportStartError"
