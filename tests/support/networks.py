@@ -113,6 +113,19 @@ def cable() -> Iterator[tuple[Namespace, Namespace]]:
         yield near, far
 
 
+@contextlib.contextmanager
+def nat() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
+    """Put a router between the near and the far namespace, which lets nobody find the near one: the third of them."""
+    with cable() as (router, far), namespaces(1) as (near,):
+        _run("ip", "-n", near.name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1", "netns", router.name)
+        for end, name, address in ((near, "eth0", "10.98.0.1/24"), (router, "eth1", "10.98.0.2/24")):
+            end.do("ip", "address", "add", address, "dev", name)
+            end.do("ip", "link", "set", name, "up")
+        near.do("ip", "route", "add", "default", "via", "10.98.0.2")
+        router.do("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        yield near, far, router
+
+
 def _run(*words: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=GUARD, check=False)
     if done.returncode:

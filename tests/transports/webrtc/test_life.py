@@ -121,6 +121,8 @@ def test_many_sessions_leave_nothing():
     """Each of 50 leaves no thread, descriptor or task, and less than 50 kB; later ones less than 30 kB."""
     loop = acquire_loop()  # its end would end what a session has left
     with python(BOT_PROGRAM, "127.0.0.1") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         url = json.loads(process.stdout.readline())
         transport = SmallWebRTCTransport(f"{url}/api/offer")
         client = RTVIClient(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.coturn import PASSWORD, USER, coturn
-from tests.support.networks import FAR_IPV4, FAR_IPV6, Namespace, Program, cable, namespaces
+from tests.support.networks import FAR_IPV4, FAR_IPV6, Namespace, Program, cable, namespaces, nat
 from tests.support.slowness import GUARD, takes
 from tests.support.webrtc import BOT_PROGRAM
 
@@ -91,6 +91,17 @@ def test_only_ipv6(ends: Ends) -> None:
     with ends.client(ends.bot(FAR_IPV6)) as client:
         assert client.hear() == "connected"
         assert client.ask("hello") == "hello"
+
+
+@pytest.mark.parametrize("ports", [[], ["--random-fully"]], ids=["one port", "a port for each peer"])
+def test_behind_a_nat(ports: list[str]) -> None:
+    """A client behind a NAT of either kind reaches a bot that is not, without STUN and TURN."""
+    with nat() as (near, far, router), ExitStack() as stack:
+        router.do("iptables", "-t", "nat", "-A", "POSTROUTING", "-o", "eth0", "-j", "MASQUERADE", *ports)
+        ends = Ends(near, far, stack)
+        with ends.client(ends.bot()) as client:
+            assert client.hear() == "connected"
+            assert client.ask("hello") == "hello"
 
 
 @pytest.mark.parametrize("target", ["DROP", "REJECT"])
