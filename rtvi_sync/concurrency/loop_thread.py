@@ -1,4 +1,4 @@
-"""An asyncio loop on one thread of the process, for libraries that need one; no other module imports asyncio."""
+"""An asyncio loop on one thread of the process, for libraries that need one."""
 
 from __future__ import annotations
 
