@@ -35,7 +35,7 @@ async def _first_that_answers(urls: Sequence[str]) -> int:
     head_start = asyncio.create_task(asyncio.sleep(_HEAD_START))
     waiting: set[asyncio.Task[object]] = {*asked, head_start}
     try:
-        while waiting:
+        while not all(task.done() for task in asked):
             done, waiting = await asyncio.wait(waiting, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
             for number, task in enumerate(asked):
                 if task.done() and task.result():
