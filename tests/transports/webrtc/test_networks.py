@@ -140,20 +140,28 @@ def test_a_gap(ends: Ends) -> None:
         assert client.ask("after") == "after"
 
 
-@pytest.mark.parametrize("change", ["address", "cable"])
-def test_a_network_that_is_lost(ends: Ends, change: str) -> None:
-    """It is noticed within 12 s: a connection does not move to another address."""
+LOST = {
+    "address": [
+        ["ip", "address", "del", "10.97.0.1/24", "dev", "eth0"],
+        ["ip", "address", "add", "10.97.0.7/24", "dev", "eth0"],
+    ],
+    "cable": [["ip", "link", "set", "eth0", "down"]],
+    "way in": [["iptables", "-A", "INPUT", "-j", "DROP"]],
+    "way out": [["iptables", "-A", "OUTPUT", "-j", "DROP"]],
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_network_that_is_lost(ends: Ends, what: str) -> None:
+    """It is noticed within 12 s; a connection does not move to another address."""
     for end in (ends.near, ends.far):
         end.do("ip", "-6", "address", "flush", "dev", "eth0")
     with ends.client(ends.bot()) as client:
         assert client.hear() == "connected"
         client.tell("wait")
         with takes(12.0):
-            if change == "address":
-                ends.near.do("ip", "address", "del", "10.97.0.1/24", "dev", "eth0")
-                ends.near.do("ip", "address", "add", "10.97.0.7/24", "dev", "eth0")
-            else:
-                ends.near.do("ip", "link", "set", "eth0", "down")
+            for words in LOST[what]:
+                ends.near.do(*words)
             initiator, text = client.hear()
     assert initiator == "network"
     assert "no packet has come for 10 s" in text
