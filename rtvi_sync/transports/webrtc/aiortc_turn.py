@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 
+import attrs
 from aioice import stun, turn
 
 from ...concurrency.loop_thread import Scope
@@ -19,17 +20,23 @@ _PATIENCE = 2.0
 
 
 async def reachable_first(servers: Sequence[ICEServer]) -> list[ICEServer]:
-    """Return the servers, with only one TURN URL: the first one that answers, so the first if none does."""
+    """Return the servers, with one TURN URL, the first that answers; without any if none does.
+
+    A single one is not asked: aiortc does so.
+    """
     found = [(server, url) for server in servers for url in server.urls if url.startswith("turn")]
     if len(found) < 2:
         return [*servers]
-    server, url = found[await _first_that_answers([url for _, url in found])]
-    others = [ICEServer(urls=(url,)) for server in servers for url in server.urls if not url.startswith("turn")]
-    return [*others, ICEServer(urls=(url,), username=server.username, credential=server.credential)]
+    chosen = [ICEServer(urls=(url,)) for server in servers for url in server.urls if not url.startswith("turn")]
+    number = await _first_that_answers([url for _, url in found])
+    if number is not None:
+        server, url = found[number]
+        chosen.append(attrs.evolve(server, urls=(url,)))
+    return chosen
 
 
-async def _first_that_answers(urls: Sequence[str]) -> int:
-    """Ask all at once; return the number of the first that answers."""
+async def _first_that_answers(urls: Sequence[str]) -> int | None:
+    """Ask all at once; return the number of the first that answers, None if none does."""
     questions = Scope()
     asked = [asyncio.create_task(_answers(url, questions)) for url in urls]
     head_start = asyncio.create_task(asyncio.sleep(_HEAD_START))
@@ -47,7 +54,7 @@ async def _first_that_answers(urls: Sequence[str]) -> int:
     finally:
         head_start.cancel()
         await questions.close(_PATIENCE)
-    return 0
+    return None
 
 
 async def _answers(url: str, questions: Scope) -> bool:

@@ -20,14 +20,16 @@ pytestmark = pytest.mark.matrix
 
 CLIENT = """
 import json, sys
-from rtvi_sync import RTVIClient, RTVIError, SmallWebRTCTransport
+from rtvi_sync import ReconnectPolicy, RTVIClient, RTVIError, SmallWebRTCTransport
 
 
 def say(document):
     print(json.dumps(document), flush=True)
 
 options = json.loads(sys.argv[1])
-client = RTVIClient(transport=SmallWebRTCTransport(**options), text_only=True, connect_timeout=60, request_timeout=60)
+policy = ReconnectPolicy(initial_delay=0.1) if options.pop("reconnect", False) else None
+limits = {"connect_timeout": 60, "request_timeout": 60, "reconnect": policy}
+client = RTVIClient(transport=SmallWebRTCTransport(**options), text_only=True, **limits)
 try:
     client.connect()
 except RTVIError as error:
@@ -39,6 +41,9 @@ for line in sys.stdin:
     if word == "wait":
         info = client.wait()
         say([info.initiator, str(info.error)])
+    elif word == "again":
+        client.wait_for("bot_ready", timeout=60)
+        say(client.send_client_request("echo", "hello again"))
     else:
         say(client.send_client_request("echo", word))
 client.disconnect()
@@ -165,6 +170,17 @@ def test_a_network_that_is_lost(ends: Ends, what: str) -> None:
             initiator, text = client.hear()
     assert initiator == "network"
     assert "no packet has come for 10 s" in text
+
+
+def test_a_session_at_another_address(ends: Ends) -> None:
+    """Whoever reconnects has a new session by the new address."""
+    with ends.client(ends.bot(), reconnect=True) as client:
+        assert client.hear() == "connected"
+        client.tell("again")
+        for words in LOST["address"]:
+            ends.near.do(*words)
+        ends.near.do("ip", "-6", "address", "flush", "dev", "eth0")
+        assert client.hear() == "hello again"
 
 
 # -- TURN -------------------------------------------------------------------------------------------------------------
