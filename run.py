@@ -24,7 +24,7 @@ try:
     import shutil
     import subprocess
     import tempfile
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import ThreadPoolExecutor, wait
     from functools import partial
     from pathlib import Path
@@ -121,6 +121,11 @@ PROGRAMS = {
     "tmux": ("tmux",),
     "valgrind": ("valgrind",),
 }
+MATRIX_PROGRAMS = {  # with `test --matrix` only
+    "ip": ("iproute2",),
+    "iptables": ("iptables",),
+    "turnserver": ("coturn",),
+}
 # The extras for devices, whose packages need more than pip installs: the module whose import succeeds if all is there,
 # the line for the user if it does not, and the Debian packages that are needed.
 DEVICES = {
@@ -215,30 +220,35 @@ def install_devices(python: Path) -> list[str]:
     return unavailable
 
 
-def install_programs(python: Path) -> list[str]:
-    """Install the programs and system libraries that the tests use, as root on Debian; return the missing programs."""
-    missing = [name for name in PROGRAMS if not shutil.which(name)]
+def install_programs(python: Path, programs: Mapping[str, Sequence[str]] = PROGRAMS) -> list[str]:
+    """Install programs, and the system libraries that the tests use, as root on Debian; return the missing programs."""
+    missing = [name for name in programs if not shutil.which(name)]
     devices = [part for part in DEVICES if not has_devices(python, part)]
     wanted = [*missing, *(f"the libraries for {part}" for part in devices)]
     if wanted and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
         print_step("Installing " + ", ".join(wanted))
-        packages = [package for name in missing for package in PROGRAMS[name]]
+        packages = [package for name in missing for package in programs[name]]
         packages += [package for part in devices for package in DEVICES[part][2]]
         os.environ["DEBIAN_FRONTEND"] = "noninteractive"
         run_quietly(["apt-get", "update"])
         run_quietly(["apt-get", "install", "-y", "--no-install-recommends", *packages], INSTALL_SECONDS)
+        if "turnserver" in missing and shutil.which("systemctl"):  # the package starts a server; tests start their own
+            run_quietly(["systemctl", "disable", "--now", "coturn"])
     return [name for name in missing if not shutil.which(name)]
 
 
-def set_up_real_parts(python: Path, versions: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Set up the real parts, with these versions of Pipecat.
+def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], list[str]]:
+    """Set up the real parts; those of the matrix, too.
 
     Returns:
         Environment variables with the paths for the tests, and one line for each part that is unavailable.
     """
+    programs, versions = (
+        ({**PROGRAMS, **MATRIX_PROGRAMS}, [*PIPECAT, *MATRIX_PIPECAT]) if matrix else (PROGRAMS, [*PIPECAT])
+    )
     # In parallel, because pip keeps one core busy for half a minute for each.
     with ThreadPoolExecutor() as pool:
-        missing = pool.submit(install_programs, python)
+        missing = pool.submit(install_programs, python, programs)
         environments = {f"Pipecat {version}": pool.submit(pipecat_environment, version) for version in versions}
         environments["local bot"] = pool.submit(lambda: add_webrtc(local_bot_environment()))
     variables: dict[str, str] = {}
@@ -401,7 +411,7 @@ def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str]
         unavailable.append(str(error))
     found: list[tuple[dict[str, str], list[str]]] = []
     if "--real" in options or "--matrix" in options:
-        found.append(set_up_real_parts(python, [*PIPECAT, *(MATRIX_PIPECAT if "--matrix" in options else ())]))
+        found.append(set_up_real_parts(python, matrix="--matrix" in options))
     found.append(({}, install_devices(python)))
     if "--matrix" in options:
         found += [bench_peers(), make_environments({"RTVI_AUTOBAHN": autobahn})]

@@ -1,4 +1,4 @@
-"""An asyncio loop on one thread of the process, for libraries that need one; no other module imports asyncio."""
+"""An asyncio loop on one thread of the process, for libraries that need one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from .deadline import Deadline, join_thread
@@ -31,11 +32,67 @@ _LEFTOVER_TIMEOUT = 1.0
 _inherited: list[asyncio.AbstractEventLoop] = []
 
 
+class Scope:
+    """The tasks and connections that a library begins for one purpose, so that they can be ended together.
+
+    It is used on the loop's thread only.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._transports: list[asyncio.BaseTransport] = []
+
+    def enter(self) -> None:
+        """Make the calling task a part of this scope, and what it begins from now on, and what that begins in turn."""
+        _scope.set(self)
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._add_task(task)
+
+    def _add_task(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it has ended."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _add_transport(self, transport: asyncio.BaseTransport) -> None:
+        """Keep a connection."""
+        self._transports.append(transport)
+
+    async def close(self, timeout: float) -> None:
+        """Cancel the tasks, wait for their end, up to `timeout` seconds, and close the connections."""
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout)
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+
+
+_scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
+
+
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose blocking calls run on threads of this package.
+    """A loop whose blocking calls run on threads of this package, and which knows what belongs to a `Scope`.
 
     asyncio's own threads are joined when the interpreter exits, and a look-up of a name may take long.
     """
+
+    def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        """Begin a task."""
+        task = super().create_task(*args, **kwargs)
+        if (scope := _scope.get()) is not None:
+            scope._add_task(task)
+        return task
+
+    async def create_datagram_endpoint(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a UDP socket."""
+        return _noted(await super().create_datagram_endpoint(*args, **kwargs))
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a TCP connection."""
+        return _noted(await super().create_connection(*args, **kwargs))
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
@@ -54,6 +111,12 @@ class _Loop(asyncio.SelectorEventLoop):
 
         PoolTask("blocking", run).start()
         return asyncio.wrap_future(outcome, loop=self)
+
+
+def _noted(made: tuple[asyncio.BaseTransport, Any]) -> tuple[asyncio.BaseTransport, Any]:
+    if (scope := _scope.get()) is not None:
+        scope._add_transport(made[0])
+    return made
 
 
 class LoopThread:

@@ -44,6 +44,7 @@ _PLAIN_URL = re.compile(
 _MAX_PLAIN_URL = 2048
 # A host name in its ASCII form, or an IPv6 address.
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
+_SESSION = re.compile(r"/sessions/[^/]+")
 
 
 @attrs.frozen(kw_only=True)
@@ -227,7 +228,10 @@ def _normalized(url: str) -> str:
 
 
 def printable(url: str) -> str:
-    """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL."""
+    """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL.
+
+    The name of a session in the path, as in Pipecat's ``/sessions/NAME/api/offer``, lets anybody into it.
+    """
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises if it is not a number, which may be a part of a password
@@ -236,6 +240,7 @@ def printable(url: str) -> str:
     netloc, path = parts.netloc.rpartition("@")[2], parts.path
     if not netloc:
         path = path.rpartition("@")[2]  # without a valid scheme, the path has the user and password
+    path = _SESSION.sub("/sessions/...", path)
     shown = parts._replace(netloc=netloc, path=path, query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)
 

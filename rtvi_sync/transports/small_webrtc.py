@@ -31,7 +31,7 @@ from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
-from .webrtc import signalling
+from .webrtc import advice, signalling
 from .webrtc.signalling import OfferAnswer, Target
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ T = TypeVar("T")
 _RENEGOTIATION_TIMEOUT = 10.0
 # The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
 _GRACE = 1.0
-_FIREWALL = (
-    "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
-    "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
-)
 
 
 class SmallWebRTCTransport(Transport):
@@ -62,7 +58,8 @@ class SmallWebRTCTransport(Transport):
             endpoint answered. None: where the bot was started.
         headers: sent with the offer. Those of the request that has started the bot are sent, too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
-            ``credential``. Of each kind only the first is used. None: those that the start endpoint named, if any.
+            ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
+            start endpoint named, if any.
         ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.
@@ -103,6 +100,7 @@ class SmallWebRTCTransport(Transport):
         self._allow_insecure = allow_insecure
         self.max_message_size = max_message_size
         self._step: Callable[[], str] = str
+        self._advice: Callable[[], str | None] = _no_advice
         self._bot_takes = max_message_size
         self._gate = SilenceGate()
         self._audio_sent = self._audio_received = 0.0
@@ -124,7 +122,8 @@ class SmallWebRTCTransport(Transport):
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session with new counters."""
         super().initialize(options, on_message)
-        self._gate, self._last, self._step = SilenceGate(), None, str
+        self._gate, self._last = SilenceGate(), None
+        self._step, self._advice = str, _no_advice
         self._audio_sent = self._audio_received = 0.0
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
@@ -144,7 +143,7 @@ class SmallWebRTCTransport(Transport):
             connection.close(0.0)
             raise
         finally:
-            self._step = str
+            self._step, self._advice = str, _no_advice
 
     def _make_connection(self, target: Target) -> WebRTCConnection:
         self._step = lambda: "the import of aiortc"
@@ -152,7 +151,6 @@ class SmallWebRTCTransport(Transport):
         from .webrtc.aiortc_peer import AiortcPeer
         from .webrtc.connection import WebRTCConnection
 
-        servers = target.ice_servers if self._ice_servers is None else self._ice_servers
         loop, options = acquire_loop(), self.options
 
         def closed(info: CloseInfo) -> None:
@@ -162,7 +160,7 @@ class SmallWebRTCTransport(Transport):
         try:
             connection = WebRTCConnection(
                 loop,
-                partial(AiortcPeer, loop, servers),
+                partial(AiortcPeer, loop, target.ice_servers),
                 on_message=self.on_message,
                 on_audio=self._receive_audio,
                 on_video=options.media.receive_video,
@@ -178,21 +176,24 @@ class SmallWebRTCTransport(Transport):
 
     def _open(self, connection: WebRTCConnection, target: Target, abort: AbortSignal) -> None:
         self._step = lambda: "the addresses of this machine, and for its STUN and TURN servers"
+        self._advice = lambda: advice.for_gathering(target.ice_servers)
         offer = _result(connection.peer.offer(), abort)
-        ours = signalling.candidates(offer)
-        if not ours:
-            raise TransportStartError(
-                "This machine has no address for WebRTC: it has no network but loopback, which WebRTC does not use. "
-                "Connect it to a network, or use WebSocket"
-            )
-        self._step = lambda: f"an answer of {printable(target.url)} to the offer"
+        if not signalling.candidates(offer):
+            raise TransportStartError(advice.NO_ADDRESS)
+        self._step, self._advice = (lambda: f"an answer of {printable(target.url)} to the offer"), _no_advice
         answer = self._exchange(offer, connection, target, abort)
         self._step = lambda: connection.peer.step
+        self._advice = lambda: advice.for_step(connection.peer.step, offer, answer.sdp, target.ice_servers)
         opened = connection.peer.accept(answer.sdp)
         abort.on_abort(lambda: opened.reject(abort.reason or DisconnectedError("abandoned")))
         if not opened.wait(Deadline(self._ice_timeout)):
-            raise TransportStartError(self._not_open(connection.peer.step, ours, signalling.candidates(answer.sdp)))
-        opened.result()
+            raise TransportStartError(
+                f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout). {self._advice()}"
+            )
+        try:
+            opened.result()
+        except ConnectionError as error:
+            raise TransportStartError(f"The WebRTC connection was not established: {error}. {self._advice()}") from None
         self._bot_takes = answer.max_message_size
         connection.opened()
 
@@ -213,14 +214,6 @@ class SmallWebRTCTransport(Transport):
         connection.pc_id = answer.pc_id
         return answer
 
-    def _not_open(self, step: str, ours: Sequence[str], theirs: Sequence[str]) -> str:
-        limit = f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout)"
-        if not step.startswith("ICE"):
-            return f"{limit}: it waited for {step}. See the bot's log, or raise ice_timeout"
-        kinds = [", ".join(dict.fromkeys(each.split()[0] for each in side)) for side in (ours, theirs)]
-        addresses = f"our addresses: {kinds[0]}; the bot's: {kinds[1]}"
-        return f"{limit}: no network packet came from the bot ({addresses}). {_FIREWALL}"
-
     def _target(self, bundle: Any) -> Target:
         target = signalling.target_of(bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source)
         if self.secure_bundle and not self._allow_insecure and target.url.lower().startswith("http:"):
@@ -229,11 +222,15 @@ class SmallWebRTCTransport(Transport):
                 "on the network could listen to the conversation. Let the server answer with an https:// URL, or allow "
                 "it explicitly: SmallWebRTCTransport(allow_insecure=True)"
             )
-        return target
+        return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)
 
     def waiting_for(self) -> str:
         """Return the step of the negotiation."""
         return self._step()
+
+    def diagnosis(self) -> str | None:
+        """Return what to do about the step of the negotiation that takes long."""
+        return self._advice()
 
     def send_ready_message(self) -> None:
         """Start to read, and send `client-ready`. What comes before would be delivered before `connected`."""
@@ -394,6 +391,10 @@ class SmallWebRTCTransport(Transport):
             audio_jitter=measured.jitter,
             round_trip=measured.round_trip,
         )
+
+
+def _no_advice() -> None:
+    """Return that there is none: that of the session is right."""
 
 
 def is_installed() -> bool:

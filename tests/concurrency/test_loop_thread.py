@@ -13,7 +13,7 @@ from rtvi_sync.concurrency import loop_thread
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
-from rtvi_sync.concurrency.loop_thread import acquire_loop
+from rtvi_sync.concurrency.loop_thread import Scope, acquire_loop
 from rtvi_sync.errors import WouldDeadlockError
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
@@ -95,6 +95,32 @@ def test_what_a_library_left_behind_is_cancelled():
     loop.retire()
     loop.thread.join(GUARD)
     assert cancelled.is_set()
+
+
+def test_a_scope_ends_what_was_begun_in_it(loop):
+    """Tasks, also those that a task has left behind, and connections; and nothing else."""
+    scope, others = Scope(), Scope()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+
+        async def begin():
+            await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, ("127.0.0.1", 0))
+            await asyncio.get_running_loop().create_connection(asyncio.Protocol, *address)
+            return [asyncio.create_task(asyncio.sleep(GUARD))]
+
+        async def begin_in(scope):
+            scope.enter()
+            return await asyncio.create_task(begin())
+
+        def sockets():
+            return len(loop._selector.get_map()) - 1
+
+        begun = [*result_of(loop.run(begin_in(scope))), *result_of(loop.run(begin_in(others)))]
+        assert sockets() == 4
+        result_of(loop.run(scope.close(GUARD)))
+        until(lambda: sockets() == 2)
+        assert [task.cancelled() for task in begun] == [True, False]
+        result_of(loop.run(others.close(GUARD)))
 
 
 def test_a_socket_closed_just_before_the_end():

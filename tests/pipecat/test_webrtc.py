@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.transports.test_small_webrtc import Pictures
 
@@ -88,3 +90,35 @@ def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: py
             ended = next(events).data
     assert ended.initiator == "network"
     assert "no packet has come for 3 s" in str(ended.error)
+
+
+@pytest.mark.matrix
+def test_a_killed_bot_is_noticed_in_time(pipecat_process: Callable[..., BotServer]) -> None:
+    """It takes 12 s at most, by the limit that users have."""
+    bot = pipecat_process("stock", "-t", "webrtc")
+    with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
+        client.start_bot_and_connect(f"{bot.base_url}/start")
+        with client.events(RTVIEvent.DISCONNECTED, timeout=GUARD) as events, takes(12.0):
+            bot.kill()
+            ended = next(events).data
+    assert ended.initiator == "network"
+    assert "no packet has come for 10 s" in str(ended.error)
+
+
+@pytest.mark.matrix
+def test_a_bot_that_stalls(pipecat_process: Callable[..., BotServer]) -> None:
+    """A process that is stopped for 6 s costs nothing but these, with sound and without."""
+    bot = pipecat_process("stock", "-t", "webrtc")
+    options: list[dict[str, Any]] = [{"text_only": True}, {"mic": SilenceSource(), "speaker": NullSink()}]
+    with ExitStack() as stack:
+        clients = []
+        for each in options:
+            client = RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), **each, **LIMITS)
+            stack.enter_context(closing(client))
+            client.start_bot_and_connect(f"{bot.base_url}/start")
+            clients.append(client)
+        bot.process.send_signal(signal.SIGSTOP)
+        time.sleep(6.0)  # the stall itself
+        bot.process.send_signal(signal.SIGCONT)
+        for client in clients:
+            assert client.ask("Good morning").bot_text == "You said: Good morning."

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 import attrs
@@ -37,7 +39,8 @@ class ScriptedServer:
 
 
 @contextlib.contextmanager
-def scripted_server() -> Iterator[ScriptedServer]:
+def scripted_server(host: str = "127.0.0.1") -> Iterator[ScriptedServer]:
+    """Run a server at an address of this machine."""
     script = ScriptedServer("")
 
     class Handler(BaseHTTPRequestHandler):
@@ -66,9 +69,13 @@ def scripted_server() -> Iterator[ScriptedServer]:
         def log_message(self, *_: Any) -> None:
             """Be quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    script.url = f"http://127.0.0.1:{server.server_port}"
+    class Listening(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+        server_bind = TCPServer.server_bind  # HTTPServer's looks up the name of the address
+
+    server = Listening((host, 0), Handler)
+    script.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

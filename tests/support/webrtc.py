@@ -137,6 +137,7 @@ class Call:
         if self.pc is None:
             self._begin()
         await self.pc.setRemoteDescription(aiortc.RTCSessionDescription(body["sdp"], "offer"))
+        self._bot.spoil(self.pc)
         for transceiver, track in zip(self.pc.getTransceivers(), self._bot.tracks(), strict=False):
             if track is not None and transceiver.sender.track is None:
                 transceiver.sender.replaceTrack(track)
@@ -179,8 +180,8 @@ class Call:
         told = [json.loads(text)["message"] for text in self.texts if '"signalling"' in text]
         return [(message["receiver_index"], message["enabled"]) for message in told]
 
-    def send(self, text: str) -> None:
-        """Send a text. Any thread."""
+    def send(self, text: str | bytes) -> None:
+        """Send a text, or bytes. Any thread."""
         self._bot.loop.call(self.channel.send, text)
 
     def signal(self, kind: str) -> None:
@@ -211,6 +212,7 @@ class RTCBot:
         self.calls: list[Call] = []
         self.url = ""
         self.change: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
+        self.spoil: Callable[[Any], object] = lambda pc: None  # each connection, before its answer
         self.tracks: Callable[[], list[Any]] = list
 
     def offered(self, request: Request) -> Answer:
@@ -237,10 +239,10 @@ SESSION = "4e71578b-79d6-4ea9-a59b-2a3ffad1d315"
 
 
 @contextlib.contextmanager
-def rtc_bot(loop: FarLoop, answer: Callable[[str], list[str]]) -> Iterator[RTCBot]:
+def rtc_bot(loop: FarLoop, answer: Callable[[str], list[str]], host: str = "127.0.0.1") -> Iterator[RTCBot]:
     """Run a bot behind `/start` of a runner, and behind `/api/offer`."""
     bot = RTCBot(loop, answer)
-    with scripted_server() as server:
+    with scripted_server(host) as server:
         server.answers["/start"] = Answer({"sessionId": SESSION})
         server.answers[f"/sessions/{SESSION}/api/offer"] = server.answers["/api/offer"] = bot.offered
         bot.url = server.url
@@ -271,3 +273,15 @@ def unreachable(answer: dict[str, Any]) -> dict[str, Any]:
     """
     sdp = re.sub(r"(?m)^(a=candidate:.*) \d+ typ", r"\1 9 typ", answer["sdp"])
     return {**answer, "sdp": sdp.replace("a=ice-pwd:", "a=ice-pwd:x")}
+
+
+#: A bot as a program of its own, for `python -c`, at an address: it prints its URL, and ends with its standard input.
+BOT_PROGRAM = """
+import json, sys
+from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
+loop = FarLoop()
+with rtc_bot(loop, ready_answers, sys.argv[1]) as bot:
+    print(json.dumps(bot.url), flush=True)
+    sys.stdin.read()
+loop.close()
+"""

@@ -142,10 +142,12 @@ def test_bad_urls_are_none(text):
         ("//ada:secret@host/path?secret", "//host/path"),
         ("javascript:secret@alert(1)", "javascript:alert(1)"),
         ("http://host/@me", "http://host/@me"),
+        ("http://host/a/sessions/secret/api/offer", "http://host/a/sessions/.../api/offer"),
+        ("http://host/sessions/secret", "http://host/sessions/..."),
     ],
 )
 def test_what_is_shown_of_a_url_is_not_secret(url, shown):
-    """User, password, query and fragment are left out; the rest is short and printable."""
+    """User, password, query, fragment and the name of a session are left out; the rest is short and printable."""
     assert printable(url) == shown
 
 

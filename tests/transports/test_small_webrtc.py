@@ -141,7 +141,7 @@ def test_a_firewall(bot, client):
     bot.change = unreachable
     transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=0.2)
     with pytest.raises(
-        TransportStartError, match=r"no network packet came .*\?transport=tcp.* or use WebSocket"
+        TransportStartError, match=r"No network packet came .*\?transport=tcp.* or use WebSocket"
     ) as caught:
         client(transport).connect()
     assert "(our addresses: host; the bot's: host)" in str(caught.value)

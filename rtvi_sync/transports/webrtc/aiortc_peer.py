@@ -20,10 +20,11 @@ from aiortc import (
 )
 
 from ...concurrency.future import Future
-from ...concurrency.loop_thread import LoopThread
+from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
 from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, picture_of, read_pictures
 from .peer import ICEServer, PeerEvents, PeerStats
 
@@ -52,10 +53,7 @@ class AiortcPeer:
 
     def __init__(self, loop: LoopThread, servers: Iterable[ICEServer], events: PeerEvents) -> None:
         self._loop = loop
-        self._servers = [
-            RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
-            for server in servers
-        ]
+        self._servers = [*servers]
         self._events = events
         self._connection: RTCPeerConnection | None = None
         self._channel: Any = None
@@ -65,7 +63,7 @@ class AiortcPeer:
         self._bot_audio: BotAudio | None = None
         self._readers: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Future[None] | None = None
-        self._offering: asyncio.Task[Any] | None = None  # gathers candidates
+        self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is given up
         self._ended = False  # it has been told, or is not told any more
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
@@ -88,19 +86,22 @@ class AiortcPeer:
         return self._loop.run(self._offer())
 
     async def _offer(self) -> str:
-        connection = self._connection if self._connection is not None else self._begin()
-        self._offering = asyncio.current_task()
-        try:
-            await connection.setLocalDescription(await connection.createOffer())
-        finally:
-            self._offering = None
+        self._gathering.enter()
+        if self._connection is None:
+            self._connection = self._begin(await reachable_first(self._servers))
+        connection = self._connection
+        await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
         return sdp
 
-    def _begin(self) -> RTCPeerConnection:
-        # An empty list, because None means the servers of Google.
-        connection = self._connection = RTCPeerConnection(
-            RTCConfiguration(iceServers=self._servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
+    def _begin(self, servers: Iterable[ICEServer]) -> RTCPeerConnection:
+        ice_servers = [
+            RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
+            for server in servers
+        ]
+        # A list at any rate, because None means the servers of Google.
+        connection = RTCPeerConnection(
+            RTCConfiguration(iceServers=ice_servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
         )
         self._opening = asyncio.get_running_loop().create_future()
         self._mic = MicTrack(self._loop)
@@ -175,7 +176,7 @@ class AiortcPeer:
     def _end(self, reason: str) -> None:
         opening = self._opening
         if opening is not None and not opening.done():
-            opening.set_exception(TransportStartError(f"The WebRTC connection was not established: {reason}"))
+            opening.set_exception(ConnectionError(reason))
             opening.exception()  # it may be that nobody waits for it
         elif not self._ended:
             self._ended = True
@@ -254,16 +255,15 @@ class AiortcPeer:
             self._opening.cancel()
         connection, channel = self._connection, self._channel
         if connection is None:
+            await self._gathering.close(_CLOSE_TIMEOUT)
             return 0
-        if self._offering is not None:  # it may wait 5 s for a server, and opens sockets that nobody would close
-            self._offering.cancel()
-            await asyncio.wait([self._offering], timeout=_CLOSE_TIMEOUT)
         if polite > 0 and channel is not None and channel.readyState == "open":
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._close_channel(channel), polite)
         unsent = self.bytes_waiting
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
+        await self._gathering.close(_CLOSE_TIMEOUT)
         for reader in self._readers.copy():
             reader.cancel()
         for track in (self._mic, self._cam, self._screen):  # also those that were never sent

@@ -85,7 +85,11 @@ class Peer(Protocol):
         """Return an SDP offer that has all candidates; once more for each negotiation."""
 
     def accept(self, answer: str) -> Future[None]:
-        """Take the SDP answer; done once the data channel is open. The future fails if the connection does."""
+        """Take the SDP answer; done once the data channel is open.
+
+        The future fails with `TransportStartError` if the answer cannot be used, and with `ConnectionError`, which says
+        what has happened, if the connection does not come about.
+        """
 
     def send_text(self, text: str) -> None:
         """Send a message on the data channel. Without effect once the connection has ended."""

@@ -171,12 +171,11 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         raise TransportStartError(
             f"{where} has answered without an sdp. Check that it takes offers (in Pipecat it ends in /api/offer)"
         )
-    sections = re.split(r"(?m)^m=", sdp)[1:]
-    if not sections:
+    ports = dict(re.findall(r"(?m)^m=(\w+) (\d+)", sdp))
+    if not ports:
         raise TransportStartError(
             f"{where} has not understood the offer: its answer has no media. See the server's log"
         )
-    ports = {section.split()[0]: section.split()[1] for section in sections}
     if ports.get("audio", "0") == "0":
         raise TransportStartError(
             f"{where} has refused the audio of this connection. See that the bot's transport has audio, and Opus"
@@ -187,6 +186,8 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         raise TransportStartError(
             f"{where} has answered without an address of the bot: its machine may have no network but loopback"
         )
+    if not re.search(r"(?m)^a=fingerprint:", sdp):  # aiortc would wait for ever
+        raise TransportStartError(f"{where} has answered without a fingerprint, by which a bot is known. See its log")
     size = re.search(r"(?m)^a=max-message-size:(\d+)", sdp)
     pc_id = document.get("pc_id")
     return OfferAnswer(

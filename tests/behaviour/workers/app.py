@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
+from rtvi_sync import ForkedProcessError, RTVIClient, SmallWebRTCTransport, WebSocketTransport
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
 from tests.support.slowness import GUARD
@@ -28,7 +28,8 @@ URL = os.environ["RTVI_BOT_URL"]
 def new_client(**media: Any) -> RTVIClient:
     """Return a client that is not connected."""
     media = {"mic": SilenceSource(), "speaker": NullSink(), **media}
-    return RTVIClient(transport=WebSocketTransport(URL), connect_timeout=GUARD, request_timeout=GUARD, **media)
+    transport = SmallWebRTCTransport(URL) if URL.startswith("http") else WebSocketTransport(URL)
+    return RTVIClient(transport=transport, connect_timeout=GUARD, request_timeout=GUARD, **media)
 
 
 def tell_process(client: RTVIClient) -> None:

@@ -64,7 +64,7 @@ class Worker:
 
 
 @contextlib.contextmanager
-def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: str) -> Iterator[Worker]:
+def celery_worker(folder: Path, bot_url: str, *options: str, **environment: str) -> Iterator[Worker]:
     """Yield a worker, which is killed at the end unless it was stopped before."""
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
@@ -72,7 +72,7 @@ def celery_worker(folder: Path, bot: EmbeddedBot, *options: str, **environment: 
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
-                "RTVI_BOT_URL": bot.ws_url,
+                "RTVI_BOT_URL": bot_url,
                 "RTVI_CELERY_FOLDER": str(folder),
                 **environment,
             },
@@ -95,7 +95,7 @@ def running(bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Yield a worker with one child at a time, which was connected itself at the fork, by the session beside it."""
     new_sessions(bot)
     options = "--concurrency", "1", "--max-tasks-per-child", str(MAX_TASKS)
-    with celery_worker(tmp_path_factory.mktemp("celery"), bot, *options, RTVI_CONNECT_EARLY="1") as worker:
+    with celery_worker(tmp_path_factory.mktemp("celery"), bot.ws_url, *options, RTVI_CONNECT_EARLY="1") as worker:
         early = bot.wait_for_session(GUARD)
         yield worker, early
         assert early.ended is None
@@ -179,7 +179,7 @@ def test_tasks_and_the_end(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) ->
 
     A cold shutdown then ends the worker, its children, and their sessions in good order.
     """
-    with celery_worker(tmp_path, bot, "--concurrency", "2") as worker:
+    with celery_worker(tmp_path, bot.ws_url, "--concurrency", "2") as worker:
         assert worker.do("in_shared", "a")["answer"] == "a"
         assert worker.do("in_own", "b")["answer"] == "b"
         tasks = [worker.send(("in_shared", "in_own")[n % 2], str(n)) for n in range(8)]

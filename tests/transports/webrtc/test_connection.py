@@ -136,8 +136,24 @@ def test_a_change_is_told_at_once(link, log):
     assert statuses(link)[3:] == [(1, True)]
 
 
+def test_a_bot_that_stalls(link, log, monkeypatch):
+    """One packet begins the count anew: a bot that is silent for less than 10 s, again and again, is not lost."""
+    monkeypatch.setattr(module, "_PING_INTERVAL", 0.001)
+    monkeypatch.setattr(module, "SILENCE_LIMIT", 0.01)
+    measured = []
+
+    def measure(done):
+        measured.append(True)
+        done(PeerStats(packets_received=len(measured) // 9))
+
+    link.peer.measure = measure
+    link.opened()
+    until(lambda: len(measured) > 60)
+    assert log == []
+
+
 def test_a_dead_bot(link, log, monkeypatch):
-    """Without any packet for 10 s, counted by the pings, the connection is lost; one packet begins the count anew."""
+    """Without any packet for 10 s, counted by the pings, the connection is lost."""
     monkeypatch.setattr(module, "_PING_INTERVAL", 0.002)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.02)
     link.peer.packets = 5

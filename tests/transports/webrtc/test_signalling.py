@@ -14,6 +14,7 @@ from rtvi_sync.transports.webrtc.signalling import answer_of, candidates, ice_se
 
 START = StartRequest(url="https://bot.example/app/start?a=1", headers={"Authorization": "Bearer secret"})
 SDP = """v=0
+a=fingerprint:sha-256 AB:CD
 m=audio 40000 UDP/TLS/RTP/SAVPF 96
 a=candidate:1 1 udp 2130706431 192.0.2.2 40000 typ host
 a=candidate:2 1 UDP 1677722111 198.51.100.7 40001 typ srflx raddr 192.0.2.2 rport 40000
@@ -144,6 +145,8 @@ def test_an_answer():
         ({"sdp": SDP.replace("m=audio 40000", "m=audio 0")}, "has refused the audio"),
         ({"sdp": SDP.replace("m=application 40000", "m=application 0")}, "has refused the data channel"),
         ({"sdp": SDP.replace("a=candidate", "a=other")}, "without an address of the bot"),
+        ({"sdp": SDP.replace("a=fingerprint", "a=other")}, "without a fingerprint"),
+        ({"sdp": SDP.replace("m=audio 40000", "m=audio")}, "has refused the audio"),
     ],
 )
 def test_answers_without_a_conversation(document, text):

@@ -1,0 +1,54 @@
+"""What to do about a WebRTC connection that does not open, for error texts. Addresses are not part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .peer import ICEServer
+from .signalling import candidates
+
+NO_ADDRESS = (
+    "This machine has no address for WebRTC: it has no network but loopback, which WebRTC does not use. "
+    "Connect it to a network, or use WebSocket"
+)
+_FIREWALL = (
+    "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
+    "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
+)
+
+
+def for_gathering(servers: Sequence[ICEServer]) -> str | None:
+    """Return what to do about a search for addresses that takes long; None: nothing in particular."""
+    if not servers:
+        return None
+    return (
+        "Check the STUN and TURN servers (ice_servers, or iceConfig of the start endpoint), leave out what does not "
+        "answer, or raise connect_timeout to more than the 5 s that it takes"
+    )
+
+
+def for_step(step: str, offer: str, answer: str, servers: Sequence[ICEServer]) -> str:
+    """Return what to do about a connection that waits for `step` of the peer, in a sentence or more.
+
+    Args:
+        step: of the peer.
+        offer, answer: the session descriptions.
+        servers: that were asked for addresses.
+    """
+    if not step.startswith("ICE"):
+        return f"The bot was reached; what is missing is {step}. See the bot's log"
+    ours, theirs = (_kinds(description) for description in (offer, answer))
+    silent = [
+        f"No {name} server has given an address: {why}. "
+        for name, kind, why in (
+            ("STUN", "srflx", "it does not answer"),
+            ("TURN", "relay", "it does not answer, or refuses username and credential"),
+        )
+        if kind not in ours and any(url.startswith(name.lower()) for server in servers for url in server.urls)
+    ]
+    addresses = f"our addresses: {', '.join(ours)}; the bot's: {', '.join(theirs)}"
+    return f"No network packet came from the bot ({addresses}). {''.join(silent)}{_FIREWALL}"
+
+
+def _kinds(description: str) -> list[str]:
+    return [*dict.fromkeys(each.split()[0] for each in candidates(description))]
