@@ -94,7 +94,7 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 # Samples that need more than the others.
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
-BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
+BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "webrtc", "bench")
 EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "webrtc")
 TEST_PARTS = (*SOAK_PARTS, *EXTRAS, "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")

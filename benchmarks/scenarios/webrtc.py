@@ -155,7 +155,7 @@ def loss(peer: OursType, url: str, effort: float, *, share: float) -> dict[str, 
     heard: list[tuple[float, float]] = []  # when each chunk came, and how long it is
     sink = CallbackSink(lambda pcm, rate_hz: heard.append((time.monotonic(), len(pcm) / 2 / rate_hz)))
     with client_of(peer, url, f"?loss={share}", speaker=sink) as client:
-        time.sleep(max(4.0, 64 * effort))
+        time.sleep(max(1.0, 64 * effort))
         concealed = client.stats().audio_concealed
     return timeline(heard) | {"concealed_share": concealed / sum(length for _, length in heard)}
 
