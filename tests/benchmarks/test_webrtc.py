@@ -40,7 +40,7 @@ def pipecat() -> Iterator[str]:
 
 def test_lost_packets_are_heard_of(packets: str) -> None:
     """Half of the bot's packets are lost, and there is sound all the time."""
-    found = webrtc.loss(find("ours-webrtc"), packets, TINY, share=0.5)
+    found = webrtc.loss(find("ours-webrtc"), packets, 0.0, share=0.5)
 
     assert found.keys() == FIGURES["webrtc-loss-1"]
     assert found["sound_share"] == pytest.approx(1, abs=0.2)
@@ -50,7 +50,7 @@ def test_lost_packets_are_heard_of(packets: str) -> None:
 def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two sessions the speech both ways, and what each costs."""
     monkeypatch.setattr(webrtc, "_SETTLE", 0.5)
-    found = webrtc.sessions(find("ours-webrtc"), packets, TINY, number=2)
+    found = webrtc.sessions(find("ours-webrtc"), packets, 0.0, number=2)
 
     assert found.keys() >= FIGURES["webrtc-12"]
     assert found["sent_share"] == pytest.approx(1, abs=0.2)
