@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from .figures import percentile
 
-#: How many chirps are enough for a figure.
-CHIRPS: Final = 18
+#: How many sessions, of so many chirps each, are enough for a figure. How late a bot is depends on how it began.
+SESSIONS: Final = 5
+CHIRPS: Final = 6
 #: Seconds from the beginning of one to that of the next. An echo later than that is taken for that of another one.
 PAUSE: Final = 0.7
 #: The rate of what is said.
@@ -26,21 +27,31 @@ def chirp(rate_hz: int, shift: float = 0.0) -> list[float]:
     return [math.sin(2 * math.pi * (_LOW_HZ * t + slope * t * t / 2)) * math.sin(math.pi * t / _SECONDS) for t in times]
 
 
-def speech(number: int) -> bytes:
-    """Return so many chirps, 16-bit mono; the first one begins after a pause."""
+def speech() -> bytes:
+    """Return the chirps of a session, 16-bit mono; the first one begins after a pause."""
     one = chirp(SENT_HZ)
     pause = [0.0] * (round(PAUSE * SENT_HZ) - len(one))
-    samples = [0.0] * round(PAUSE * SENT_HZ) + number * (one + pause)
+    samples = [0.0] * round(PAUSE * SENT_HZ) + CHIRPS * (one + pause)
     return struct.pack(f"<{len(samples)}h", *(round(_PEAK * sample) for sample in samples))
 
 
+def summary(echoes: Sequence[tuple[float, float, float]]) -> dict[str, float]:
+    """Return the figures of the echoes of all sessions."""
+    latencies, likes, gains = zip(*echoes, strict=True)
+    return {
+        "p50_ms": percentile(latencies, 0.5) * 1e3,
+        "most_ms": max(latencies) * 1e3,
+        "correlation": percentile(likes, 0.5),
+        "gain": percentile(gains, 0.5),
+    }
+
+
 def compare(
-    number: int, taken: Sequence[tuple[float, int]], heard: Sequence[tuple[float, bytes]], rate_hz: int
-) -> dict[str, float]:
-    """Return how late the echo is, how alike, and how loud.
+    taken: Sequence[tuple[float, int]], heard: Sequence[tuple[float, bytes]], rate_hz: int
+) -> list[tuple[float, float, float]]:
+    """Return how late each echo is, how alike, and how loud.
 
     Args:
-        number: of chirps.
         taken: when each chunk of `speech()` was said, and the position of its first sample.
         heard: when each chunk of the echo was heard.
         rate_hz: of the echo.
@@ -51,8 +62,8 @@ def compare(
     import numpy as np
 
     references = [np.array(chirp(rate_hz, shift / 4)) for shift in range(4)]
-    latencies, likes, gains = [], [], []
-    for index in range(number):
+    echoes = []
+    for index in range(CHIRPS):
         begins = round(PAUSE * SENT_HZ) * (index + 1)
         said = max(when for when, position in taken if position <= begins)
         near = [(when, chunk) for when, chunk in heard if said <= when < said + PAUSE + _SECONDS]
@@ -61,15 +72,9 @@ def compare(
             raise RuntimeError(f"chirp {index + 1} has not come back within {PAUSE} s")
         like, at, gain = max(_match(sound, reference) for reference in references)
         ends = np.cumsum([len(chunk) // 2 for _, chunk in near])
-        latencies.append(near[int(np.searchsorted(ends, at, side="right"))][0] - said)
-        likes.append(like)
-        gains.append(gain)
-    return {
-        "p50_ms": percentile(latencies, 0.5) * 1e3,
-        "most_ms": max(latencies) * 1e3,
-        "correlation": percentile(likes, 0.5),
-        "gain": percentile(gains, 0.5),
-    }
+        latency = near[int(np.searchsorted(ends, at, side="right"))][0] - said
+        echoes.append((latency, like, gain))
+    return echoes
 
 
 def _match(sound: Any, reference: Any) -> tuple[float, int, float]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..peers.base import LIMIT
-from .echo import CHIRPS, PAUSE, SENT_HZ, compare, speech
+from .echo import PAUSE, SENT_HZ, SESSIONS, compare, speech, summary
 from .figures import Scenario, percentile
 
 if TYPE_CHECKING:
@@ -68,10 +68,13 @@ def connect(peer: OursType, url: str, effort: float) -> dict[str, float]:
 
 def echo(peer: OursType, url: str, effort: float) -> dict[str, float]:
     """Measure from a chunk of the microphone to the chunk of the sink that has its sound, and compare the two."""
+    return summary([each for _ in range(max(1, round(SESSIONS * effort))) for each in _echoes(peer, url)])
+
+
+def _echoes(peer: OursType, url: str) -> list[tuple[float, float, float]]:
     from rtvi_sync.media import CallbackSink, PushSource
 
-    number = max(3, round(CHIRPS * effort))
-    pcm, size = speech(number), 2 * SENT_HZ // _FRAMES_PER_SECOND
+    pcm, size = speech(), 2 * SENT_HZ // _FRAMES_PER_SECOND
     taken: list[tuple[float, int]] = []
     heard: list[tuple[float, bytes]] = []
     rates: set[int] = set()
@@ -89,7 +92,7 @@ def echo(peer: OursType, url: str, effort: float) -> dict[str, float]:
             source.push(pcm[place : place + size])
         time.sleep(PAUSE)
     (rate_hz,) = rates
-    return compare(number, taken, heard, rate_hz)
+    return compare(taken, heard, rate_hz)
 
 
 def cpu(peer: OursType, url: str, effort: float) -> dict[str, float]:

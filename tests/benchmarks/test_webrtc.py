@@ -59,13 +59,13 @@ def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch
 
 
 def sent_back(latency: float, gain: float, rate_hz: int = echo.SENT_HZ) -> dict[str, float]:
-    """Compare three chirps with what comes back of them, in chunks of 20 ms, with some noise."""
-    pcm, size, noise = echo.speech(3), 640, random.Random(1)
+    """Compare chirps with what comes back of them, in chunks of 20 ms, with some noise."""
+    pcm, size, noise = echo.speech(), 640, random.Random(1)
     samples = [round(gain * sample + noise.gauss(0, 20)) for (sample,) in struct.iter_unpack("<h", pcm)]
     back = struct.pack(f"<{len(samples)}h", *samples)
     taken = [(100 + place / 32000, place // 2) for place in range(0, len(pcm), size)]
     heard = [(100 + latency + place / 32000, back[place : place + size]) for place in range(0, len(pcm), size)]
-    return echo.compare(3, taken, heard, rate_hz)
+    return echo.summary(echo.compare(taken, heard, rate_hz))
 
 
 def test_an_echo_is_recognized() -> None:
@@ -82,7 +82,7 @@ def test_what_is_no_echo_is_told_apart() -> None:
     """Sound of another rate is not alike, and one that does not come is an error."""
     assert sent_back(0.1, 0.7, 24_000)["correlation"] < 0.7
     with pytest.raises(RuntimeError, match="chirp 1 has not come back"):
-        echo.compare(1, [(100.0, 0)], [(200.0, bytes(640))], echo.SENT_HZ)
+        echo.compare([(100.0, 0)], [(200.0, bytes(640))], echo.SENT_HZ)
 
 
 def test_a_time_line_with_a_hole() -> None:
@@ -120,8 +120,8 @@ def test_a_real_bot_sends_back(scenario: str, peer: str, pipecat: str) -> None:
     found = measure.measure_once(python_of(peer), peer, scenario, pipecat, TINY)
 
     assert "failed" not in found
-    assert found.keys() >= FIGURES[scenario]
-    assert all(found[figure] > 0 for figure in FIGURES[scenario] if figure != "cpu_percent_more")
+    assert FIGURES[scenario] - found.keys() <= {"cpu_percent_plain"}
+    assert all(found[figure] > 0 for figure in found if figure != "cpu_percent_more")
 
 
 @pytest.mark.matrix

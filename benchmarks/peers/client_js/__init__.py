@@ -27,6 +27,11 @@ from ..base import FRAME, LIMIT, Peer
 _SCRIPT = Path(sys.prefix) / "page/bundle.js"
 # Sound is sent in lots, because a client may keep no more than a second.
 _LOT = 50
+_ARGUMENTS = (
+    "--no-sandbox",  # which is not to be had for root, who measures in containers
+    "--autoplay-policy=no-user-gesture-required",  # nobody clicks before there is sound
+    "--use-fake-device-for-media-stream",
+)
 _OF_THE_BROWSER = "the process is that of the browser"
 _ONE_THREAD = "all of a page runs on its main thread"
 
@@ -56,12 +61,7 @@ class _Browser:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         playwright = sync_playwright().start()
         atexit.register(playwright.stop)
-        # Chromium's own sandbox is not to be had for root, who measures in containers.
-        arguments = [
-            "--no-sandbox",
-            "--autoplay-policy=no-user-gesture-required",
-        ]  # nobody clicks before there is sound
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)
         self.page: Page = browser.new_page(permissions=["microphone"])
         self.page.set_default_timeout(LIMIT * 1e3)
         self.page.goto(f"http://127.0.0.1:{server.server_port}/")

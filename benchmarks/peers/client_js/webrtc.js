@@ -11,7 +11,8 @@ const context = new AudioContext({ sampleRate: RATE });
 
 /** In place of a microphone: what is played into it, from the page's clock of audio. */
 const microphone = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
-navigator.mediaDevices.getUserMedia = async () => microphone.stream.clone();
+const getUserMedia = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+const microphones = { made: async () => microphone.stream.clone(), device: getUserMedia };
 
 /** Chromium's own tone, as loud as that of the other clients. */
 function hum() {
@@ -72,7 +73,8 @@ export class RTCSession {
   }
 
   /** Find the devices, which is not a part of connecting. */
-  async prepare() {
+  async prepare(kind) {
+    navigator.mediaDevices.getUserMedia = microphones[kind];
     await context.resume();
     await this.client.initDevices();
   }
