@@ -115,7 +115,6 @@ TABLES: Final[dict[str, Sequence[Row]]] = {
         Row("how alike it is", "", "webrtc-echo", "correlation", 3),
         Row("how loud it is, of what was said", "", "webrtc-echo", "gain", 2),
         Row("CPU of a session, audio both ways", "% of a core", "webrtc-cpu", "cpu_percent", 1),
-        Row("the same, the microphone not processed", "% of a core", "webrtc-cpu", "cpu_percent_plain", 1),
         Row("CPU of pictures both ways, in addition", "% of a core", "webrtc-video", "cpu_percent_more", 1),
         Row("pictures sent", "in a second", "webrtc-video", "sent_per_second", 1),
         Row("of these the bot saw", "share", "webrtc-video", "seen_share", 3),

@@ -120,8 +120,8 @@ def test_a_real_bot_sends_back(scenario: str, peer: str, pipecat: str) -> None:
     found = measure.measure_once(python_of(peer), peer, scenario, pipecat, TINY)
 
     assert "failed" not in found
-    assert FIGURES[scenario] - found.keys() <= {"cpu_percent_plain"}
-    assert all(found[figure] > 0 for figure in found if figure != "cpu_percent_more")
+    assert found.keys() >= FIGURES[scenario]
+    assert all(found[figure] > 0 for figure in FIGURES[scenario] if figure != "cpu_percent_more")
 
 
 @pytest.mark.matrix

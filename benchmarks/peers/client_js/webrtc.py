@@ -1,7 +1,7 @@
 """client-js with its WebRTC transport, in Chromium: the voice and the camera are the page's own, as are the players.
 
-Its CPU time is measured with a microphone, too, that of Chromium for tests: a page gets its voice without echo and
-noise unless it says otherwise, and that is work.
+Only its CPU time is measured with a microphone, that of Chromium for tests: a page gets its voice without echo and noise
+unless it says otherwise, and that is work.
 """
 
 from __future__ import annotations
@@ -72,20 +72,6 @@ def _echoes(url: str) -> list[tuple[float, float, float]]:
 
 def _cpu(url: str, effort: float) -> dict[str, float]:
     client = _connected(url, "device")
-    spent, counted = _talk(client, effort)
-    plain, _ = _talk(_connected(url), effort)
-    delays = [counted[name] for name in ("jitterBufferDelay", "jitterBufferEmittedCount")]
-    return {
-        "cpu_percent": spent * 100,
-        "cpu_percent_plain": plain * 100,
-        "concealed_share": counted["concealedSamples"] / counted["totalSamplesReceived"],
-        "jitter_buffer_ms": delays[0] / delays[1] * 1e3,
-    }
-
-
-def _talk(client: ClientJsByWebRTC, effort: float) -> tuple[float, dict[str, float]]:
-    """Return how much of a core a session needs, and by how much Chromium's counters grow meanwhile; then end it."""
-    client.call("hum")
     client.wait(_SETTLE)
     before, begun = client.call("counters", "inbound", "audio"), time.perf_counter()
     spent = client.wait(max(1.0, 20 * effort))
@@ -93,7 +79,11 @@ def _talk(client: ClientJsByWebRTC, effort: float) -> tuple[float, dict[str, flo
     client.call("close")
     counted = {name: after[name] - before[name] for name, value in after.items() if isinstance(value, (int, float))}
     check_share("of the echo came", counted["packetsReceived"] / taken / 50)
-    return spent, counted
+    return {
+        "cpu_percent": spent * 100,
+        "concealed_share": counted["concealedSamples"] / counted["totalSamplesReceived"],
+        "jitter_buffer_ms": counted["jitterBufferDelay"] / counted["jitterBufferEmittedCount"] * 1e3,
+    }
 
 
 def _video(url: str, effort: float) -> dict[str, float]:
