@@ -1,7 +1,7 @@
 """client-js with its WebRTC transport, in Chromium: the voice and the camera are the page's own, as are the players.
 
-Only its CPU time is measured with a microphone, that of Chromium for tests: a page gets its voice without echo and noise
-unless it says otherwise, and that is work.
+Only its CPU time is measured with a microphone, that of Chromium for tests: a page gets its voice without echo and
+noise unless it says otherwise, and that is work.
 """
 
 from __future__ import annotations
