@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import measure, rtc_bots
-from benchmarks.peers import AMONG, find
+from benchmarks.peers import AMONG
+from benchmarks.peers.ours_webrtc import OursByWebRTC
 from benchmarks.scenarios import echo, webrtc
 from benchmarks.tables import TABLES
 from tests.support.required import missing
@@ -40,7 +41,7 @@ def pipecat() -> Iterator[str]:
 
 def test_lost_packets_are_heard_of(packets: str) -> None:
     """Half of the bot's packets are lost, and there is sound all the time."""
-    found = webrtc.loss(find("ours-webrtc"), packets, 0.0, share=0.5)
+    found = webrtc.loss(OursByWebRTC, packets, 0.0, share=0.5)
 
     assert found.keys() == FIGURES["webrtc-loss-1"]
     assert found["sound_share"] == pytest.approx(1, abs=0.2)
@@ -50,7 +51,7 @@ def test_lost_packets_are_heard_of(packets: str) -> None:
 def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two sessions the speech both ways, and what each costs."""
     monkeypatch.setattr(webrtc, "_SETTLE", 0.5)
-    found = webrtc.sessions(find("ours-webrtc"), packets, 0.0, number=2)
+    found = webrtc.sessions(OursByWebRTC, packets, 0.0, number=2)
 
     assert found.keys() >= FIGURES["webrtc-12"]
     assert found["sent_share"] == pytest.approx(1, abs=0.2)
@@ -127,7 +128,7 @@ def test_a_real_bot_sends_back(scenario: str, peer: str, pipecat: str) -> None:
 @pytest.mark.matrix
 def test_what_is_left_of_sessions(packets: str) -> None:
     """Nothing of threads, descriptors and tasks."""
-    found = webrtc.connects(find("ours-webrtc"), packets, TINY)
+    found = webrtc.connects(OursByWebRTC, packets, TINY)
 
     assert found.keys() == FIGURES["webrtc-connects"]
     assert (found["threads_left"], found["descriptors_left"], found["tasks_left"]) == (0, 0, 0)
