@@ -94,7 +94,7 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 # Samples that need more than the others.
 SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
-BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "bench")
+BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "webrtc", "bench")
 EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "webrtc")
 TEST_PARTS = (*SOAK_PARTS, *EXTRAS, "samples", "bench", "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
@@ -102,7 +102,8 @@ PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 
 # Minor versions of Python 3 on which each Pipecat runs, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
-MATRIX_PIPECAT = {"1.13.0": (11, 12, 13), "1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13)}  # with `test --matrix` only
+# With `test --matrix` only.
+MATRIX_PIPECAT = {"1.13.0": (11, 12, 13), "1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13), "0.0.62": (11,)}
 # `test --matrix` also runs the tests with these minor versions of Python 3, and versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
 PROTOBUFS = ("4.25", "5.29", "6.33", "7")

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from .peers import AMONG, ENVIRONMENTS, ONLY, PEERS
 from .results import Round
+from .rtc_bots import packet_bot, pipecat_bot, pipecat_python
+from .scenarios import webrtc
 from .server import running
 
 ROOT: Final = Path(__file__).parents[1]
@@ -37,6 +40,13 @@ def peers_of(scenario: str, chosen: Sequence[str]) -> list[str]:
     return [peer for peer in among if peer in (chosen or PEERS)]
 
 
+def server_of(scenario: str) -> AbstractContextManager[str]:
+    """Return what runs the other end of a scenario, and yields its address."""
+    if scenario in webrtc.OF_PIPECAT:
+        return pipecat_bot()
+    return packet_bot() if scenario in webrtc.OF_PACKETS else running()
+
+
 def measure_once(python: str, peer: str, scenario: str, url: str, effort: float) -> Round:
     """Measure in one process, and return its figures."""
     command = [python, "-m", "benchmarks.peer", peer, scenario, url, "--effort", str(effort)]
@@ -60,8 +70,10 @@ def measure(
         places: name -> Python and peer to measure.
     """
     names = list(places)
+    if scenario in webrtc.OF_PIPECAT and pipecat_python() is None:
+        return {name: [{"failed": "there is no environment PIPECAT, which has the bot"}] for name in names}
     found: dict[str, list[Round]] = {name: [] for name in names}
-    with running() as url:
+    with server_of(scenario) as url:
         for number in range(rounds):
             first = number % len(names)
             for name in names[first:] + names[:first]:

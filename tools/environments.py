@@ -299,13 +299,13 @@ def autobahn() -> Path:
 
 
 def bundle(source: Path, folder: Path) -> None:
-    """Make one file, `bundle.js`, of a page's script, `page.js`, and of what the `package.json` beside it names.
+    """Make one file, `bundle.js`, of a page's scripts, the first of which is `page.js`, and of their packages.
 
     Args:
-        source: where these two are.
+        source: where the scripts are, and the `package.json` that names the packages.
         folder: where the packages and the file come to.
     """
-    files = [source / "package.json", source / "page.js"]
+    files = [source / "package.json", *source.glob("*.js")]
     made = folder / "bundle.js"
     with lock_of(folder):
         if not made.exists() or made.stat().st_mtime <= max(file.stat().st_mtime for file in files):

@@ -17,6 +17,7 @@ PEERS: Final = {
     "ours-default": "ours_default:OursDefault",
     "ours-signal": "ours:OursBySignal",
     "ours-events": "ours:OursByEvents",
+    "ours-webrtc": "ours_webrtc:OursByWebRTC",
     "ref": "ref:Ref",
     "raw": "raw:Raw",
     "websockets": "websockets_sync:WebsocketsSync",
@@ -24,6 +25,7 @@ PEERS: Final = {
     "pipecat-session": "pipecat_clients:PipecatSession",
     "pipecat-pipeline": "pipecat_clients:PipecatPipeline",
     "client-js": "client_js:ClientJs",
+    "client-js-webrtc": "client_js.webrtc:ClientJsByWebRTC",
 }
 
 #: Peer -> the environment that has its library, where that is not the runner's. `run.py bench` makes it, and tells the
@@ -34,12 +36,18 @@ ENVIRONMENTS: Final = {
     "pipecat-session": "PIPECAT",
     "pipecat-pipeline": "PIPECAT",
     "client-js": "CLIENT_JS",
+    "client-js-webrtc": "CLIENT_JS",
 }
+
+_WEBRTC: Final = ("webrtc-connect", "webrtc-echo", "webrtc-cpu", "webrtc-video")
+_OF_PACKETS: Final = ("webrtc-loss-1", "webrtc-loss-5", "webrtc-12", "webrtc-20", "webrtc-connects")
 
 #: Of those that differ from another one in few scenarios: their names. All else is that of the other.
 ONLY: Final = {
     "ours-signal": ("events", "latency-1000"),
     "ours-events": ("events", "latency-1000", "ask"),
+    "ours-webrtc": (*_WEBRTC, *_OF_PACKETS),
+    "client-js-webrtc": _WEBRTC,
 }
 
 _PYTHON: Final = ("ours", "ours-default", "ref", "websockets", "picows", "pipecat-session", "pipecat-pipeline")
@@ -57,13 +65,17 @@ AMONG: Final = {
     **dict.fromkeys(
         ("burst", "own-audio-100", "own-audio-200"), ("ours", "ours-default", "ref", "websockets", "picows")
     ),
+    # WebSocket of ours beside it, which has no pictures, and loses nothing.
+    **dict.fromkeys(_WEBRTC[:3], ("ours", "ours-webrtc", "client-js-webrtc")),
+    "webrtc-video": ("ours-webrtc", "client-js-webrtc"),
+    **dict.fromkeys(_OF_PACKETS, ("ours-webrtc",)),
 }
 
 #: Scenarios that are measured only if they are asked for by name: they take long.
 LONG: Final = ("drift",)
 
 #: What is always measured as a whole: its figures say of how much they are, or little of it would say nothing.
-WHOLE: Final = ("drift", "growth", "quiet", "mouth-to-ear")
+WHOLE: Final = ("drift", "growth", "quiet", "mouth-to-ear", "webrtc-loss-1", "webrtc-loss-5", "webrtc-connects")
 
 
 def find(name: str) -> type[Peer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, WebSocketTransport, signals
+from rtvi_sync import Event, RTVIClient, RTVIEvent, TranscriptData, Transport, WebSocketTransport, signals
 from rtvi_sync.media import AudioSink, AudioSource, BytesSink, CallbackSink, NullSink, PushSource, ToneSource
 
 from ..server_frames import SAMPLE_RATE_HZ
@@ -34,6 +34,11 @@ class Ours(Peer):
         self._client.connect()
         if self.talking and isinstance(source, PushSource):
             self._pace = Pace(source.push)
+
+    @staticmethod
+    def transport_to_bot(url: str, query: str = "") -> Transport:
+        """Return a transport to a bot of Pipecat's runner at this URL; for the scenarios of WebRTC."""
+        return WebSocketTransport(f"{url.replace('http', 'ws', 1)}/ws-client{query}")
 
     def _new_sink(self) -> AudioSink:
         if self.on_audio is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import many, process, session
+from . import many, process, session, webrtc
 from .figures import Scenario
 
 #: One line for each module with scenarios.
@@ -12,4 +12,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     **session.SCENARIOS,
     **process.SCENARIOS,
     **many.SCENARIOS,
+    **webrtc.SCENARIOS,
 }

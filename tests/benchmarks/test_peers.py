@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from benchmarks import measure
-from benchmarks.peers import ENVIRONMENTS
+from benchmarks.peers import ENVIRONMENTS, ONLY
 from benchmarks.scenarios import session
 from benchmarks.tables import TABLES
 from tests.support.required import missing
@@ -52,7 +52,11 @@ def python_of(peer: str) -> str:
 
 @pytest.mark.parametrize(
     "peer",
-    [peer if peer == "websockets" else pytest.param(peer, marks=pytest.mark.matrix) for peer in ENVIRONMENTS],
+    [
+        peer if peer == "websockets" else pytest.param(peer, marks=pytest.mark.matrix)
+        for peer in ENVIRONMENTS
+        if peer not in ONLY
+    ],
 )
 def test_all_scenarios_find_their_figures(peer: str, url: str) -> None:
     """What a library can do is measured, more than nothing each; its limits of time are kept, and it leaves nothing."""

@@ -11,6 +11,7 @@ import pytest
 from rtvi_sync import RequestTimeoutError
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.chromium import chromium  # noqa: F401 - a fixture
 
 from .browser import client_for, site_of
 

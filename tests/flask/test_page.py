@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.processes import free_port
-from tests.support.required import missing
 from tests.support.slowness import GUARD
 
 if TYPE_CHECKING:
@@ -36,23 +34,6 @@ EVIL = [
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """Yield the system's Chromium, without a window."""
-    program = shutil.which("chromium")
-    if program is None:
-        missing("Chromium is not installed: run `python3 run.py test --real`")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        missing("Playwright is not installed: run `python3 run.py test --real`")
-    with sync_playwright() as playwright:
-        # CI runs as root, for whom Chromium's own sandbox is not to be had.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

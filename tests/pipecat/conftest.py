@@ -34,13 +34,14 @@ _KINDS = {
     "interim-2.0": ("1.5.0", "interim.py"),
     "interim-1.3": ("1.2.1", "interim.py"),
     "echo-0.3": ("0.0.73", "configured_0_3.py", "--echo"),
+    "webrtc-0.3": ("0.0.62", "webrtc_0_3.py"),
     "scripted-2.2": ("1.14.0", "scripted.py"),
     "scripted-2.0": ("1.5.0", "scripted.py"),
     "scripted-1.2": ("0.0.108", "scripted.py"),
     "scripted-0.3": ("0.0.73", "scripted_0_3.py"),
 }
 # Versions that only tests with the mark "matrix" need
-_MATRIX = {"1.13.0", "1.5.0", "1.2.1"}
+_MATRIX = {"1.13.0", "1.5.0", "1.2.1", "0.0.62"}
 _START_TIMEOUT = 4 * GUARD  # Pipecat imports much
 _LOG_TAIL = 8000
 

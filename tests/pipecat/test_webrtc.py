@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
-from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
+from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource, WavSource
+from rtvi_sync.media.pcm import rms
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.transports.test_small_webrtc import Pictures
@@ -122,3 +123,19 @@ def test_a_bot_that_stalls(pipecat_process: Callable[..., BotServer]) -> None:
         bot.process.send_signal(signal.SIGCONT)
         for client in clients:
             assert client.ask("Good morning").bot_text == "You said: Good morning."
+
+
+@pytest.mark.matrix
+def test_the_first_pipecat_with_webrtc(pipecat_process: Callable[..., BotServer]) -> None:
+    """Pipecat 0.0.62 takes the same offer, and sends voice and pictures back."""
+    bot, sink = pipecat_process("webrtc-0.3"), BytesSink()
+    transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=ToneSource(), speaker=sink, cam=Pictures(80), **LIMITS) as client:
+        client.enable_cam(True)
+        until(lambda: client.tracks().bot.video is not None)
+        video = client.tracks().bot.video
+        assert video is not None
+        assert abs(next(video.frames(buffer=1)).image[160 * 60 * 3] - 80) < 15
+        until(lambda: len(sink.pcm) >= 2 * 24000 * 2)
+    assert rms(sink.pcm[-24000:]) > 4000  # of 11,600, without the 3 dB that the bot takes
+    assert bot.live_sessions(0) == 0

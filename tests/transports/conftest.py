@@ -10,6 +10,7 @@ import pytest
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
+from tests.support.chromium import chromium  # noqa: F401 - a fixture
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD

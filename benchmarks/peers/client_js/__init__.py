@@ -27,6 +27,11 @@ from ..base import FRAME, LIMIT, Peer
 _SCRIPT = Path(sys.prefix) / "page/bundle.js"
 # Sound is sent in lots, because a client may keep no more than a second.
 _LOT = 50
+_ARGUMENTS = (
+    "--no-sandbox",  # which is not to be had for root, who measures in containers
+    "--autoplay-policy=no-user-gesture-required",  # nobody clicks before there is sound
+    "--use-fake-device-for-media-stream",
+)
 _OF_THE_BROWSER = "the process is that of the browser"
 _ONE_THREAD = "all of a page runs on its main thread"
 
@@ -56,9 +61,8 @@ class _Browser:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         playwright = sync_playwright().start()
         atexit.register(playwright.stop)
-        # Chromium's own sandbox is not to be had for root, who measures in containers.
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        self.page: Page = browser.new_page()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)
+        self.page: Page = browser.new_page(permissions=["microphone"])
         self.page.set_default_timeout(LIMIT * 1e3)
         self.page.goto(f"http://127.0.0.1:{server.server_port}/")
         self._session: CDPSession = browser.new_browser_cdp_session()
@@ -90,8 +94,13 @@ class ClientJs(Peer):
     def __init__(self, url: str, on_event: Callable[[str], object] = str, **options: Any) -> None:
         super().__init__(url, on_event, **options)
         self.browser = _browser()
-        options = {"talking": self.talking, "hearing": self.hearing}
-        self._index = self.browser.page.evaluate("([url, options]) => open_session(url, options)", [url, options])
+        self._index = self.open()
+
+    def open(self) -> int:
+        """Make a session in the page, and return its number."""
+        words = [self.url, {"talking": self.talking, "hearing": self.hearing}]
+        index: int = self.browser.page.evaluate("(words) => open_session(...words)", words)
+        return index
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the page's session."""

@@ -2,6 +2,7 @@
 
 import { PipecatClient } from "@pipecat-ai/client-js";
 import { WebSocketTransport } from "@pipecat-ai/websocket-transport";
+import { RTCSession } from "./webrtc.js";
 
 const FRAME_MS = 20;
 const frame = new Int16Array((16000 * FRAME_MS) / 1000).map((_, i) => (i % 2 ? -4096 : 4096)).buffer;
@@ -140,4 +141,5 @@ class Session {
 const sessions = [];
 
 window.open_session = (url, options) => sessions.push(new Session(url, options)) - 1;
+window.open_rtc_session = (url) => sessions.push(new RTCSession(url)) - 1;
 window.call = (index, method, ...rest) => sessions[index][method](...rest);

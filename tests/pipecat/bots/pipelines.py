@@ -27,10 +27,18 @@ def transport_options() -> dict[str, Any]:
 def echo_worker(transport: BaseTransport, **options: Any) -> PipelineWorker:
     """Return a bot that sends the user's audio back, at 16 kHz both ways so that nothing is resampled.
 
-    `options` are Pipecat's for the worker.
+    It answers every client message with the number of pictures that it has sent back. `options` are Pipecat's for the
+    worker.
     """
-    params = PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=16000)
-    return _worker([transport.input(), Echo(), transport.output()], params, **options)
+    params, echo = PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=16000), Echo()
+    worker = _worker([transport.input(), echo, transport.output()], params, **options)
+    if options.get("enable_rtvi", True):
+
+        @worker.rtvi.event_handler("on_client_message")
+        async def count(rtvi: Any, message: Any) -> None:
+            await rtvi.send_server_response(message, echo.pictures)
+
+    return worker
 
 
 def talk_worker(transport: BaseTransport, transcripts: list[str]) -> PipelineWorker:

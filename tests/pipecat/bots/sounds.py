@@ -32,13 +32,20 @@ class LevelVAD(VADAnalyzer):
 
 
 class Echo(FrameProcessor):
-    """Sends the user's audio and pictures back."""
+    """Sends the user's audio and pictures back.
+
+    Attributes:
+        pictures: how many have come.
+    """
+
+    pictures = 0
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
         if isinstance(frame, InputAudioRawFrame):
             frame = OutputAudioRawFrame(frame.audio, frame.sample_rate, frame.num_channels)
         elif isinstance(frame, InputImageRawFrame):
+            self.pictures += 1
             frame = OutputImageRawFrame(frame.image, frame.size, frame.format)
         await self.push_frame(frame, direction)
 

@@ -1,9 +1,9 @@
 """Pipecat's own development runner, with the entries that most of Pipecat's examples have: no `websocket`.
 
 `--entries eval,websocket` gives it others. `--echo` makes it send the user's audio back, 16 kHz both ways, and, over
-WebRTC, the camera's pictures of 160 x 120; without it the bot listens, answers and speaks, and its model calls
-functions (see functions.py). `--no-rtvi` makes it an echo without RTVI. All other arguments are
-the runner's, after `--host localhost`.
+WebRTC, the camera's pictures of 160x120, or of the size that `--pictures` has; without it the bot listens, answers and
+speaks, and its model calls functions (see functions.py). `--no-rtvi` makes it an echo without RTVI. All other arguments
+are the runner's, after `--host localhost`.
 """
 
 import sys
@@ -27,6 +27,18 @@ from session import PipelineSession
 from standins import RepeatingLLM
 
 talks, has_rtvi = not {"--echo", "--no-rtvi"}.intersection(sys.argv), "--no-rtvi" not in sys.argv
+
+
+def option(name: str, value: str) -> str:
+    """Take an option out of the arguments; return its value, or the given one without it."""
+    if name in sys.argv:
+        position = sys.argv.index(name)
+        value = sys.argv.pop(position + 1)
+        del sys.argv[position]
+    return value
+
+
+width, height = map(int, option("--pictures", "160x120").split("x"))
 AUDIO = {"audio_in_enabled": True, "audio_out_enabled": True}
 ENTRIES = {
     "eval": lambda: EvalTransportParams(**AUDIO),
@@ -36,16 +48,12 @@ ENTRIES = {
         video_in_enabled=not talks,
         video_out_enabled=not talks,
         video_out_is_live=True,
-        video_out_width=160,
-        video_out_height=120,
+        video_out_width=width,
+        video_out_height=height,
     ),
     "websocket": lambda: FastAPIWebsocketParams(serializer=ProtobufFrameSerializer(), **AUDIO),
 }
-names = ["eval", "twilio", "webrtc"]
-if "--entries" in sys.argv:
-    position = sys.argv.index("--entries")
-    names = sys.argv.pop(position + 1).split(",")
-    del sys.argv[position]
+names = option("--entries", "eval,twilio,webrtc").split(",")
 transport_params = {name: ENTRIES[name] for name in names}
 sys.argv = [argument for argument in sys.argv if argument not in ("--echo", "--no-rtvi")]
 host = Host(app)

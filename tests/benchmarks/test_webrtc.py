@@ -1,0 +1,134 @@
+"""What WebRTC is measured by: the bot that costs little, and what becomes of the chirps that are sent back."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks import measure, rtc_bots
+from benchmarks.peers import AMONG
+from benchmarks.peers.ours_webrtc import OursByWebRTC
+from benchmarks.scenarios import echo, webrtc
+from benchmarks.tables import TABLES
+from tests.support.required import missing
+
+from .test_peers import python_of
+
+TINY = 0.05
+FIGURES = {row.scenario: set[str]() for row in TABLES["webrtc"]}
+for row in TABLES["webrtc"]:
+    FIGURES[row.scenario].add(row.figure)
+
+
+@pytest.fixture(scope="module")
+def packets() -> Iterator[str]:
+    """Yield the address of the bot that costs little."""
+    with rtc_bots.packet_bot() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def pipecat() -> Iterator[str]:
+    """Yield the address of Pipecat's runner."""
+    if rtc_bots.pipecat_python() is None:
+        missing("Pipecat is not installed: run `python3 run.py test --matrix`")
+    with rtc_bots.pipecat_bot() as url:
+        yield url
+
+
+def test_lost_packets_are_heard_of(packets: str) -> None:
+    """Half of the bot's packets are lost, and there is sound all the time."""
+    found = webrtc.loss(OursByWebRTC, packets, 0.0, share=0.5)
+
+    assert found.keys() == FIGURES["webrtc-loss-1"]
+    assert found["sound_share"] == pytest.approx(1, abs=0.2)
+    assert found["concealed_share"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two sessions the speech both ways, and what each costs."""
+    monkeypatch.setattr(webrtc, "_SETTLE", 0.5)
+    found = webrtc.sessions(OursByWebRTC, packets, 0.0, number=2)
+
+    assert found.keys() >= FIGURES["webrtc-12"]
+    assert found["sent_share"] == pytest.approx(1, abs=0.2)
+    assert found["heard_share"] == pytest.approx(1, abs=0.2)
+    assert found["cpu_percent_each"] > 0
+
+
+def sent_back(latency: float, gain: float, rate_hz: int = echo.SENT_HZ) -> dict[str, float]:
+    """Compare chirps with what comes back of them, in chunks of 20 ms, with some noise."""
+    pcm, size, noise = echo.speech(), 640, random.Random(1)
+    samples = [round(gain * sample + noise.gauss(0, 20)) for (sample,) in struct.iter_unpack("<h", pcm)]
+    back = struct.pack(f"<{len(samples)}h", *samples)
+    taken = [(100 + place / 32000, place // 2) for place in range(0, len(pcm), size)]
+    heard = [(100 + latency + place / 32000, back[place : place + size]) for place in range(0, len(pcm), size)]
+    return echo.summary(echo.compare(taken, heard, rate_hz))
+
+
+def test_an_echo_is_recognized() -> None:
+    """By how much it is late, how alike it is, and how loud."""
+    found = sent_back(0.123, 0.7)
+
+    assert found["p50_ms"] == pytest.approx(123, abs=0.1)
+    assert found["most_ms"] == pytest.approx(123, abs=0.1)
+    assert found["gain"] == pytest.approx(0.7, abs=0.01)
+    assert 0.99 < found["correlation"] < 1
+
+
+def test_what_is_no_echo_is_told_apart() -> None:
+    """Sound of another rate is not alike, and one that does not come is an error."""
+    assert sent_back(0.1, 0.7, 24_000)["correlation"] < 0.7
+    with pytest.raises(RuntimeError, match="chirp 1 has not come back"):
+        echo.compare([(100.0, 0)], [(200.0, bytes(640))], echo.SENT_HZ)
+
+
+def test_a_time_line_with_a_hole() -> None:
+    """A chunk that is missing is missing; one that is late makes a gap, and nothing later for good."""
+    chunks = [(n / 50, 0.02) for n in range(400) if n != 100]
+    chunks[200] = (chunks[200][0] + 0.05, 0.02)
+    found = webrtc.timeline(sorted(chunks))
+
+    assert found["sound_share"] == pytest.approx(398 / 399)
+    assert found["gap_ms"] == pytest.approx(40)
+    assert found["later_ms"] == pytest.approx(20)
+
+
+def test_peers_of_the_scenarios() -> None:
+    """Those with the bot that costs little are of ours alone, and a bot that is not there is told."""
+    assert {AMONG[scenario] for scenario in webrtc.OF_PACKETS} == {("ours-webrtc",)}
+    assert {scenario for scenario in AMONG if scenario.startswith("webrtc")} == set(webrtc.SCENARIOS)
+
+
+def test_without_pipecat_its_scenarios_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every peer has the reason."""
+    monkeypatch.delenv("RTVI_PEER_PIPECAT", raising=False)
+
+    found = measure.measure("webrtc-echo", {"ours": ("python", "ours")}, 1, TINY, print)
+
+    assert found == {"ours": [{"failed": "there is no environment PIPECAT, which has the bot"}]}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("scenario", "peer"), [(scenario, peer) for scenario in webrtc.OF_PIPECAT for peer in AMONG[scenario]]
+)
+def test_a_real_bot_sends_back(scenario: str, peer: str, pipecat: str) -> None:
+    """Every client finds the figures of the tables, more than nothing each."""
+    found = measure.measure_once(python_of(peer), peer, scenario, pipecat, TINY)
+
+    assert "failed" not in found
+    assert found.keys() >= FIGURES[scenario]
+    assert all(found[figure] > 0 for figure in FIGURES[scenario] if figure != "cpu_percent_more")
+
+
+@pytest.mark.matrix
+def test_what_is_left_of_sessions(packets: str) -> None:
+    """Nothing of threads, descriptors and tasks."""
+    found = webrtc.connects(OursByWebRTC, packets, TINY)
+
+    assert found.keys() == FIGURES["webrtc-connects"]
+    assert (found["threads_left"], found["descriptors_left"], found["tasks_left"]) == (0, 0, 0)
