@@ -81,6 +81,7 @@ class Devices:
             self.media.prepare(
                 audio=transport is None or transport.supports_audio,
                 video=transport is not None and transport.supports_video,
+                is_continuous=transport is not None and transport.audio_is_continuous,
             )
             self.media.watch_devices()
         except BaseException:

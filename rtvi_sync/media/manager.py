@@ -104,7 +104,7 @@ class MediaManager:
         self._runtime = runtime
         self._over = False
 
-    def prepare(self, *, audio: bool = True, video: bool = True) -> None:
+    def prepare(self, *, audio: bool = True, video: bool = True, is_continuous: bool = False) -> None:
         """Open the required devices that are not open yet; called on the connect thread or by `init_devices()`.
 
         May block. A missing default device is logged and reported once, and the session continues without it.
@@ -112,12 +112,14 @@ class MediaManager:
         Args:
             audio: whether microphone and speaker are required.
             video: whether camera and screen are required.
+            is_continuous: whether the bot's audio comes in real time and without end; its silence is dropped then.
 
         Raises:
             DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
                 session ("in-use") or has no usable sample rate ("unknown").
             MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
+        self.settings.is_continuous = is_continuous
         with self._opening():
             self._prepare(*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
 
@@ -195,15 +197,8 @@ class MediaManager:
         """
         session, runtime = self._session, self._runtime
         if session is not None and runtime is not None:
-            session.start(
-                Senders(
-                    timer=runtime.timer,
-                    schedule=runtime.io.scheduler if on_io_thread else runtime.timer,
-                    send_audio=send_audio,
-                    send_video=send_video,
-                    send_screen=send_screen,
-                )
-            )
+            schedule = runtime.io.scheduler if on_io_thread else runtime.timer
+            session.start(Senders(runtime.timer, schedule, send_audio, send_video, send_screen))
 
     def watch_devices(self) -> None:
         """Begin to detect devices that hang, appear or disappear, before `start()`."""
@@ -231,6 +226,12 @@ class MediaManager:
             pcm = pcm_tools.to_mono_soon(pcm, num_channels or 1, sample_rate_hz)
         if pcm:
             session.publish_bot(pcm, sample_rate_hz, time.monotonic())
+
+    @property
+    def wants_video(self) -> bool:
+        """Tell whether an image of the bot would be read, or would make its track; any thread."""
+        session = self._session
+        return session is not None and (session.bot_video is None or bool(session.bot_video.readers))
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Publish an image of the bot; called on one thread of the transport, does not block."""

@@ -25,6 +25,7 @@ from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
+from .silence_gate import SilenceGate
 from .state import Participant, TrackData
 from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
@@ -50,7 +51,7 @@ _LOCAL = Participant(id="local", name="", local=True)
 _BOT = Participant(id="bot", name="", local=False)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Senders:
     """The send functions of the transport and the timers, from the moment that the bot is ready.
 
@@ -127,7 +128,8 @@ class MediaSession:
         self._hotplug = HotPlug(status_reporter, backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
-        # Both fields are accessed by the I/O thread only.
+        # These fields are accessed by the I/O thread only.
+        self._gate = SilenceGate()
         self._ignored = 0
         self._bot_heard = False
 
@@ -279,7 +281,7 @@ class MediaSession:
     def publish_bot(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
         """Play the bot's audio and hand it to the readers of its track; called on the I/O thread."""
         track = self.bot
-        if track is None:
+        if track is None or (self._settings.is_continuous and not self._gate.passes(pcm, sample_rate_hz)):
             return
         if not self._bot_heard:
             self._bot_heard = True
@@ -296,6 +298,7 @@ class MediaSession:
 
     def interrupt(self) -> None:
         """Discard the bot's audio that is not played yet; called on the I/O thread."""
+        self._gate.interrupted()
         with self._speaking:
             speaker = self._speaker.component
             if speaker is not None:

@@ -161,6 +161,10 @@ class Transport(abc.ABC):
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
+    #: True if the bot's audio comes in real time and without end, its silence too, as over RTP. Then silence is dropped
+    #: after 0.3 s, and up to 0.2 s of speech after an interruption, because it was on its way; and a speaker keeps its
+    #: delay, whatever the clocks and the network do.
+    audio_is_continuous = False
     #: True if the transport carries video. It then implements `send_video()`, and passes the bot's images, if there are
     #: any, to ``self.options.media.receive_video(frame)``.
     supports_video = False
@@ -190,7 +194,9 @@ class Transport(abc.ABC):
         Raises:
             DeviceError: a device that was requested by its id cannot be used.
         """
-        self.options.media.prepare(audio=self.supports_audio, video=self.supports_video)
+        self.options.media.prepare(
+            audio=self.supports_audio, video=self.supports_video, is_continuous=self.audio_is_continuous
+        )
 
     @abc.abstractmethod
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:

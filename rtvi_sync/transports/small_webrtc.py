@@ -25,7 +25,6 @@ from ..errors import (
     TransportStartError,
 )
 from ..media import VideoFrame
-from ..media.silence_gate import SilenceGate
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
@@ -75,6 +74,7 @@ class SmallWebRTCTransport(Transport):
 
     name = "webrtc"
     supports_audio = True
+    audio_is_continuous = True
     supports_video = True
 
     def __init__(
@@ -104,7 +104,6 @@ class SmallWebRTCTransport(Transport):
         self.max_message_size = max_message_size
         self._step: Callable[[], str] = str
         self._bot_takes = max_message_size
-        self._gate = SilenceGate()
         self._audio_sent = self._audio_received = 0.0
         # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
         # hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
@@ -124,7 +123,7 @@ class SmallWebRTCTransport(Transport):
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session with new counters."""
         super().initialize(options, on_message)
-        self._gate, self._last, self._step = SilenceGate(), None, str
+        self._last, self._step = None, str
         self._audio_sent = self._audio_received = 0.0
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
@@ -166,7 +165,7 @@ class SmallWebRTCTransport(Transport):
                 on_message=self.on_message,
                 on_audio=self._receive_audio,
                 on_video=options.media.receive_video,
-                wants_video=self._wants_video,
+                wants_video=lambda: options.media.wants_video,
                 tracks_on=self._tracks_on,
                 on_closed=closed,
                 on_renegotiate=lambda: self._begin_renegotiation(connection, target),
@@ -339,19 +338,9 @@ class SmallWebRTCTransport(Transport):
         connection.peer.send_video(frame, is_screen=is_screen).wait(Deadline(None))
         connection.check_open()
 
-    def _wants_video(self) -> bool:
-        track = self.options.media.tracks().bot.video
-        return track is None or bool(track.readers)  # the first image makes the track
-
     def _receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         self._audio_received += len(pcm) / (2 * sample_rate_hz)
-        if self._gate.passes(pcm, sample_rate_hz):
-            self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
-
-    def interrupt_playback(self) -> None:
-        """Drop the bot's audio that is not played yet, and that is on its way."""
-        self._gate.interrupted()
-        super().interrupt_playback()
+        self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
 
     def _tracks_on(self) -> tuple[bool, ...]:
         local = self.options.media.tracks().local
