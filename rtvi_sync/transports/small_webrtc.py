@@ -27,10 +27,11 @@ from ..errors import (
 from ..media import VideoFrame
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, Rule, integer
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import signalling
+from .webrtc.peer import MediaLimits, PictureLimits
 from .webrtc.signalling import OfferAnswer, Target
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ _FIREWALL = (
 )
 
 
+_AUDIO_BITRATE = integer(6_000, 510_000).or_none  # what Opus takes
+_VIDEO_BITRATE = integer(50_000, 50_000_000).or_none
+_SIZE = Rule(
+    "a pair of integers (width, height), from 16 to 16384 pixels each",
+    lambda value: isinstance(value, (tuple, list)) and all(type(each) is int for each in value),
+    lambda value: len(value) == 2 and all(16 <= each <= 16384 for each in value),
+).or_none
+
+
 class SmallWebRTCTransport(Transport):
     """A connection to a bot with Pipecat's SmallWebRTCTransport. Carries audio and video both ways, and the screen.
 
@@ -66,6 +76,9 @@ class SmallWebRTCTransport(Transport):
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.
         max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
+        audio_bitrate: of the user's voice, in bits per second; None: 32,000 up to 16 kHz, and 64,000 above.
+        cam_bitrate, screen_bitrate: of the pictures, in bits per second at most; None: 1,500,000.
+        cam_size, screen_size: width and height in pixels; larger pictures are made to fit, in their shape. None: any.
 
     Raises:
         InvalidTransportParamsError: `webrtc_url` is not the URL of a server.
@@ -86,12 +99,20 @@ class SmallWebRTCTransport(Transport):
         ice_timeout: float | None = 10.0,
         allow_insecure: bool = False,
         max_message_size: int = 262_144,
+        audio_bitrate: int | None = None,
+        cam_bitrate: int | None = None,
+        cam_size: tuple[int, int] | None = None,
+        screen_bitrate: int | None = None,
+        screen_size: tuple[int, int] | None = None,
     ) -> None:
         URL.or_none.check(webrtc_url=webrtc_url)
         STRINGS.or_none.check(headers=headers)
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
         COUNT.check(max_message_size=max_message_size)
+        _AUDIO_BITRATE.check(audio_bitrate=audio_bitrate)
+        _VIDEO_BITRATE.check(cam_bitrate=cam_bitrate, screen_bitrate=screen_bitrate)
+        _SIZE.check(cam_size=cam_size, screen_size=screen_size)
         if webrtc_url is not None:
             signalling.check_offer_url(webrtc_url)
         self._ice_servers = None if ice_servers is None else signalling.ice_servers(ice_servers)
@@ -102,6 +123,11 @@ class SmallWebRTCTransport(Transport):
         self._ice_timeout = ice_timeout
         self._allow_insecure = allow_insecure
         self.max_message_size = max_message_size
+        self._limits = MediaLimits(
+            audio_bitrate=audio_bitrate,
+            cam=PictureLimits(bitrate=cam_bitrate, size=cam_size),
+            screen=PictureLimits(bitrate=screen_bitrate, size=screen_size),
+        )
         self._step: Callable[[], str] = str
         self._bot_takes = max_message_size
         self._audio_sent = self._audio_received = 0.0
@@ -161,7 +187,7 @@ class SmallWebRTCTransport(Transport):
         try:
             connection = WebRTCConnection(
                 loop,
-                partial(AiortcPeer, loop, servers),
+                partial(AiortcPeer, loop, servers, self._limits),
                 on_message=self.on_message,
                 on_audio=self._receive_audio,
                 on_video=options.media.receive_video,
@@ -326,7 +352,7 @@ class SmallWebRTCTransport(Transport):
         self._audio_sent += len(pcm) / (2 * sample_rate_hz)
 
     def send_video(self, frame: VideoFrame) -> None:
-        """Send the camera's newest image; returns when it is about to be compressed."""
+        """Send the camera's newest image; returns when it is compressed, so that the next one is the newest again."""
         self._send_picture(frame, is_screen=False)
 
     def send_screen(self, frame: VideoFrame) -> None:

@@ -7,11 +7,13 @@ import math
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import attrs
 import httpx
 import pytest
+from aiortc.codecs import vpx
 
 from rtvi_sync import (
     DisconnectedError,
@@ -296,6 +298,54 @@ def test_pictures_both_ways(bot, client):
     screen = Pictures(30)
     until(lambda: it.transport.send_screen(screen.read()) or call.frames[2])
     assert len(call.offers) == 1
+
+
+def test_the_newest_picture_wins(bot, client, monkeypatch):
+    """While a picture is encoded, later ones are dropped but the newest: none waits behind another."""
+    encoding, go_on = threading.Event(), threading.Event()
+    encode = vpx.Vp8Encoder.encode
+
+    def slow(self, picture, force_keyframe=False):
+        encoding.set()
+        assert go_on.wait(GUARD)
+        return encode(self, picture, force_keyframe)
+
+    class Brighter(Pictures):
+        def read(self):
+            self.gray += 1
+            return VideoFrame(image=bytes([self.gray]) * 3 * 32 * 32, width=32, height=32, timestamp=time.monotonic())
+
+    camera = Brighter(0)
+    camera.gray = 20
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=camera)
+    monkeypatch.setattr(vpx.Vp8Encoder, "encode", slow)
+    it.connect()
+    it.enable_cam(True)
+    assert encoding.wait(GUARD)
+    until(lambda: camera.gray > 60)
+    before = camera.gray
+    go_on.set()
+    until(lambda: len(bot.call.frames[1]) > 1)
+    first, second = (int(frame.to_ndarray(format="gray")[16, 16]) for frame in bot.call.frames[1][:2])
+    assert first < 40
+    assert second > before - 10  # a level may be some units off
+    it.enable_cam(False)
+
+
+def test_limits_of_pictures(bot, client):
+    """A picture is made to fit, in its shape, and has at most the bits that it may have."""
+    transport = SmallWebRTCTransport(
+        f"{bot.url}/api/offer", cam_size=(80, 100), cam_bitrate=60_000, screen_size=(64, 64)
+    )
+    it = client(transport, mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80))
+    it.connect()
+    it.enable_cam(True)
+    until(lambda: bot.call.frames[1])
+    assert (bot.call.frames[1][0].width, bot.call.frames[1][0].height) == (80, 60)
+    screen = Pictures(30)
+    until(lambda: it.transport.send_screen(screen.read()) or bot.call.frames[2])
+    assert (bot.call.frames[2][0].width, bot.call.frames[2][0].height) == (64, 48)
+    assert "H264" not in bot.call.offers[0]["sdp"].split("m=video")[1]
 
 
 def test_a_picture_that_waits_at_the_end(bot, client):

@@ -70,19 +70,20 @@ class Encoder:
 
     Args:
         rate_hz: one of `RATES`.
+        bitrate: bits per second; None: what speech needs at this rate.
 
     Raises:
         RuntimeError: libopus is not found.
     """
 
-    def __init__(self, rate_hz: int) -> None:
+    def __init__(self, rate_hz: int, bitrate: int | None = None) -> None:
         self._opus = _loaded()
         self.rate_hz: int = rate_hz
         self._state = self._opus.opus_encoder_create(rate_hz, 1, _APPLICATION_VOIP, None)
         _free_with(self, self._opus.opus_encoder_destroy, self._state)
         # What half of the samples need: Opus is transparent for speech at 24 kbit/s, and this is not the narrow part.
         for setting, value in (
-            (_SET_BITRATE, 32_000 if rate_hz <= 16000 else 64_000),
+            (_SET_BITRATE, bitrate or (32_000 if rate_hz <= 16000 else 64_000)),
             (_SET_COMPLEXITY, _COMPLEXITY),
             (_SET_INBAND_FEC, 1),
             (_SET_PACKET_LOSS, 1),

@@ -26,6 +26,33 @@ class ICEServer:
 
 
 @attrs.frozen(kw_only=True)
+class PictureLimits:
+    """The limits of the camera's pictures, or of the screen's; None: no limit of ours.
+
+    Attributes:
+        bitrate: bits per second.
+        size: width and height in pixels; a larger picture is made smaller.
+    """
+
+    bitrate: int | None = None
+    size: tuple[int, int] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class MediaLimits:
+    """The limits of what is sent.
+
+    Attributes:
+        audio_bitrate: bits per second; None: what speech needs at its rate.
+        cam, screen: of their pictures.
+    """
+
+    audio_bitrate: int | None = None
+    cam: PictureLimits = PictureLimits()
+    screen: PictureLimits = PictureLimits()
+
+
+@attrs.frozen(kw_only=True)
 class PeerEvents:
     """What a peer reports: functions that it calls on one thread of its own. They do not block.
 
@@ -96,7 +123,7 @@ class Peer(Protocol):
     def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
         """Send an image of the camera, or of the screen; the newest one wins.
 
-        The result is True once the image is about to be encoded, and False if it was dropped.
+        The result is True once the image was encoded, and False if it was dropped.
         """
 
     def measure(self, done: Callable[[PeerStats], None]) -> None:

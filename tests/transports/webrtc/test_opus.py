@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 import sys
 
@@ -89,3 +90,13 @@ def test_without_libopus(monkeypatch):
             opus.Decoder(24000)
     finally:
         opus.library.cache_clear()
+
+
+def test_a_bit_rate():
+    """A packet has as many bits as it may have, so that more of them sound better."""
+    pcm = bytes(random.Random(1).randbytes(48000))
+    sizes = []
+    for bitrate in (8_000, None, 128_000):
+        encoder = opus.Encoder(24000, bitrate)
+        sizes.append(sum(len(encoder.encode(pcm[start : start + 960])) for start in range(0, len(pcm), 960)))
+    assert sizes[0] < 1.3 * 8_000 / 8 < sizes[1] < sizes[2]
