@@ -178,6 +178,8 @@ class MediaSession:
             if self._senders is not None:
                 return
             self._senders = senders
+        if (self._settings.cam or self._settings.screen) and senders.send_video is None:
+            logger.warning("The camera or the screen is on, but the transport that has reached the bot has no video")
         # The watch comes first because it may start a thread, which would delay sources that have started.
         self.watch_devices(senders.timer)
         for slot in self.slots:

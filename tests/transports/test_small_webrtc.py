@@ -23,6 +23,7 @@ from rtvi_sync import (
     RTVIClient,
     SmallWebRTCTransport,
     TransportStartError,
+    connect,
 )
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
@@ -236,6 +237,15 @@ def test_counters(bot, client):
     stats = it.stats()
     assert stats.bytes_sent > 0
     assert stats.bytes_waiting == 0
+
+
+def test_a_camera_from_the_start(bot):
+    """By URL alone: WebRTC, which carries it, comes before the WebSocket, and the bot sees its pictures."""
+    devices = {"mic": SilenceSource(), "speaker": NullSink(), "cam": Pictures(80), "enable_cam": True}
+    with connect(bot.url, **devices, **LIMITS) as it:
+        assert isinstance(it.transport, SmallWebRTCTransport)
+        until(lambda: len(bot.call.frames[1]) > 1)
+    assert [request.body.get("transport") for request in bot.server.requests] == ["webrtc", None]
 
 
 class Pictures:
