@@ -194,6 +194,29 @@ def test_tracks_are_told(bot, client):
     assert bot.call.pings > 0
 
 
+def test_a_camera_that_dies_is_told(bot, client):
+    """Within a second, as the switches that are not turned by a call of the application; and that it works again."""
+
+    class Dying(Pictures):
+        dead = False
+
+        def read(self):
+            if self.dead:
+                raise OSError("unplugged")
+            return super().read()
+
+    camera = Dying(80)
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=camera)
+    it.connect()
+    it.enable_cam(True)
+    until(lambda: bot.call.statuses[3:] == [(1, True)])
+    camera.dead = True
+    until(lambda: bot.call.statuses[4:] == [(1, False)])
+    camera.dead = False
+    it.enable_cam(True)
+    until(lambda: bot.call.statuses[5:] == [(1, True)])
+
+
 def test_another_negotiation(bot, client):
     """When the bot asks for it, a new offer names the connection, and the session goes on."""
     it = client()
