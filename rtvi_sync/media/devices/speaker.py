@@ -315,8 +315,8 @@ class DeviceSpeaker(Device):
         if now - self._empty_at > HANGS_AFTER:  # the device, or this thread, was blocked
             self._skip_late_audio(now)
         # The query is one more call to the library, after which this thread may be late. So during speech the device is
-        # queried only if the speech has broken off.
-        if now > self._empty_at or (now >= self._query_at and not len(self._queue)):
+        # queried only if the speech has broken off, or if it may last for an hour.
+        if now > self._empty_at or (now >= self._query_at and (self._drift is not None or not len(self._queue))):
             self._query_fill_level(stream, now)
         generation, frame = self._queue.poll()
         if waited and frame is not None:

@@ -477,7 +477,7 @@ def delay_of_the_last(rig: Rig, samples: int) -> float:
     return stream.heard_at(last + 1) - arrived - samples / RATE
 
 
-LONG = 2400  # samples of 100 ms, because fewer frames make a test faster
+LONG = 4800  # samples of 200 ms, because fewer frames make a test faster
 
 
 @pytest.mark.parametrize(("is_continuous", "is_late"), [(False, True), (True, False)])
@@ -486,9 +486,20 @@ def test_what_has_come_at_once(rig, is_continuous, is_late):
     rig.is_continuous = is_continuous
     rig.begin()
     rig.say(9600)
-    rig.stream(450, 0.1, LONG)
+    rig.stream(225, 0.2, LONG)
     assert rig.speaker.underruns == 0
     assert (delay_of_the_last(rig, LONG) > 0.55) is is_late
+
+
+@pytest.mark.parametrize("speed", [0.9991, 1.0009])
+def test_continuous_speech_and_clocks_that_differ(rig, speed):
+    """After two minutes at 900 ppm, which make 108 ms, speech has neither run dry nor become late by half of that."""
+    rig.speakers.speed = speed
+    rig.is_continuous = True
+    rig.begin()
+    rig.stream(600, 0.2, LONG)
+    assert rig.speaker.underruns == rig.stream_now.dry == 0
+    assert 0.02 < delay_of_the_last(rig, LONG) < 0.14
 
 
 @pytest.mark.matrix
@@ -499,11 +510,11 @@ def test_an_hour_of_continuous_speech(rig, speed):
     rig.is_continuous = True
     rig.begin()
     for _ in range(4):
-        rig.stream(8850, 0.1, LONG)
-        rig.world.advance(0.3)
-        for _ in range(3):
+        rig.stream(4450, 0.2, LONG)
+        rig.world.advance(0.4)
+        for _ in range(2):
             rig.say(LONG)
-    rig.stream(1500, 0.1, LONG)
+    rig.stream(500, 0.2, LONG)
     assert rig.world.time > 500 + 3600
     assert abs(delay_of_the_last(rig, LONG) - 0.08) < 0.1
     assert rig.speaker.underruns <= 4
