@@ -107,6 +107,9 @@ class SpeedChanger:
         self._around = np.arange(2 * _HALF)
         offsets = np.arange(_PHASES + 1)[:, None] / _PHASES + (_HALF - 1) - self._around
         self._weights = np.sinc(offsets) * np.cos(offsets * (np.pi / (2 * _HALF))) ** 2
+        # From the first sample around the next output sample on, and how far that is from the `_HALF`th of these.
+        self._samples: Any
+        self._place: float
         self.reset()
 
     def convert(self, pcm: bytes, speed: float) -> bytes:
@@ -129,8 +132,7 @@ class SpeedChanger:
 
     def reset(self) -> None:
         """Discard the rest of the output; the next input begins a new stream."""
-        # From the first sample around the next output sample on, and how far that is from the `_HALF`th of these.
-        self._samples: Any = self._np.zeros(_HALF - 1, self._np.int16)
+        self._samples = self._np.zeros(_HALF - 1, self._np.int16)
         self._place = 0.0
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
+from tests.support.real_video import opencv
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+from tests.test_samples import run
 from tests.transports.test_small_webrtc import Pictures
 
 from .conftest import BotServer
@@ -75,6 +78,20 @@ def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotS
         shown = next(video.frames(buffer=1))
     assert (shown.width, shown.height) == (160, 120)
     assert abs(shown.image[len(shown.image) // 2] - 80) < 15
+
+
+@pytest.mark.matrix
+def test_the_sample_of_a_video_call(pipecat_process: Callable[..., BotServer], tmp_path: Path) -> None:
+    """The bot sends back what it sees, bars of colour, and the sample keeps it in a folder."""
+    cv2 = opencv()
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    call = ("--url", f"{bot.base_url}/start", "--silent", "--most", "20", "--folder", "shown")
+    assert run(tmp_path, "video_call", *call) == ["The bot's 20 pictures are in shown."]
+    last = cv2.imread(str(tmp_path / "shown" / "00020.jpg"))
+    assert last.shape == (120, 160, 3)
+    yellow, blue = last[20, 30], last[20, 130]  # in the order blue, green, red
+    assert yellow[0] < 80 < 170 < min(yellow[1:])
+    assert max(blue[1:]) < 80 < 170 < blue[0]
 
 
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
