@@ -70,7 +70,7 @@ class SmallWebRTCTransport(Transport):
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.
         max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
-        audio_bitrate: of the user's voice, in bits per second; None: 32,000 up to 16 kHz, and 64,000 above.
+        audio_bitrate: of the user's voice, in bits per second; None: 48,000 up to 16 kHz, and 64,000 above.
         cam_bitrate, screen_bitrate: of the pictures, in bits per second at most; None: 1,500,000.
         cam_size, screen_size: width and height in pixels; larger pictures are made to fit, in their shape. None: any.
 
