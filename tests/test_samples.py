@@ -60,7 +60,7 @@ def run(folder: Path, name: str, *arguments: str) -> list[str]:
         text=True,
         timeout=GUARD,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout.splitlines()
 
 

@@ -51,9 +51,9 @@ class Ours(Peer):
         self._client.on("user-transcription", lambda said: on_event(said.timestamp))
         if self.talking:  # a session as a program has it, that listens to all that is said and done
             for event in RTVIEvent:
-                # Levels have to be computed, and devices to be looked for, which a benchmark with audio in memory does
-                # not need.
-                if not event.snake.endswith(("_audio_level", "s_updated")):
+                # Levels have to be computed, devices to be looked for, and the audio of turns to be kept, which the
+                # peers do not do.
+                if not event.snake.endswith(("_audio_level", "s_updated")) and not event.snake.startswith("turn_"):
                     self._client.on(event, _listen)
 
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:

@@ -20,8 +20,8 @@ NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
 #: Numbers of sessions whose audio is the application's own.
 OWN_AUDIO_NUMBERS: Final = (100, 200)
 _EVENTS_PER_SECOND: Final = 5
-# Seconds until what connecting has stirred up is over.
-_SETTLE: Final = 1.5
+# Seconds until what connecting has stirred up is over: a session keeps its first 5 s, for a conversation.
+_SETTLE: Final = 6.0
 
 
 class FrameCounter:

@@ -12,13 +12,18 @@ import os
 import selectors
 import socket
 import stat
+import sys
 import time
+import weakref
 from typing import NoReturn, Protocol
 
 from ..errors import DisconnectedError
 
 #: For `recv()` of a non-blocking socket, whose number may be reused for a blocking one of the application.
 DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+# SO_COOKIE: a number of each socket, which no other socket of the system gets. Its look-up keeps the GIL, and `fstat()`
+# does not: other threads would get it before each message that is sent.
+_COOKIE_OPTION = 57
 
 
 class _HasFileno(Protocol):
@@ -32,17 +37,20 @@ class DescriptorGuard:
     Any thread may use it. It does not keep the socket or file alive.
     """
 
-    __slots__ = ("_checked_at", "_identity", "_number")
+    __slots__ = ("_checked_at", "_cookie", "_identity", "_number", "_opened")
 
     def __init__(self, opened: _HasFileno) -> None:
         self._number = opened.fileno()
+        self._opened = weakref.ref(opened)
+        self._cookie = _cookie(opened)
         self._identity = _identity(self._number)
         self._checked_at = -math.inf
 
     @property
     def intact(self) -> bool:
         """False if the descriptor was closed; its number may be reused for another file."""
-        intact = _identity(self._number) == self._identity
+        opened = self._opened() if self._cookie is not None else None
+        intact = _cookie(opened) == self._cookie if opened is not None else _identity(self._number) == self._identity
         self._checked_at = time.monotonic() if intact else -math.inf
         return intact
 
@@ -56,6 +64,16 @@ class DescriptorGuard:
             sock.close()
         else:
             sock.detach()
+
+
+def _cookie(opened: _HasFileno) -> bytes | None:
+    """Return what tells a socket from all others; None if its descriptor is not that of a socket, or not on Linux."""
+    if sys.platform == "linux" and isinstance(opened, socket.socket):
+        try:
+            return opened.getsockopt(socket.SOL_SOCKET, _COOKIE_OPTION, 8)
+        except OSError:
+            pass
+    return None
 
 
 def _identity(number: int) -> tuple[int, int, int] | None:

@@ -73,15 +73,21 @@ class FirstMessages:
         self._entries: list[Entry] | None = []  # None: nothing is kept any more
         self._follower: Follower | None = None
         self._bytes = 0
-        # Opened with the bot's first message, because most sessions of a load test have none. What is sent before wakes
-        # no thread: a session that has lost its descriptors is to find that by its own means.
+        # Opened with the bot's first message about itself, which comes before its voice. Other messages, such as
+        # transcripts of the user, do not open it: a thousand sessions would keep 160 MB.
         self._audio: TrackFrames[AudioFrame] | None = None
+        self._hears = False
+        # What is sent before the bot's first message starts no timer, which would wake a thread: a session that has
+        # lost its descriptors is to find that by its own means.
         self._begun = False
 
     def received(self, effect: protocol.Deliver, at: float, size: int) -> None:
         """Keep a message of the bot that holds `size` bytes. On the thread that delivers messages."""
         if not self._begun:
-            self._begin()
+            self._begun = True
+            self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
+        if not self._hears and effect.type.startswith("bot-"):
+            self._hear()
         with self._lock:
             entries = self._entries
             if entries is not None:
@@ -111,18 +117,18 @@ class FirstMessages:
         if follower is not None:
             follower.unsent(message)
 
-    def _begin(self) -> None:
-        self._begun = True
+    def _hear(self) -> None:
+        self._hears = True
         track = self._track()
-        self._audio = track.frames(buffer=READER_SECONDS) if track is not None else None
-        if self._audio is not None:
+        if track is not None:
+            self._audio = track.frames(buffer=READER_SECONDS)
             self._audio.shrink(_KEPT_SECONDS)
-        self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
 
     def forget(self) -> None:
         """Forget what was kept, and keep no more."""
         with self._lock:
             self._entries = None
+        self._hears = True
         audio, self._audio = self._audio, None
         if audio is not None:
             audio.close()
@@ -133,7 +139,7 @@ class FirstMessages:
         Returns:
             What was kept, oldest first, and the reader of the bot's audio; None: it was not opened.
         """
-        self._begun = True
+        self._begun = self._hears = True
         with self._lock:
             entries, self._entries, self._follower = self._entries, None, follower
         audio, self._audio = self._audio, None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtvi_sync import BotReadyData, RTVIMessage
+from rtvi_sync import BotReadyData, RTVIEvent, RTVIMessage
 from rtvi_sync.media.tracks import AudioTrack
+from rtvi_sync.protocol.engine import Deliver
 from rtvi_sync.session.first_messages import FirstMessages
 
 
@@ -34,7 +35,8 @@ class FakeFollower:
         self.unsent_messages.append(message)
 
 
-EFFECT: Any = object()
+EFFECT: Any = Deliver(RTVIEvent.BOT_LLM_STARTED, None, "bot-llm-started", None, None)
+OF_THE_USER: Any = Deliver(RTVIEvent.USER_TRANSCRIPT, None, "user-transcription", None, None)
 TEXT = RTVIMessage("send-text", {"content": "x"}, "1")
 
 
@@ -64,6 +66,19 @@ def test_a_session_without_messages_opens_nothing() -> None:
     assert first.forward_to(FakeFollower()) == ([], None)
     first.received(EFFECT, 1.0, 10)
     assert (io.timers, track.readers) == ([], {})
+
+
+def test_audio_is_kept_from_the_first_message_about_the_bot_on() -> None:
+    io, track = FakeIO(), AudioTrack(label="bot")
+    first = first_of(io, track)
+    first.received(OF_THE_USER, 1.0, 10)
+    assert (len(io.timers), track.readers) == (1, {})
+    first.received(EFFECT, 1.5, 10)
+    track.publish(b"ab", 8000, 2.0)
+    entries, audio = first.forward_to(FakeFollower())
+    assert (len(io.timers), [entry[1] for entry in entries]) == (1, [OF_THE_USER, EFFECT])
+    assert audio is not None
+    assert [frame.pcm for frame in audio.take()] == [b"ab"]
 
 
 def test_forgotten_after_a_time() -> None:

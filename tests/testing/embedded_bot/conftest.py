@@ -19,6 +19,8 @@ def talk() -> Iterator[Talk]:
     with contextlib.ExitStack() as stack:
 
         def connect_to(bot: EmbeddedBot) -> Client:
-            return Client(stack.enter_context(connect(bot.ws_url, compression=None, close_timeout=1)))
+            return Client(
+                stack.enter_context(connect(bot.ws_url, compression=None, close_timeout=1, ping_interval=None))
+            )
 
         yield connect_to
