@@ -187,7 +187,7 @@ class MediaManager:
         *,
         on_io_thread: bool = False,
     ) -> None:
-        """Start the sources from their beginning; called on the I/O thread when the bot is ready, does not block.
+        """Start the sources from their beginning; called when the bot is ready, does not block.
 
         Args:
             send_audio: `send_audio(pcm, sample_rate_hz)`, called on the scheduler's thread or the microphone's; must
@@ -207,7 +207,7 @@ class MediaManager:
             session.watch_devices(runtime.timer)
 
     def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
-        """Play audio of the bot; called on the I/O thread, does not block.
+        """Play audio of the bot; called on the transport's thread, does not block.
 
         Several channels are mixed to mono; a missing number of channels (0) means one. Audio with an unsupported sample
         rate or number of channels is counted and ignored. Of a frame with several channels and more than 1 s, which no
@@ -239,7 +239,7 @@ class MediaManager:
             session.publish_bot_video(frame)
 
     def interrupt(self) -> None:
-        """Drop queued playback after the user interrupted the bot; called on the I/O thread, does not block."""
+        """Drop queued playback after the user interrupted the bot; called on the transport's thread, does not block."""
         if (session := self._session) is not None:
             session.interrupt()
 

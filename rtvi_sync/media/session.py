@@ -128,7 +128,7 @@ class MediaSession:
         self._hotplug = HotPlug(status_reporter, backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
-        # These fields are accessed by the I/O thread only.
+        # These fields are accessed by the transport's thread only.
         self._gate = SilenceGate()
         self._ignored = 0
         self._bot_heard = False
@@ -173,7 +173,7 @@ class MediaSession:
         return choice is not False and kind in self._kinds and (self._settings.opens(kind) or not is_device(choice))
 
     def start(self, senders: Senders) -> None:
-        """Start the sources from their beginning; called on the I/O thread when the bot is ready, does not block."""
+        """Start the sources from their beginning; called when the bot is ready, does not block."""
         with self._lock:
             if self._senders is not None:
                 return
@@ -281,7 +281,7 @@ class MediaSession:
             self._local_level.feed(pcm, timestamp)
 
     def publish_bot(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-        """Play the bot's audio and hand it to the readers of its track; called on the I/O thread."""
+        """Play the bot's audio and hand it to the readers of its track; called on the transport's thread."""
         track = self.bot
         if track is None or (self._settings.is_continuous and not self._gate.passes(pcm, sample_rate_hz)):
             return
@@ -299,7 +299,7 @@ class MediaSession:
             self._tick_soon()
 
     def interrupt(self) -> None:
-        """Discard the bot's audio that is not played yet; called on the I/O thread."""
+        """Discard the bot's audio that is not played yet; called on the transport's thread."""
         self._gate.interrupted()
         with self._speaking:
             speaker = self._speaker.component
@@ -320,7 +320,7 @@ class MediaSession:
             track.publish(frame)
 
     def ignore(self, sample_rate_hz: int, num_channels: int) -> None:
-        """Count an unplayable audio frame of the bot; called on the I/O thread."""
+        """Count an unplayable audio frame of the bot; called on the transport's thread."""
         self._ignored += 1
         if self._ignored == 1:
             logger.warning("Audio of the bot is ignored: %r Hz, %r channels", sample_rate_hz, num_channels)

@@ -94,7 +94,8 @@ class TransportStats:
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
-        audio_concealed: seconds of the bot's audio that were lost on the network (RTP) and made up.
+        audio_lost: packets of the bot's audio that the network has lost (RTP).
+        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
         round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
             bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
@@ -110,6 +111,7 @@ class TransportStats:
     audio_sent: float = 0.0
     audio_received: float = 0.0
     audio_unsent: float = 0.0
+    audio_lost: int = 0
     audio_concealed: float = 0.0
     audio_jitter: float | None = None
     round_trip: float | None = None

@@ -399,6 +399,7 @@ class SmallWebRTCTransport(Transport):
             bytes_received=measured.bytes_received,
             bytes_waiting=connection.peer.bytes_waiting if self._connection is connection else 0,
             audio_unsent=measured.audio_unsent,
+            audio_lost=measured.audio_lost,
             audio_concealed=measured.audio_concealed,
             audio_jitter=measured.jitter,
             round_trip=measured.round_trip,

@@ -303,7 +303,7 @@ def test_audio_both_ways(bot, client):
     assert 20 * abs(math.log10(rms(heard) / (8000 / math.sqrt(2)))) < 0.5
     assert sink.sample_rate_hz == 24000
     stats = it.stats()
-    assert (stats.audio_unsent, stats.audio_concealed) == (0, 0)
+    assert (stats.audio_unsent, stats.audio_lost, stats.audio_concealed) == (0, 0, 0)
     assert stats.audio_jitter is not None
     # aiortc's encoder, the bot's, makes mono 3 dB too quiet.
     assert 20 * abs(math.log10(rms(sink.pcm[9600:19200]) / 4000)) < 0.5

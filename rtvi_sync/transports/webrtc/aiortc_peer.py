@@ -246,6 +246,7 @@ class AiortcPeer:
             bytes_sent=getattr(wire, "bytesSent", 0),
             bytes_received=getattr(wire, "bytesReceived", 0),
             audio_unsent=self._mic.unsent if self._mic is not None else 0.0,
+            audio_lost=max(0, getattr(audio, "packetsLost", 0)),  # below zero if packets came twice
             audio_concealed=self._bot_audio.concealed if self._bot_audio is not None else 0.0,
             jitter=audio.jitter / RTP_RATE_HZ if audio is not None else None,
             round_trip=getattr(sent, "roundTripTime", None),

@@ -80,7 +80,8 @@ class PeerStats:
         packets_received: of any kind, without those of ICE.
         bytes_sent, bytes_received: of these packets.
         audio_unsent: seconds of the user's audio that were dropped, because the loop was late.
-        audio_concealed: seconds of the bot's audio that were lost and made up.
+        audio_lost: packets of the bot's audio that the network has lost.
+        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         jitter: of the bot's audio, in seconds; None before it has come.
         round_trip: in seconds; None before it was measured.
     """
@@ -89,6 +90,7 @@ class PeerStats:
     bytes_sent: int = 0
     bytes_received: int = 0
     audio_unsent: float = 0.0
+    audio_lost: int = 0
     audio_concealed: float = 0.0
     jitter: float | None = None
     round_trip: float | None = None

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import re
+import types
 
 import pytest
 
@@ -186,3 +187,11 @@ def test_it_has_what_a_peer_has():
         if not name.startswith("_") and inspect.isfunction(wanted):
             found = inspect.signature(getattr(AiortcPeer, name))
             assert list(found.parameters) == list(inspect.signature(wanted).parameters), name
+
+
+def test_lost_packets_are_counted(peer):
+    """As aiortc reports them: below zero if packets came twice."""
+    report = {"audio": types.SimpleNamespace(type="inbound-rtp", kind="audio", packetsLost=3, jitter=480)}
+    assert (peer._stats_of(report).audio_lost, peer._stats_of(report).jitter) == (3, 0.01)
+    report["audio"].packetsLost = -1
+    assert peer._stats_of(report).audio_lost == 0
