@@ -65,7 +65,9 @@ class SessionManager:
         enable_cam = bool(options.enable_cam or options.enable_camera)
         if enable_cam and not (options.transport is not None and options.transport.supports_video):
             enable_cam = False
-            logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+            logger.warning(
+                "enable_cam has no effect, because the transport carries no video; SmallWebRTCTransport does"
+            )
         self.media: MediaManager = MediaManager(
             mic=options.mic,
             speaker=options.speaker,

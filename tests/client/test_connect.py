@@ -74,7 +74,7 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest
     "turn_on",
     [
         lambda url: RTVIClient.for_url(url, enable_cam=True, **QUIET),
-        lambda url: RTVIClient.for_url(url, enableCamera=True, **QUIET),
+        lambda url: RTVIClient.for_url(url, enable_camera=True, **QUIET),
         lambda url: turned_on(RTVIClient.for_url(url, **QUIET), "enable_cam"),
         lambda url: turned_on(RTVIClient.for_url(url, **QUIET), "enable_screen_share"),
     ],

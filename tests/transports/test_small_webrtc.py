@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import attrs
 import httpx
@@ -264,8 +265,8 @@ def test_counters(bot, client):
 
 def test_a_camera_from_the_start(bot):
     """By URL alone: WebRTC, which carries it, comes before the WebSocket, and the bot sees its pictures."""
-    devices = {"mic": SilenceSource(), "speaker": NullSink(), "cam": Pictures(80), "enable_cam": True}
-    with connect(bot.url, **devices, **LIMITS) as it:
+    devices: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "cam": Pictures(80), **LIMITS}
+    with connect(bot.url, enable_cam=True, **devices) as it:
         assert isinstance(it.transport, SmallWebRTCTransport)
         until(lambda: len(bot.call.frames[1]) > 1)
     assert [request.body.get("transport") for request in bot.server.requests] == ["webrtc", None]
@@ -344,12 +345,13 @@ def test_the_newest_picture_wins(bot, client, monkeypatch):
         return encode(self, picture, force_keyframe)
 
     class Brighter(Pictures):
+        gray = 20
+
         def read(self):
             self.gray += 1
             return VideoFrame(image=bytes([self.gray]) * 3 * 32 * 32, width=32, height=32, timestamp=time.monotonic())
 
     camera = Brighter(0)
-    camera.gray = 20
     it = client(mic=SilenceSource(), speaker=NullSink(), cam=camera)
     monkeypatch.setattr(vpx.Vp8Encoder, "encode", slow)
     it.connect()

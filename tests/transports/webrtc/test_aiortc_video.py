@@ -170,6 +170,7 @@ def test_a_limit_of_the_bit_rate(limit, begins):
         picture = picture_of(frame())
         picture.pts, picture.time_base = 0, fractions.Fraction(1, 90_000)
         encoder.encode(picture)
+        assert encoder.codec is not None
         assert encoder.codec.bit_rate == gets
 
 
