@@ -45,6 +45,12 @@ T = TypeVar("T")
 _RENEGOTIATION_TIMEOUT = 10.0
 # The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
 _GRACE = 1.0
+_FIREWALL = (
+    "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
+    "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
+)
+
+
 _AUDIO_BITRATE = integer(6_000, 510_000).or_none  # what Opus takes
 _VIDEO_BITRATE = integer(50_000, 50_000_000).or_none
 _SIZE = Rule(
@@ -238,7 +244,7 @@ class SmallWebRTCTransport(Transport):
             return f"{limit}: it waited for {step}. See the bot's log, or raise ice_timeout"
         kinds = [", ".join(dict.fromkeys(each.split()[0] for each in side)) for side in (ours, theirs)]
         addresses = f"our addresses: {kinds[0]}; the bot's: {kinds[1]}"
-        return f"{limit}: no network packet came from the bot ({addresses}). {signalling.FIREWALL}"
+        return f"{limit}: no network packet came from the bot ({addresses}). {_FIREWALL}"
 
     def _target(self, bundle: Any) -> Target:
         target = signalling.target_of(bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source)

@@ -26,7 +26,6 @@ from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
 from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
-from .signalling import FIREWALL
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -167,11 +166,9 @@ class AiortcPeer:
 
     def _on_state(self) -> None:
         if self._connection is not None and self._connection.connectionState in ("failed", "closed"):
-            if self._is_open:
-                self._end("the WebRTC connection has failed")
-            else:
-                advice = FIREWALL if self.step.startswith("ICE") else "See the bot's log"
-                self._end(f"waiting for {self.step} has failed. {advice}")
+            self._end(
+                f"waiting for {self.step} has failed" if not self._is_open else "the WebRTC connection has failed"
+            )
 
     def _on_channel_closed(self) -> None:
         self._end("the bot has closed the connection without saying that it leaves")

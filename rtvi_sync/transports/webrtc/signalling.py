@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import attrs
@@ -16,11 +16,6 @@ from ..base import StartRequest
 from ..net import parse_url, printable, url_fault
 from .peer import ICEServer
 
-#: What to do if no packet comes through.
-FIREWALL: Final = (
-    "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
-    "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
-)
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
 # What aiortc takes: names and IPv4 addresses.

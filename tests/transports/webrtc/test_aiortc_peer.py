@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import re
 import types
 
 import pytest
@@ -137,15 +136,8 @@ def test_a_wrong_fingerprint(peer, call, far_loop):
             "a=fingerprint:sha-256 " + ":".join(["AB"] * 32) + "\r\n" if "sha-256" in x else x for x in lines
         )
 
-    with pytest.raises(TransportStartError, match=r"waiting for the DTLS handshake has failed\. See the bot's log"):
+    with pytest.raises(TransportStartError, match="not established: waiting for the DTLS handshake has failed"):
         connect(peer, call, far_loop, change)
-
-
-def test_ice_that_fails(peer, call, far_loop):
-    """Without an address of the bot it fails at once, as with aioice 0.10 if the bot refuses: what to do is said."""
-    cure = r"waiting for ICE: a network packet from the bot has failed\. A firewall .*transport=tcp.* or use WebSocket"
-    with pytest.raises(TransportStartError, match=cure):
-        connect(peer, call, far_loop, lambda sdp: re.sub(r"(?m)^a=candidate:.*\n", "", sdp))
 
 
 def test_an_answer_that_cannot_be_used(peer, call, far_loop):
