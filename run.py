@@ -92,7 +92,12 @@ Every command first sets up what it needs, in .venv/ and .cache/ of this folder.
 DEMO_PARTS = ("cli",)
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 # Samples that need more than the others.
-SAMPLE_EXTRAS = {"video_transport": ("video",), "load_test": ("locust",), "phone_bridge": ("resample",)}
+SAMPLE_EXTRAS = {
+    "video_transport": ("video",),
+    "video_call": ("audio", "video", "webrtc"),
+    "load_test": ("locust",),
+    "phone_bridge": ("resample",),
+}
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "webrtc", "bench")
 EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "webrtc")

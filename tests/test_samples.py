@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,7 +12,9 @@ import subprocess
 import sys
 import threading
 import wave
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
 from tests.support.slowness import GUARD
 from tests.support.wavs import quiet, tone, write_wav
+from tests.support.webrtc import FarLoop, Film, ready_answers, rtc_bot
 
 ROOT = Path(__file__).parents[1]
 REFUSED = "ws://127.0.0.1:1"
@@ -33,6 +37,7 @@ TALKERS: dict[str, tuple[str, ...]] = {
     "voice_helper": ("--url", REFUSED),
     "line_transport": ("--url", "tcp://127.0.0.1:1"),
     "video_transport": ("--url", "tcp://127.0.0.1:1"),
+    "video_call": ("--url", "http://127.0.0.1:1", "--silent", "--folder", "pictures"),
 }
 OTHERS = ("celery_task", "django_app", "flask_app", "kiosk", "load_test", "notebook", "phone_bridge")
 # What each needs beyond the package itself.
@@ -168,6 +173,27 @@ def test_video_transport(tmp_path: Path) -> None:
     write_film(tmp_path / "film.avi", 5, size=(64, 48))
     assert run(tmp_path, "video_transport", "film.avi") == ["I saw 5 pictures of 64 x 48. The last is in seen.jpg."]
     assert cv2.imread(str(tmp_path / "seen.jpg")).shape == (48, 64, 3)
+
+
+def test_video_call(tmp_path: Path) -> None:
+    """The bot, which shows nothing before, sees bars of colour, and its pictures go to a folder."""
+    cv2 = opencv()
+    with closing(FarLoop()) as loop, rtc_bot(loop, ready_answers) as bot:
+
+        class Shy(Film):
+            async def recv(self) -> Any:
+                while not bot.calls[-1].frames[1]:
+                    await asyncio.sleep(0.01)
+                return await super().recv()
+
+        bot.tracks = lambda: [None, Shy(200)]
+        url = ("--url", f"{bot.url}/api/offer")
+        lines = run(tmp_path, "video_call", *url, "--silent", "--most", "3", "--folder", "shown")
+        assert {(frame.width, frame.height) for frame in bot.calls[0].frames[1]} == {(320, 240)}
+    assert lines == ["The bot's 3 pictures are in shown."]
+    pictures = [cv2.imread(str(path)) for path in sorted((tmp_path / "shown").iterdir())]
+    assert [picture.shape for picture in pictures] == [(120, 160, 3)] * 3
+    assert abs(int(pictures[0][60, 80, 0]) - 200) < 12
 
 
 def test_ask_wav(tmp_path: Path) -> None:

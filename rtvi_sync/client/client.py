@@ -22,7 +22,7 @@ from .messaging import BotMessages
 from .options import RTVIClientOptions, api_request, callbacks_of
 from .session_manager import SessionManager
 from .turns import ClientTurns
-from .ways import TransportName, ways_to
+from .ways import TransportName, video_first, ways_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -134,9 +134,10 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
                 * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
             transport: a transport, or its name: "websocket", "webrtc" or "eval". "auto": `connect()` tries them in this
-                order, WebRTC if its extra is installed, each with a start request and a connection of its own, until
-                the bot is ready. A bot that is silent on one of them gets a third of the time left (10 s without a
-                limit) while another one remains, and the rest if none of them succeeds.
+                order, WebRTC if its extra is installed, or WebRTC first if the camera or the screen is on, each with a
+                start request and a connection of its own, until the bot is ready. A bot that is silent on one of them
+                gets a third of the time left (10 s without a limit) while another one remains, and the rest if none of
+                them succeeds.
             token: for the WebSocket; it takes precedence over the token in the server's answer.
             headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket or an
                 offer, for its handshake or the offer.
@@ -148,6 +149,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             ValueError: `transport` is not the name of a transport.
         """
         ways = ways_to(url, transport, token, headers)
+        if any(options.get(name) for name in ("enable_cam", "enable_camera", "enableCam", "enableCamera")):
+            ways = video_first(ways)
         if options.get("custom_connect_handler", options.get("customConnectHandler")) is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
         client = cls(transport=ways[0].transport, **options)

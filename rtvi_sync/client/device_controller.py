@@ -38,6 +38,7 @@ class Devices:
         transport: returns that of the client; None: it has none.
         dispatcher, states: of the client.
         in_use: returns the transport, while it serves a session of the client.
+        prefer_video: has the next session use a transport with video; returns False if the client has none.
         publish: publishes an event between two sessions.
     """
 
@@ -49,6 +50,7 @@ class Devices:
         states: ClientState,
         *,
         in_use: Callable[[], Transport | None],
+        prefer_video: Callable[[], bool],
         publish: Callable[[RTVIEvent, object], None],
     ) -> None:
         self.media = media
@@ -57,6 +59,7 @@ class Devices:
         self._dispatcher = dispatcher
         self._states = states
         self._in_use = in_use
+        self._prefer_video = prefer_video
         self._publish_between_sessions = publish
 
     @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
@@ -81,6 +84,7 @@ class Devices:
             self.media.prepare(
                 audio=transport is None or transport.supports_audio,
                 video=transport is not None and transport.supports_video,
+                is_continuous=transport is not None and transport.audio_is_continuous,
             )
             self.media.watch_devices()
         except BaseException:
@@ -107,9 +111,8 @@ class Devices:
     def _enable_video(self, feature: str, enable: bool, between_sessions: Callable[[bool], None]) -> None:
         in_use = self._in_use()
         try:
-            transport = self._transport()
-            if enable and (transport is None or not transport.supports_video):
-                who = "There is no transport" if transport is None else "This transport carries no video"
+            if enable and not (self._prefer_video() if in_use is None else in_use.supports_video):
+                who = "There is no transport" if self._transport() is None else "This transport carries no video"
                 raise UnsupportedFeatureError(f"{who}. Use one that carries video, or leave it off", feature=feature)
             if in_use is None:
                 between_sessions(enable)

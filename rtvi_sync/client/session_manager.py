@@ -34,7 +34,7 @@ from .device_controller import Devices
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
-from .ways import Way, params_for
+from .ways import Way, params_for, video_first
 
 if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
@@ -55,11 +55,8 @@ class SessionManager:
     """
 
     def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
-        self.params: RTVIClientParams = (
-            from_mapping(RTVIClientParams, options.params, "params")
-            if options.params is not None
-            else RTVIClientParams()
-        )
+        given = {} if options.params is None else options.params
+        self.params: RTVIClientParams = from_mapping(RTVIClientParams, given, "params")
         #: The ways to the bot, in the order in which they are tried; none without a transport.
         self.ways: tuple[Way, ...] = (Way(options.transport),) if options.transport is not None else ()
         self._way: Way | None = None  # that of the current session, or of the last one
@@ -68,7 +65,9 @@ class SessionManager:
         enable_cam = bool(options.enable_cam or options.enable_camera)
         if enable_cam and not (options.transport is not None and options.transport.supports_video):
             enable_cam = False
-            logger.warning("enable_cam is on, but the transport carries no video; the session goes on without a camera")
+            logger.warning(
+                "enable_cam has no effect, because the transport carries no video; SmallWebRTCTransport does"
+            )
         self.media: MediaManager = MediaManager(
             mic=options.mic,
             speaker=options.speaker,
@@ -85,6 +84,7 @@ class SessionManager:
             dispatcher,
             self.states,
             in_use=self._transport_in_use,
+            prefer_video=self._prefer_video,
             publish=self.publish,
         )
         self._options = options
@@ -171,14 +171,11 @@ class SessionManager:
         self._check_process()
         before, deadline = self._session, Deadline(self._limit_of(request))
         start = BotStart(self._request(self._current_way, start=request), deadline)
-
-        def stop_reconnecting() -> None:
-            if self._reconnector is not None:
-                self._reconnector.stop(before)
+        reconnector = self._reconnector
 
         def begin_and_send() -> Any:
             self._await_end(before, deadline)
-            return self._sessionless.start_bot(start, stop_reconnecting)
+            return self._sessionless.start_bot(start, lambda: reconnector.stop(before) if reconnector else None)
 
         return self._under_way.make(start, begin_and_send)
 
@@ -204,8 +201,8 @@ class SessionManager:
     def _attempt(
         self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
     ) -> ConnectAttempt:
-        request = self._request(way, given=given, start=start)
-        return ConnectAttempt(request, deadline, self._options.request_timeout, patience)
+        timeout = self._options.request_timeout
+        return ConnectAttempt(self._request(way, given=given, start=start), deadline, timeout, patience)
 
     def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
@@ -342,8 +339,7 @@ class SessionManager:
     @property
     def transport(self) -> Transport | None:
         """Return the transport that is used, or is tried first; None if there is none."""
-        way = self._current_way
-        return way.transport if way is not None else None
+        return self._current_way.transport if self._current_way is not None else None
 
     @property
     def _current_way(self) -> Way | None:
@@ -416,6 +412,11 @@ class SessionManager:
         own, given = session.own_options(), self._options
         media, network, http_client = self.media, self._network, given.http_client
         return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
+
+    def _prefer_video(self) -> bool:
+        """Let the next `connect()` try the ways that carry video first; return False if there are none."""
+        self.ways = video_first(self.ways)
+        return any(way.transport.supports_video for way in self.ways)
 
     def _transport_in_use(self) -> Transport | None:
         session = self._session

@@ -87,6 +87,11 @@ def ways_to(
     return tuple(_way(make[name](), bot_url) for name in offered)
 
 
+def video_first(ways: tuple[Way, ...]) -> tuple[Way, ...]:
+    """Return the ways in the order in which they are tried if the camera or the screen is on."""
+    return tuple(sorted(ways, key=lambda way: not way.transport.supports_video))
+
+
 def _way(transport: Transport, bot_url: BotURL) -> Way:
     if isinstance(transport, EvalTransport):
         return Way(transport, bot_url.with_eval_route())

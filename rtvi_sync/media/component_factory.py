@@ -44,6 +44,7 @@ class MediaSettings:
             case.
         volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
         echo_cancellation: whether the echo of a speaker is taken out of what a microphone records; never changes.
+        is_continuous: whether the bot's audio comes without end, as `Transport.audio_is_continuous`.
     """
 
     mic: bool = True
@@ -52,6 +53,7 @@ class MediaSettings:
     speaker: bool = True
     volume: float = 1.0
     echo_cancellation: bool = False
+    is_continuous: bool = False
 
     def opens(self, kind: Kind) -> bool:
         """Return whether a device of that kind must be open; a muted speaker stays open."""
@@ -190,6 +192,7 @@ class ComponentFactory:
                 choice,
                 volume=self._volume,
                 echo=self._echo_canceller(),
+                is_continuous=lambda: self._settings.is_continuous,
                 report=lambda error: self._status_reporter.failed("speaker", error),
                 opened=lambda info: self._status_reporter.opened("speaker", info),
             )

@@ -14,6 +14,7 @@ from ..concurrency.deadline import Deadline
 from ..errors import DeviceError, MissingExtraError
 from .capture import Mic
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
+from .devices.device import Device
 from .kinds import Kind, is_device
 from .playback import BufferingSpeaker, QueuedSpeaker, Speaker
 from .state import DeviceStatus
@@ -90,6 +91,11 @@ class DeviceSlot(Generic[P, T]):
     choice: Any = None
     track: T | None = None
 
+    @property
+    def works(self) -> bool:
+        """Tell whether what is in the slot has not failed."""
+        return not (isinstance(self.component, Device) and self.component.has_failed)
+
     def put(self, component: P | None, choice: Any) -> tuple[T | None, T | None]:
         """Set or remove the component; an existing track continues with a new component.
 
@@ -143,13 +149,15 @@ class DeviceSlots:
         self._abandoned: list[MediaComponent] = []  # replaced components that did not end in time
         self._lost: Counter[str] = Counter()  # losses of replaced components that have ended
         self.mic: DeviceSlot[Mic, AudioTrack] = DeviceSlot(
-            "mic", factory.mic, lambda: AudioTrack(label="", enabled=lambda: settings.mic)
+            "mic", factory.mic, lambda: AudioTrack(label="", enabled=lambda: settings.mic and self.mic.works)
         )
         self.speaker: DeviceSlot[Speaker, AudioTrack] = DeviceSlot("speaker", factory.speaker)
         self.cam: DeviceSlot[Camera, VideoTrack] = DeviceSlot(
-            "cam", factory.cam, lambda: VideoTrack(label="", enabled=lambda: settings.cam)
+            "cam", factory.cam, lambda: VideoTrack(label="", enabled=lambda: settings.cam and self.cam.works)
         )
-        self.screen: DeviceSlot[Camera, VideoTrack] = DeviceSlot("screen", factory.screen, lambda: VideoTrack(label=""))
+        self.screen: DeviceSlot[Camera, VideoTrack] = DeviceSlot(
+            "screen", factory.screen, lambda: VideoTrack(label="", enabled=lambda: self.screen.works)
+        )
 
     def __iter__(self) -> Iterator[DeviceSlot[Any, Any]]:
         return iter((self.mic, self.speaker, self.cam, self.screen))

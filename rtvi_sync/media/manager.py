@@ -104,7 +104,7 @@ class MediaManager:
         self._runtime = runtime
         self._over = False
 
-    def prepare(self, *, audio: bool = True, video: bool = True) -> None:
+    def prepare(self, *, audio: bool = True, video: bool = True, is_continuous: bool = False) -> None:
         """Open the required devices that are not open yet; called on the connect thread or by `init_devices()`.
 
         May block. A missing default device is logged and reported once, and the session continues without it.
@@ -112,12 +112,14 @@ class MediaManager:
         Args:
             audio: whether microphone and speaker are required.
             video: whether camera and screen are required.
+            is_continuous: whether the bot's audio comes in real time and without end; its silence is dropped then.
 
         Raises:
             DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
                 session ("in-use") or has no usable sample rate ("unknown").
             MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
+        self.settings.is_continuous = is_continuous
         with self._opening():
             self._prepare(*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
 
@@ -185,7 +187,7 @@ class MediaManager:
         *,
         on_io_thread: bool = False,
     ) -> None:
-        """Start the sources from their beginning; called on the I/O thread when the bot is ready, does not block.
+        """Start the sources from their beginning; called when the bot is ready, does not block.
 
         Args:
             send_audio: `send_audio(pcm, sample_rate_hz)`, called on the scheduler's thread or the microphone's; must
@@ -195,15 +197,8 @@ class MediaManager:
         """
         session, runtime = self._session, self._runtime
         if session is not None and runtime is not None:
-            session.start(
-                Senders(
-                    timer=runtime.timer,
-                    schedule=runtime.io.scheduler if on_io_thread else runtime.timer,
-                    send_audio=send_audio,
-                    send_video=send_video,
-                    send_screen=send_screen,
-                )
-            )
+            schedule = runtime.io.scheduler if on_io_thread else runtime.timer
+            session.start(Senders(runtime.timer, schedule, send_audio, send_video, send_screen))
 
     def watch_devices(self) -> None:
         """Begin to detect devices that hang, appear or disappear, before `start()`."""
@@ -212,7 +207,7 @@ class MediaManager:
             session.watch_devices(runtime.timer)
 
     def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
-        """Play audio of the bot; called on the I/O thread, does not block.
+        """Play audio of the bot; called on the transport's thread, does not block.
 
         Several channels are mixed to mono; a missing number of channels (0) means one. Audio with an unsupported sample
         rate or number of channels is counted and ignored. Of a frame with several channels and more than 1 s, which no
@@ -232,13 +227,19 @@ class MediaManager:
         if pcm:
             session.publish_bot(pcm, sample_rate_hz, time.monotonic())
 
+    @property
+    def wants_video(self) -> bool:
+        """Tell whether an image of the bot would be read, or would make its track; any thread."""
+        session = self._session
+        return session is not None and (session.bot_video is None or bool(session.bot_video.readers))
+
     def receive_video(self, frame: VideoFrame) -> None:
         """Publish an image of the bot; called on one thread of the transport, does not block."""
         if (session := self._session) is not None:
             session.publish_bot_video(frame)
 
     def interrupt(self) -> None:
-        """Drop queued playback after the user interrupted the bot; called on the I/O thread, does not block."""
+        """Drop queued playback after the user interrupted the bot; called on the transport's thread, does not block."""
         if (session := self._session) is not None:
             session.interrupt()
 

@@ -15,12 +15,13 @@ class MediaPort(Protocol):
     A transport calls `receive_audio()` and `receive_video()`; the base class `Transport` calls the rest.
     """
 
-    def prepare(self, *, audio: bool = True, video: bool = True) -> None:
+    def prepare(self, *, audio: bool = True, video: bool = True, is_continuous: bool = False) -> None:
         """Open the devices that are not open yet. May block.
 
         Args:
             audio: open the microphone and the speaker.
             video: open the camera, and the screen if it is shared.
+            is_continuous: `Transport.audio_is_continuous`.
 
         Raises:
             DeviceError: a device that was asked for by its id cannot be used.
@@ -53,6 +54,10 @@ class MediaPort(Protocol):
             sample_rate_hz: samples per second and channel.
             num_channels: interleaved channels; 0 means one.
         """
+
+    @property
+    def wants_video(self) -> bool:
+        """Return False while the bot's images are not read, so that they need not be converted. Any thread."""
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Hand the bot's image to the readers of its track. Called on one thread at a time; does not block."""

@@ -25,6 +25,7 @@ from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
+from .silence_gate import SilenceGate
 from .state import Participant, TrackData
 from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
@@ -50,7 +51,7 @@ _LOCAL = Participant(id="local", name="", local=True)
 _BOT = Participant(id="bot", name="", local=False)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Senders:
     """The send functions of the transport and the timers, from the moment that the bot is ready.
 
@@ -127,7 +128,8 @@ class MediaSession:
         self._hotplug = HotPlug(status_reporter, backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
-        # Both fields are accessed by the I/O thread only.
+        # These fields are accessed by the transport's thread only.
+        self._gate = SilenceGate()
         self._ignored = 0
         self._bot_heard = False
 
@@ -171,11 +173,13 @@ class MediaSession:
         return choice is not False and kind in self._kinds and (self._settings.opens(kind) or not is_device(choice))
 
     def start(self, senders: Senders) -> None:
-        """Start the sources from their beginning; called on the I/O thread when the bot is ready, does not block."""
+        """Start the sources from their beginning; called when the bot is ready, does not block."""
         with self._lock:
             if self._senders is not None:
                 return
             self._senders = senders
+        if (self._settings.cam or self._settings.screen) and senders.send_video is None:
+            logger.warning("The camera or the screen is on, but the transport that has reached the bot has no video")
         # The watch comes first because it may start a thread, which would delay sources that have started.
         self.watch_devices(senders.timer)
         for slot in self.slots:
@@ -277,9 +281,9 @@ class MediaSession:
             self._local_level.feed(pcm, timestamp)
 
     def publish_bot(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-        """Play the bot's audio and hand it to the readers of its track; called on the I/O thread."""
+        """Play the bot's audio and hand it to the readers of its track; called on the transport's thread."""
         track = self.bot
-        if track is None:
+        if track is None or (self._settings.is_continuous and not self._gate.passes(pcm, sample_rate_hz)):
             return
         if not self._bot_heard:
             self._bot_heard = True
@@ -295,7 +299,8 @@ class MediaSession:
             self._tick_soon()
 
     def interrupt(self) -> None:
-        """Discard the bot's audio that is not played yet; called on the I/O thread."""
+        """Discard the bot's audio that is not played yet; called on the transport's thread."""
+        self._gate.interrupted()
         with self._speaking:
             speaker = self._speaker.component
             if speaker is not None:
@@ -315,7 +320,7 @@ class MediaSession:
             track.publish(frame)
 
     def ignore(self, sample_rate_hz: int, num_channels: int) -> None:
-        """Count an unplayable audio frame of the bot; called on the I/O thread."""
+        """Count an unplayable audio frame of the bot; called on the transport's thread."""
         self._ignored += 1
         if self._ignored == 1:
             logger.warning("Audio of the bot is ignored: %r Hz, %r channels", sample_rate_hz, num_channels)

@@ -87,7 +87,7 @@ class Track(Generic[F]):
 
     @property
     def enabled(self) -> bool:
-        """Return False while the microphone is muted or the camera is off."""
+        """Return False while the microphone is muted, the camera is off, or a device has failed."""
         return self._enabled()
 
     @property

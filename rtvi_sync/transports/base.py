@@ -94,7 +94,8 @@ class TransportStats:
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
-        audio_concealed: seconds of the bot's audio that were lost on the network (RTP) and made up.
+        audio_lost: packets of the bot's audio that the network has lost (RTP).
+        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
         round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
             bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
@@ -110,6 +111,7 @@ class TransportStats:
     audio_sent: float = 0.0
     audio_received: float = 0.0
     audio_unsent: float = 0.0
+    audio_lost: int = 0
     audio_concealed: float = 0.0
     audio_jitter: float | None = None
     round_trip: float | None = None
@@ -161,6 +163,10 @@ class Transport(abc.ABC):
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
+    #: True if the bot's audio comes in real time and without end, its silence too, as over RTP. Then silence is dropped
+    #: after 0.3 s, and up to 0.2 s of speech after an interruption, because it was on its way; and a speaker keeps its
+    #: delay, whatever the clocks and the network do.
+    audio_is_continuous = False
     #: True if the transport carries video. It then implements `send_video()`, and passes the bot's images, if there are
     #: any, to ``self.options.media.receive_video(frame)``.
     supports_video = False
@@ -190,7 +196,9 @@ class Transport(abc.ABC):
         Raises:
             DeviceError: a device that was requested by its id cannot be used.
         """
-        self.options.media.prepare(audio=self.supports_audio, video=self.supports_video)
+        self.options.media.prepare(
+            audio=self.supports_audio, video=self.supports_video, is_continuous=self.audio_is_continuous
+        )
 
     @abc.abstractmethod
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:

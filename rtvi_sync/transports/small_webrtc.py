@@ -25,13 +25,13 @@ from ..errors import (
     TransportStartError,
 )
 from ..media import VideoFrame
-from ..media.silence_gate import SilenceGate
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, Rule, integer
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import advice, signalling
+from .webrtc.peer import MediaLimits, PictureLimits
 from .webrtc.signalling import OfferAnswer, Target
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ T = TypeVar("T")
 _RENEGOTIATION_TIMEOUT = 10.0
 # The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
 _GRACE = 1.0
+
+
+_AUDIO_BITRATE = integer(6_000, 510_000).or_none  # what Opus takes
+_VIDEO_BITRATE = integer(50_000, 50_000_000).or_none
+_SIZE = Rule(
+    "a pair of integers (width, height), from 16 to 16384 pixels each",
+    lambda value: isinstance(value, (tuple, list)) and all(type(each) is int for each in value),
+    lambda value: len(value) == 2 and all(16 <= each <= 16384 for each in value),
+).or_none
 
 
 class SmallWebRTCTransport(Transport):
@@ -64,6 +73,9 @@ class SmallWebRTCTransport(Transport):
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.
         max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
+        audio_bitrate: of the user's voice, in bits per second; None: 48,000 up to 16 kHz, and 64,000 above.
+        cam_bitrate, screen_bitrate: of the pictures, in bits per second at most; None: 1,500,000.
+        cam_size, screen_size: width and height in pixels; larger pictures are made to fit, in their shape. None: any.
 
     Raises:
         InvalidTransportParamsError: `webrtc_url` is not the URL of a server.
@@ -72,6 +84,7 @@ class SmallWebRTCTransport(Transport):
 
     name = "webrtc"
     supports_audio = True
+    audio_is_continuous = True
     supports_video = True
 
     def __init__(
@@ -83,12 +96,20 @@ class SmallWebRTCTransport(Transport):
         ice_timeout: float | None = 10.0,
         allow_insecure: bool = False,
         max_message_size: int = 262_144,
+        audio_bitrate: int | None = None,
+        cam_bitrate: int | None = None,
+        cam_size: tuple[int, int] | None = None,
+        screen_bitrate: int | None = None,
+        screen_size: tuple[int, int] | None = None,
     ) -> None:
         URL.or_none.check(webrtc_url=webrtc_url)
         STRINGS.or_none.check(headers=headers)
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
         COUNT.check(max_message_size=max_message_size)
+        _AUDIO_BITRATE.check(audio_bitrate=audio_bitrate)
+        _VIDEO_BITRATE.check(cam_bitrate=cam_bitrate, screen_bitrate=screen_bitrate)
+        _SIZE.check(cam_size=cam_size, screen_size=screen_size)
         if webrtc_url is not None:
             signalling.check_offer_url(webrtc_url)
         self._ice_servers = None if ice_servers is None else signalling.ice_servers(ice_servers)
@@ -99,10 +120,14 @@ class SmallWebRTCTransport(Transport):
         self._ice_timeout = ice_timeout
         self._allow_insecure = allow_insecure
         self.max_message_size = max_message_size
+        self._limits = MediaLimits(
+            audio_bitrate=audio_bitrate,
+            cam=PictureLimits(bitrate=cam_bitrate, size=cam_size),
+            screen=PictureLimits(bitrate=screen_bitrate, size=screen_size),
+        )
         self._step: Callable[[], str] = str
         self._advice: Callable[[], str | None] = _no_advice
         self._bot_takes = max_message_size
-        self._gate = SilenceGate()
         self._audio_sent = self._audio_received = 0.0
         # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
         # hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
@@ -122,8 +147,7 @@ class SmallWebRTCTransport(Transport):
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session with new counters."""
         super().initialize(options, on_message)
-        self._gate, self._last = SilenceGate(), None
-        self._step, self._advice = str, _no_advice
+        self._last, self._step, self._advice = None, str, _no_advice
         self._audio_sent = self._audio_received = 0.0
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
@@ -160,11 +184,11 @@ class SmallWebRTCTransport(Transport):
         try:
             connection = WebRTCConnection(
                 loop,
-                partial(AiortcPeer, loop, target.ice_servers),
+                partial(AiortcPeer, loop, target.ice_servers, self._limits),
                 on_message=self.on_message,
                 on_audio=self._receive_audio,
                 on_video=options.media.receive_video,
-                wants_video=self._wants_video,
+                wants_video=lambda: options.media.wants_video,
                 tracks_on=self._tracks_on,
                 on_closed=closed,
                 on_renegotiate=lambda: self._begin_renegotiation(connection, target),
@@ -324,7 +348,7 @@ class SmallWebRTCTransport(Transport):
         self._audio_sent += len(pcm) / (2 * sample_rate_hz)
 
     def send_video(self, frame: VideoFrame) -> None:
-        """Send the camera's newest image; returns when it is about to be compressed."""
+        """Send the camera's newest image; returns when it is compressed, so that the next one is the newest again."""
         self._send_picture(frame, is_screen=False)
 
     def send_screen(self, frame: VideoFrame) -> None:
@@ -336,19 +360,9 @@ class SmallWebRTCTransport(Transport):
         connection.peer.send_video(frame, is_screen=is_screen).wait(Deadline(None))
         connection.check_open()
 
-    def _wants_video(self) -> bool:
-        track = self.options.media.tracks().bot.video
-        return track is None or bool(track.readers)  # the first image makes the track
-
     def _receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         self._audio_received += len(pcm) / (2 * sample_rate_hz)
-        if self._gate.passes(pcm, sample_rate_hz):
-            self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
-
-    def interrupt_playback(self) -> None:
-        """Drop the bot's audio that is not played yet, and that is on its way."""
-        self._gate.interrupted()
-        super().interrupt_playback()
+        self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
 
     def _tracks_on(self) -> tuple[bool, ...]:
         local = self.options.media.tracks().local
@@ -387,6 +401,7 @@ class SmallWebRTCTransport(Transport):
             bytes_received=measured.bytes_received,
             bytes_waiting=connection.peer.bytes_waiting if self._connection is connection else 0,
             audio_unsent=measured.audio_unsent,
+            audio_lost=measured.audio_lost,
             audio_concealed=measured.audio_concealed,
             audio_jitter=measured.jitter,
             round_trip=measured.round_trip,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from rtvi_sync import (
     ConnectError,
     EvalTransport,
     MemoryTransport,
+    RTVIClient,
+    SmallWebRTCTransport,
     StartBotError,
     TransportState,
     WebSocketTransport,
@@ -65,6 +68,43 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest
     with pytest.raises(ConnectError, match=r'eval: .* webrtc: .* pip install "rtvi_sync\[webrtc\]"\.$') as caught:
         connect(server.url, **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
+
+
+@pytest.mark.parametrize(
+    "turn_on",
+    [
+        lambda url: RTVIClient.for_url(url, enable_cam=True, **QUIET),
+        lambda url: RTVIClient.for_url(url, enable_camera=True, **QUIET),
+        lambda url: turned_on(RTVIClient.for_url(url, **QUIET), "enable_cam"),
+        lambda url: turned_on(RTVIClient.for_url(url, **QUIET), "enable_screen_share"),
+    ],
+)
+def test_video_that_is_wanted_from_the_start(server: ScriptedServer, turn_on: Callable[[str], RTVIClient]) -> None:
+    """The transport that carries it is tried first, so that a bot with several is seen and sees."""
+    server.answers["/start"] = lambda request: Answer({"detail": request.body["transport"]}, 400)
+    with closing(turn_on(server.url)) as client:
+        assert isinstance(client.transport, SmallWebRTCTransport)
+        with pytest.raises(ConnectError) as caught:
+            client.connect()
+    assert [name for name, _ in caught.value.attempts] == ["webrtc", "websocket", "eval"]
+
+
+def turned_on(client: RTVIClient, switch: str) -> RTVIClient:
+    getattr(client, switch)(True)
+    return client
+
+
+def test_a_bot_without_video(caplog: pytest.LogCaptureFixture) -> None:
+    """It is reached all the same, with a warning."""
+    with EmbeddedBot() as bot, connect(bot.base_url, enable_cam=True, cam=NoPictures(), **QUIET) as client:
+        assert isinstance(client.transport, WebSocketTransport)
+    assert caplog.text.count("the transport that has reached the bot has no video") == 1
+
+
+class NoPictures:
+    def read(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def test_a_server_for_websockets_only() -> None:

@@ -14,7 +14,7 @@ from rtvi_sync import (
     RTVIClientParams,
     SmallWebRTCTransport,
 )
-from rtvi_sync.client.ways import params_for, ways_to
+from rtvi_sync.client.ways import params_for, video_first, ways_to
 
 WS = "ws://bot.example/ws"
 SERVER = "http://bot.example:7860"
@@ -27,6 +27,11 @@ def test_by_name() -> None:
     assert [way.transport.name for way in ways_to(WS, "websocket")] == ["websocket"]
     assert [way.transport.name for way in ways_to(OFFER)] == ["webrtc"]
     assert [way.transport.name for way in ways_to(SERVER)] == ["websocket", "webrtc", "eval"]
+
+
+def test_the_order_for_video() -> None:
+    """What carries it comes first; the rest stays in order."""
+    assert [way.transport.name for way in video_first(ways_to(SERVER))] == ["webrtc", "websocket", "eval"]
 
 
 def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, ToneSource
+from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, ToneSource, VideoFrame
 from rtvi_sync.media.manager import MediaManager
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
@@ -138,3 +139,31 @@ def test_a_manager_without_a_client(until, workers, monkeypatch):
     workers.close()
     for thread in workers.threads():
         thread.join(GUARD)
+
+
+def test_continuous_audio(talk):
+    """Silence without end is no audio of the bot, and what was on its way after an interruption is dropped."""
+    sink = BytesSink()
+    session = talk(speaker=sink)
+    session.manager.expect(SimpleNamespace(timer=session.timer, workers=session.workers))
+    session.manager.prepare(video=False, is_continuous=True)
+    speech, silence = b"\x00\x10" * 480, bytes(960)
+    for pcm in (silence, speech, *[silence] * 30, speech):
+        session.hear(pcm)
+    session.manager.interrupt()
+    session.hear(speech)
+    assert bytes(sink.pcm) == speech + silence * 15 + speech
+
+
+def test_pictures_that_are_wanted(talk):
+    """The first one makes the track; later ones are wanted while it is read, and none without a session."""
+    session = talk()
+    assert not session.manager.wants_video
+    session.prepare()
+    assert session.manager.wants_video
+    session.manager.receive_video(VideoFrame(image=bytes(3), width=1, height=1, timestamp=0.0))
+    assert not session.manager.wants_video
+    reader = session.manager.tracks().bot.video.frames()
+    assert session.manager.wants_video
+    del reader
+    assert not session.manager.wants_video

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rtvi_sync.errors import MissingExtraError
-from rtvi_sync.media.resample import Resampler, resample
+from rtvi_sync.media.resample import Resampler, SpeedChanger, resample
 from tests.audio.pulse import Samples
 from tests.audio.signals import alignment
 
@@ -78,3 +78,32 @@ def test_length_and_level_stay(soxr, from_hz, to_hz, monkeypatch):
 def test_a_recording_without_audio():
     """No input gives no output."""
     assert resample(b"", 16_000, 24_000) == b""
+
+
+@pytest.mark.parametrize("speed", [0.99, 0.9995, 1.0005, 1.01])
+def test_another_speed(speed: float) -> None:
+    """A tone of 6 kHz is that tone at a speed that differs a little: 55 dB above what is wrong."""
+    samples = (10000 * np.sin(2 * np.pi * 6000 * np.arange(24000) / 24000)).astype("<i2")
+    changer = SpeedChanger()
+    pieces = [changer.convert(samples[n : n + 480].tobytes(), speed) for n in range(0, len(samples), 480)]
+    out = np.frombuffer(b"".join(pieces), "<i2")
+    assert len(out) == pytest.approx(24000 / speed, abs=20)
+    error = (out - 10000 * np.sin(2 * np.pi * 6000 * speed * np.arange(len(out)) / 24000))[100:]
+    assert 10 * np.log10(10000**2 / 2 / np.mean(error**2)) > 55
+
+
+def test_no_other_speed() -> None:
+    """While the speed is 1.0 each sample is as it was, 8 samples later; pieces may be of any length."""
+    samples = sweep(24000)
+    changer = SpeedChanger()
+    pieces = [changer.convert(samples[n : n + 7].tobytes(), 1.0) for n in range(0, len(samples), 7)]
+    assert b"".join(pieces) == samples[:-8].tobytes()
+
+
+def test_loud_samples_are_not_turned_over() -> None:
+    """What the filter makes louder than a sample can be is as loud as can be."""
+    loud = np.repeat(np.array([32767, -32768] * 20, "<i2"), 80)
+    out = np.frombuffer(SpeedChanger().convert(loud.tobytes(), 1.01), "<i2")
+    place = np.arange(len(out)) * 1.01 % 160
+    assert (out[(place > 2) & (place < 77)] > 0).all()
+    assert (out[(place > 82) & (place < 157)] < 0).all()

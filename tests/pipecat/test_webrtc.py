@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
-from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource, WavSource
+from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, ToneSource, WavSource
 from rtvi_sync.media.pcm import rms
+from rtvi_sync.media.resample import resample
+from tests.audio.signals import alignment
+from tests.support.real_video import opencv
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
+from tests.test_samples import run
 from tests.transports.test_small_webrtc import Pictures
 
 from .conftest import BotServer
@@ -78,6 +85,46 @@ def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotS
         shown = next(video.frames(buffer=1))
     assert (shown.width, shown.height) == (160, 120)
     assert abs(shown.image[len(shown.image) // 2] - 80) < 15
+
+
+@pytest.mark.matrix
+def test_the_echo_of_a_voice(pipecat_process: Callable[..., BotServer]) -> None:
+    """It is what was said, 3 dB quieter, as the bot's encoder makes it. A busy machine makes gaps in some sounds."""
+    time = np.arange(8000) / 16000
+    chirp = 8000 * np.sin(2 * np.pi * (300 + 3100 * time) * time) * np.minimum(1, np.minimum(time, 0.5 - time) / 0.01)
+    pause = np.zeros(3200)
+    source = BytesSource(np.concatenate([chirp, pause] * 12).astype("<i2").tobytes(), 16000)
+    sink = BytesSink()
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=source, speaker=sink, **LIMITS):
+        assert source.wait(GUARD)
+        until(lambda: len(sink.pcm) > 11 * 0.7 * 2 * 24000)
+    heard = np.frombuffer(bytes(sink.pcm), np.int16).copy()
+    said = np.frombuffer(resample(chirp.astype("<i2").tobytes(), 16000, 24000), np.int16)
+    found = []
+    for _ in range(10):
+        similar, begin = alignment(heard, said)
+        part = heard[begin : begin + len(said)]
+        found.append((similar, 20 * math.log10(rms(part.tobytes()) / rms(said.tobytes()))))
+        part[:] = 0
+    undisturbed = [level for similar, level in found if similar > 0.98]
+    assert len(undisturbed) >= 3
+    assert all(abs(level + 3.0) < 0.5 for level in undisturbed)
+
+
+@pytest.mark.matrix
+def test_the_sample_of_a_video_call(pipecat_process: Callable[..., BotServer], tmp_path: Path) -> None:
+    """The bot sends back what it sees, bars of colour, and the sample keeps it in a folder."""
+    cv2 = opencv()
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    call = ("--url", f"{bot.base_url}/start", "--silent", "--most", "20", "--folder", "shown")
+    assert run(tmp_path, "video_call", *call) == ["The bot's 20 pictures are in shown."]
+    last = cv2.imread(str(tmp_path / "shown" / "00020.jpg"))
+    assert last.shape == (120, 160, 3)
+    yellow, blue = last[20, 30], last[20, 130]  # in the order blue, green, red
+    assert yellow[0] < 80 < 170 < min(yellow[1:])
+    assert max(blue[1:]) < 80 < 170 < blue[0]
 
 
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,14 @@ import math
 import socket
 import subprocess
 import sys
+import threading
 import time
+from typing import Any
 
 import attrs
 import httpx
 import pytest
+from aiortc.codecs import vpx
 
 from rtvi_sync import (
     DisconnectedError,
@@ -21,6 +24,7 @@ from rtvi_sync import (
     RTVIClient,
     SmallWebRTCTransport,
     TransportStartError,
+    connect,
 )
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
@@ -191,6 +195,29 @@ def test_tracks_are_told(bot, client):
     assert bot.call.pings > 0
 
 
+def test_a_camera_that_dies_is_told(bot, client):
+    """Within a second, as the switches that are not turned by a call of the application; and that it works again."""
+
+    class Dying(Pictures):
+        dead = False
+
+        def read(self):
+            if self.dead:
+                raise OSError("unplugged")
+            return super().read()
+
+    camera = Dying(80)
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=camera)
+    it.connect()
+    it.enable_cam(True)
+    until(lambda: bot.call.statuses[3:] == [(1, True)])
+    camera.dead = True
+    until(lambda: bot.call.statuses[4:] == [(1, False)])
+    camera.dead = False
+    it.enable_cam(True)
+    until(lambda: bot.call.statuses[5:] == [(1, True)])
+
+
 def test_another_negotiation(bot, client):
     """When the bot asks for it, a new offer names the connection, and the session goes on."""
     it = client()
@@ -236,6 +263,15 @@ def test_counters(bot, client):
     assert stats.bytes_waiting == 0
 
 
+def test_a_camera_from_the_start(bot):
+    """By URL alone: WebRTC, which carries it, comes before the WebSocket, and the bot sees its pictures."""
+    devices: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "cam": Pictures(80), **LIMITS}
+    with connect(bot.url, enable_cam=True, **devices) as it:
+        assert isinstance(it.transport, SmallWebRTCTransport)
+        until(lambda: len(bot.call.frames[1]) > 1)
+    assert [request.body.get("transport") for request in bot.server.requests] == ["webrtc", None]
+
+
 class Pictures:
     """A camera that shows one gray."""
 
@@ -268,7 +304,7 @@ def test_audio_both_ways(bot, client):
     assert 20 * abs(math.log10(rms(heard) / (8000 / math.sqrt(2)))) < 0.5
     assert sink.sample_rate_hz == 24000
     stats = it.stats()
-    assert (stats.audio_unsent, stats.audio_concealed) == (0, 0)
+    assert (stats.audio_unsent, stats.audio_lost, stats.audio_concealed) == (0, 0, 0)
     assert stats.audio_jitter is not None
     # aiortc's encoder, the bot's, makes mono 3 dB too quiet.
     assert 20 * abs(math.log10(rms(sink.pcm[9600:19200]) / 4000)) < 0.5
@@ -296,6 +332,55 @@ def test_pictures_both_ways(bot, client):
     screen = Pictures(30)
     until(lambda: it.transport.send_screen(screen.read()) or call.frames[2])
     assert len(call.offers) == 1
+
+
+def test_the_newest_picture_wins(bot, client, monkeypatch):
+    """While a picture is encoded, later ones are dropped but the newest: none waits behind another."""
+    encoding, go_on = threading.Event(), threading.Event()
+    encode = vpx.Vp8Encoder.encode
+
+    def slow(self, picture, force_keyframe=False):
+        encoding.set()
+        assert go_on.wait(GUARD)
+        return encode(self, picture, force_keyframe)
+
+    class Brighter(Pictures):
+        gray = 20
+
+        def read(self):
+            self.gray += 1
+            return VideoFrame(image=bytes([self.gray]) * 3 * 32 * 32, width=32, height=32, timestamp=time.monotonic())
+
+    camera = Brighter(0)
+    it = client(mic=SilenceSource(), speaker=NullSink(), cam=camera)
+    monkeypatch.setattr(vpx.Vp8Encoder, "encode", slow)
+    it.connect()
+    it.enable_cam(True)
+    assert encoding.wait(GUARD)
+    until(lambda: camera.gray > 60)
+    before = camera.gray
+    go_on.set()
+    until(lambda: len(bot.call.frames[1]) > 1)
+    first, second = (int(frame.to_ndarray(format="gray")[16, 16]) for frame in bot.call.frames[1][:2])
+    assert first < 40
+    assert second > before - 10  # a level may be some units off
+    it.enable_cam(False)
+
+
+def test_limits_of_pictures(bot, client):
+    """A picture is made to fit, in its shape, and has at most the bits that it may have."""
+    transport = SmallWebRTCTransport(
+        f"{bot.url}/api/offer", cam_size=(80, 100), cam_bitrate=60_000, screen_size=(64, 64)
+    )
+    it = client(transport, mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80))
+    it.connect()
+    it.enable_cam(True)
+    until(lambda: bot.call.frames[1])
+    assert (bot.call.frames[1][0].width, bot.call.frames[1][0].height) == (80, 60)
+    screen = Pictures(30)
+    until(lambda: it.transport.send_screen(screen.read()) or bot.call.frames[2])
+    assert (bot.call.frames[2][0].width, bot.call.frames[2][0].height) == (64, 48)
+    assert "H264" not in bot.call.offers[0]["sdp"].split("m=video")[1]
 
 
 def test_a_picture_that_waits_at_the_end(bot, client):

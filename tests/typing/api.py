@@ -190,6 +190,11 @@ def connecting(client: RTVIClient) -> None:
         headers={"X-A": "1"},
         ice_servers=["stun:host:3478", {"urls": ["turn:host?transport=tcp"], "username": "u", "credential": "c"}],
         ice_timeout=5,
+        audio_bitrate=24_000,
+        cam_bitrate=800_000,
+        cam_size=(640, 360),
+        screen_bitrate=None,
+        screen_size=(1280, 720),
     )
     webrtc.max_message_size = 65536
     with client as same:

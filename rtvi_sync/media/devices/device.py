@@ -103,6 +103,11 @@ class Device:
         if self._first_open_error is not None:
             raise fresh_copy(self._first_open_error)
 
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether a failure was reported, and the device has not worked since. Any thread."""
+        return self._failing
+
     def check(self, now: float) -> None:
         """Report a device that hangs. Called a few times per second, on one thread; does not block.
 

@@ -37,6 +37,7 @@ from .. import pcm as pcm_tools
 from ..base import AudioFrame, AudioQueue, MediaDeviceInfo
 from .backend import AudioBackend, OutputStream
 from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_until
+from .drift_control import DriftControl
 from .echo_canceller import EchoCanceller
 
 # The usual rate of bots. For another rate the device is reopened.
@@ -94,6 +95,7 @@ class DeviceSpeaker(Device):
         report: see `Device`.
         opened: see `Device`.
         echo: is told what is played; None: no echo is cancelled.
+        is_continuous: returns whether the bot sends in real time and without end, so that its delay is controlled.
         sample_rate_hz: with which the device is opened first.
         queue_seconds: how much audio waits for the device at most; beyond that the oldest is dropped.
         clock: returns monotonic seconds.
@@ -113,6 +115,7 @@ class DeviceSpeaker(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         echo: EchoCanceller | None = None,
+        is_continuous: Callable[[], bool] = lambda: False,
         sample_rate_hz: int = _RATE_HZ,
         queue_seconds: float = _QUEUE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -123,6 +126,7 @@ class DeviceSpeaker(Device):
         self._backend = backend
         self._volume = volume
         self._echo = echo
+        self._is_continuous = is_continuous
         self._clock = clock
         self._wait = wait
         self._gil_wait = gil_wait
@@ -142,6 +146,7 @@ class DeviceSpeaker(Device):
         self._long_period_works = True  # as far as is known
         self._speaking = False  # the end of the buffer is speech
         self._speech_end = -math.inf  # when the last of the speech is, or was, played
+        self._drift: DriftControl | None = None  # from the first silence on that may be followed by continuous speech
         self._thread = start_thread("speaker", self._run)
 
     @property
@@ -310,8 +315,8 @@ class DeviceSpeaker(Device):
         if now - self._empty_at > HANGS_AFTER:  # the device, or this thread, was blocked
             self._skip_late_audio(now)
         # The query is one more call to the library, after which this thread may be late. So during speech the device is
-        # queried only if the speech has broken off.
-        if now > self._empty_at or (now >= self._query_at and not len(self._queue)):
+        # queried only if the speech has broken off, or if it may last for an hour.
+        if now > self._empty_at or (now >= self._query_at and (self._drift is not None or not len(self._queue))):
             self._query_fill_level(stream, now)
         generation, frame = self._queue.poll()
         if waited and frame is not None:
@@ -329,13 +334,15 @@ class DeviceSpeaker(Device):
         """Write one period of silence."""
         self._write(stream, pcm_tools.silence(round(PERIOD * stream.sample_rate_hz)))
         self._speaking = False
+        if self._drift is None and self._is_continuous():
+            self._drift = DriftControl()
         self._add_wait(self._gil_wait())
 
     def _write_speech(self, stream: OutputStream, frame: AudioFrame, prebuffer: float) -> None:
         """Fill the buffer up to `prebuffer` seconds with silence, then write a frame and as many more as fit."""
         buffered = self._buffered()
         silence = max(0.0, prebuffer - buffered)
-        chunks = [pcm_tools.silence(round(silence * frame.sample_rate_hz)), frame.pcm]
+        frames = [frame]
         room = stream.buffer - buffered - silence - frame.duration
         while room > 0:
             generation, more = self._queue.poll()
@@ -344,9 +351,15 @@ class DeviceSpeaker(Device):
             if generation != self._generation or more.sample_rate_hz != frame.sample_rate_hz:
                 self._queue.put_back(generation, more)
                 break
-            chunks.append(more.pcm)
+            frames.append(more)
             room -= more.duration
-        self._write(stream, pcm_tools.scaled(b"".join(chunks), self._volume()))
+        pcm = pcm_tools.silence(round(silence * frame.sample_rate_hz)) + b"".join(each.pcm for each in frames)
+        if self._drift is not None and self._is_continuous():
+            if prebuffer:
+                self._drift.begin(prebuffer)
+            self._drift.note(frames, self._clock() + buffered + silence)
+            pcm = self._drift.convert(pcm)
+        self._write(stream, pcm_tools.scaled(pcm, self._volume()))
         self._speaking, self._speech_end = True, self._empty_at
 
     def _drain(self, stream: OutputStream) -> None:

@@ -36,12 +36,18 @@ _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 
 
 class MicTrack(MediaStreamTrack):
-    """The user's audio: what `send()` is given, on any one thread, is sent at once."""
+    """The user's audio: what `send()` is given, on any one thread, is sent at once.
+
+    Args:
+        loop: of the connection.
+        bitrate: see `opus.Encoder`; aiortc's own encoder has one of its own.
+    """
 
     kind = "audio"
 
-    def __init__(self, loop: LoopThread) -> None:
+    def __init__(self, loop: LoopThread, bitrate: int | None = None) -> None:
         super().__init__()
+        self._bitrate = bitrate
         self._thread = loop
         self._converter: RateConverter | None = None
         self._encoder: opus.Encoder | None = None
@@ -73,7 +79,7 @@ class MicTrack(MediaStreamTrack):
         rate = sample_rate_hz if sample_rate_hz in opus.RATES else RATE_HZ
         if self._converter is None or self._converter.to_hz != rate:
             self._converter, self._rest = RateConverter(rate), b""
-            self._encoder = opus.Encoder(rate) if self._encodes else None
+            self._encoder = opus.Encoder(rate, self._bitrate) if self._encodes else None
         return rate
 
     def _frame(self, pcm: bytes, rate: int) -> Any:

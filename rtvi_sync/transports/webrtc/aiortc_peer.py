@@ -25,8 +25,8 @@ from ...errors import TransportStartError
 from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_turn import reachable_first
-from .aiortc_video import PictureTrack, picture_of, read_pictures
-from .peer import ICEServer, PeerEvents, PeerStats
+from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
+from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -51,9 +51,10 @@ _POLITE_CLOSE_TIMEOUT = 1.0
 class AiortcPeer:
     """See `Peer`."""
 
-    def __init__(self, loop: LoopThread, servers: Iterable[ICEServer], events: PeerEvents) -> None:
+    def __init__(self, loop: LoopThread, servers: Iterable[ICEServer], limits: MediaLimits, events: PeerEvents) -> None:
         self._loop = loop
         self._servers = [*servers]
+        self._limits = limits
         self._events = events
         self._connection: RTCPeerConnection | None = None
         self._channel: Any = None
@@ -104,15 +105,20 @@ class AiortcPeer:
             RTCConfiguration(iceServers=ice_servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
         )
         self._opening = asyncio.get_running_loop().create_future()
-        self._mic = MicTrack(self._loop)
+        self._mic = MicTrack(self._loop, self._limits.audio_bitrate)
         audio = connection.addTransceiver(self._mic)
-        audio.setCodecPreferences(
-            [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType == "audio/opus"]
-        )
+        _prefer(audio, "audio/opus")
         # The bot takes the tracks by their order, and looks at none that is added later.
         self._cam, self._screen = PictureTrack(), PictureTrack()
-        connection.addTransceiver(self._cam)
-        connection.addTransceiver(self._screen, direction="sendonly")
+        for track, direction, limits in (
+            (self._cam, "sendrecv", self._limits.cam),
+            (self._screen, "sendonly", self._limits.screen),
+        ):
+            video = connection.addTransceiver(track, direction=direction)
+            if limits.bitrate is not None:
+                _prefer(video, "video/VP8", "video/rtx")
+                if not limit_bitrate(video.sender, limits.bitrate):
+                    logger.warning("The bit rate of pictures has no limit of its own with this version of aiortc")
         self._bot_audio = take_packets(audio.receiver, self._events.on_audio)
         connection.on("track", self._on_track)
         connection.on("connectionstatechange", self._on_state)
@@ -210,11 +216,11 @@ class AiortcPeer:
 
     def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
         """Send an image of the camera, or of the screen."""
-        taken: Future[bool] = Future()
-        track = self._screen if is_screen else self._cam
-        if track is None or not self._loop.call(track.put, picture_of(frame), frame.timestamp, taken):
-            taken.resolve(False)
-        return taken
+        encoded: Future[bool] = Future()
+        track, limits = (self._screen, self._limits.screen) if is_screen else (self._cam, self._limits.cam)
+        if track is None or not self._loop.call(track.put, picture_of(frame, limits.size), frame.timestamp, encoded):
+            encoded.resolve(False)
+        return encoded
 
     # -- counters -----------------------------------------------------------------------------------------------------
 
@@ -238,6 +244,7 @@ class AiortcPeer:
             bytes_sent=getattr(wire, "bytesSent", 0),
             bytes_received=getattr(wire, "bytesReceived", 0),
             audio_unsent=self._mic.unsent if self._mic is not None else 0.0,
+            audio_lost=max(0, getattr(audio, "packetsLost", 0)),  # below zero if packets came twice
             audio_concealed=self._bot_audio.concealed if self._bot_audio is not None else 0.0,
             jitter=audio.jitter / RTP_RATE_HZ if audio is not None else None,
             round_trip=getattr(sent, "roundTripTime", None),
@@ -279,6 +286,12 @@ class AiortcPeer:
         channel.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_until_closed(channel), _POLITE_CLOSE_TIMEOUT)
+
+
+def _prefer(transceiver: Any, *types: str) -> None:
+    """Offer only some of the codecs."""
+    known = RTCRtpSender.getCapabilities(transceiver.kind).codecs
+    transceiver.setCodecPreferences([codec for codec in known if codec.mimeType in types])
 
 
 async def _until_closed(channel: Any) -> None:

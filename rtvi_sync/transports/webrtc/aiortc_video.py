@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import av
-from aiortc import MediaStreamTrack
+from aiortc import MediaStreamTrack, RTCRtpSender
+from aiortc.codecs import vpx
 from aiortc.mediastreams import MediaStreamError
 
 from ...concurrency.future import Future
@@ -17,6 +18,8 @@ from ...media import VideoFrame
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)
+# Where aiortc keeps the encoder of a sender, which it makes with the first picture.
+_ENCODER = "_RTCRtpSender__encoder"
 
 
 class PictureTrack(MediaStreamTrack):
@@ -30,35 +33,42 @@ class PictureTrack(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self._next: tuple[Any, Future[bool]] | None = None
+        self._encoding: Future[bool] | None = None  # of the picture that aiortc has taken last
         self._arrived = asyncio.Event()
         self._began: float | None = None
         self._last = -1  # the time stamp of the last picture
 
-    def put(self, picture: Any, timestamp: float, taken: Future[bool]) -> None:
+    def put(self, picture: Any, timestamp: float, encoded: Future[bool]) -> None:
         """Send a picture. Called on the loop.
 
         Args:
             picture: of PyAV.
             timestamp: when it was captured, in monotonic seconds.
-            taken: will be True when aiortc has taken it, or False if the track has ended, or a newer one has come.
+            encoded: will be True when aiortc has encoded it, so that the next one need not wait and is the newest, or
+                False if the track has ended, or a newer one has come.
         """
         self._drop()
         picture.pts, picture.time_base = self._stamp(timestamp), _TIME_BASE
-        self._next = picture, taken
+        self._next = picture, encoded
         self._arrived.set()
         if self.readyState != "live":
             self._drop()
 
     async def recv(self) -> Any:
-        """Return the next picture; aiortc calls it, and encodes the picture on another thread."""
+        """Return the next picture; aiortc calls it when it has encoded the last one, on another thread."""
+        self._resolve_encoded()
         while self._next is None:
             if self.readyState != "live":
                 raise MediaStreamError
             self._arrived.clear()
             await self._arrived.wait()
-        (picture, taken), self._next = self._next, None
-        taken.resolve(True)
+        (picture, self._encoding), self._next = self._next, None
         return picture
+
+    def _resolve_encoded(self) -> None:
+        if self._encoding is not None:
+            self._encoding.resolve(True)
+            self._encoding = None
 
     def _stamp(self, timestamp: float) -> int:
         if self._began is None:
@@ -74,22 +84,63 @@ class PictureTrack(MediaStreamTrack):
     def stop(self) -> None:
         """End the track, and wake whoever waits for it."""
         super().stop()
+        self._resolve_encoded()
         self._drop()
         self._arrived.set()
 
 
-def picture_of(frame: VideoFrame) -> Any:
-    """Return a picture of PyAV, for `PictureTrack.put()`, in the format of the encoder."""
-    return converted(av.VideoFrame.from_ndarray(frame.to_numpy(), format="rgb24"), "yuv420p")
+class LimitedEncoder(vpx.Vp8Encoder):
+    """aiortc's encoder of VP8, with a limit of its bit rate other than 1.5 Mbit/s.
+
+    Args:
+        limit: bits per second. The bot, which reports what it receives, may ask for less.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._target = min(vpx.DEFAULT_BITRATE, limit)
+
+    @property
+    def target_bitrate(self) -> int:
+        """Return the bit rate to be sent."""
+        return self._target
+
+    @target_bitrate.setter
+    def target_bitrate(self, bitrate: int) -> None:
+        self._target = max(min(vpx.MIN_BITRATE, self._limit), min(bitrate, self._limit))
 
 
-def converted(picture: Any, pixel_format: str) -> Any:
-    """Return a picture in another format.
+def limit_bitrate(sender: RTCRtpSender, limit: int) -> bool:
+    """Limit the bit rate of a sender of VP8; return False if this version of aiortc does not allow it."""
+    if not hasattr(sender, _ENCODER):
+        return False
+    setattr(sender, _ENCODER, LimitedEncoder(limit))
+    return True
+
+
+def picture_of(frame: VideoFrame, size: tuple[int, int] | None = None) -> Any:
+    """Return a picture of PyAV, for `PictureTrack.put()`, in the format of the encoder.
+
+    Args:
+        frame: the picture.
+        size: width and height that it is made to fit into, if it is larger; it keeps its shape.
+    """
+    picture = av.VideoFrame.from_ndarray(frame.to_numpy(), format="rgb24")
+    scale = 1.0 if size is None else min(1.0, size[0] / frame.width, size[1] / frame.height)
+    if scale == 1.0:
+        return converted(picture, "yuv420p")
+    width, height = (max(2, 2 * int(scale * each / 2 + 1e-6)) for each in (frame.width, frame.height))
+    return converted(picture, "yuv420p", width=width, height=height)
+
+
+def converted(picture: Any, pixel_format: str, **size: int) -> Any:
+    """Return a picture in another format, and of another size (`width` and `height`).
 
     On one thread: PyAV keeps a converter for each thread that has used one, and if that has threads of its own, a child
     that is forked hangs in `os.fork()`, where Python 3.12 releases what other threads had.
     """
-    return picture.reformat(format=pixel_format, threads=1)
+    return picture.reformat(format=pixel_format, threads=1, **size)
 
 
 async def read_pictures(

@@ -26,6 +26,33 @@ class ICEServer:
 
 
 @attrs.frozen(kw_only=True)
+class PictureLimits:
+    """The limits of the camera's pictures, or of the screen's; None: no limit of ours.
+
+    Attributes:
+        bitrate: bits per second.
+        size: width and height in pixels; a larger picture is made smaller.
+    """
+
+    bitrate: int | None = None
+    size: tuple[int, int] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class MediaLimits:
+    """The limits of what is sent.
+
+    Attributes:
+        audio_bitrate: bits per second; None: what speech needs at its rate.
+        cam, screen: of their pictures.
+    """
+
+    audio_bitrate: int | None = None
+    cam: PictureLimits = PictureLimits()
+    screen: PictureLimits = PictureLimits()
+
+
+@attrs.frozen(kw_only=True)
 class PeerEvents:
     """What a peer reports: functions that it calls on one thread of its own. They do not block.
 
@@ -53,7 +80,8 @@ class PeerStats:
         packets_received: of any kind, without those of ICE.
         bytes_sent, bytes_received: of these packets.
         audio_unsent: seconds of the user's audio that were dropped, because the loop was late.
-        audio_concealed: seconds of the bot's audio that were lost and made up.
+        audio_lost: packets of the bot's audio that the network has lost.
+        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         jitter: of the bot's audio, in seconds; None before it has come.
         round_trip: in seconds; None before it was measured.
     """
@@ -62,6 +90,7 @@ class PeerStats:
     bytes_sent: int = 0
     bytes_received: int = 0
     audio_unsent: float = 0.0
+    audio_lost: int = 0
     audio_concealed: float = 0.0
     jitter: float | None = None
     round_trip: float | None = None
@@ -100,7 +129,7 @@ class Peer(Protocol):
     def send_video(self, frame: VideoFrame, *, is_screen: bool) -> Future[bool]:
         """Send an image of the camera, or of the screen; the newest one wins.
 
-        The result is True once the image is about to be encoded, and False if it was dropped.
+        The result is True once the image was encoded, and False if it was dropped.
         """
 
     def measure(self, done: Callable[[PeerStats], None]) -> None:

@@ -607,6 +607,9 @@ TABLE: dict[str, Call] = {
         ice_timeout=NOT_SECONDS,
         allow_insecure=(*NOT_BOOL, None),
         max_message_size=NOT_COUNT,
+        audio_bitrate=(*NOT_INTEGER, 0, 5_999, 510_001),
+        **dict.fromkeys(("cam_bitrate", "screen_bitrate"), (*NOT_INTEGER, 0, 49_999)),
+        **dict.fromkeys(("cam_size", "screen_size"), (*NOT_INTEGER, 640, (640,), (640, 0), (640.0, 480), "640x480")),
     ),
     "EvalTransport": construct(
         EvalTransport,

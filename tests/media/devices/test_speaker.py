@@ -39,6 +39,7 @@ class Rig:
         self.errors: list[DeviceError] = []
         self.numbers = itertools.count()
         self.echo = None
+        self.is_continuous = False
 
     def make(self) -> Rig:
         self.speaker = DeviceSpeaker(
@@ -48,6 +49,7 @@ class Rig:
             report=self.report,
             opened=lambda device: self.statuses.append(device.label),
             echo=self.echo,
+            is_continuous=lambda: self.is_continuous,
             clock=self.world.now,
             wait=self.wait,
             gil_wait=self.gil_wait,
@@ -465,6 +467,66 @@ def test_clocks_that_differ(rig, speed):
     assert rig.speaker.underruns == 0
     first = next(i for i, sample in enumerate(array.array("h", bytes(rig.stream_now.heard))) if sample)
     assert rig.stream_now.heard_at(first) - came == pytest.approx(0.08, abs=0.003)
+
+
+def delay_of_the_last(rig: Rig, samples: int) -> float:
+    """Return how long after its arrival the last frame is heard."""
+    arrived, stream = rig.world.time, rig.stream_now
+    rig.world.advance(1.0)
+    end = math.ceil(len(stream.heard.rstrip(b"\0")) / 2)  # samples until silence
+    return stream.heard_at(end) - arrived - samples / RATE
+
+
+LONG = 4800  # samples of 200 ms, because fewer frames make a test faster
+
+
+@pytest.mark.parametrize(("is_continuous", "is_late"), [(False, True), (True, False)])
+def test_what_has_come_at_once(rig, is_continuous, is_late):
+    """If the bot speaks on, 0.4 s that have come at once are made up for in continuous speech, and stay in other."""
+    rig.is_continuous = is_continuous
+    rig.begin()
+    rig.say(9600)
+    rig.stream(225, 0.2, LONG)
+    assert rig.speaker.underruns == 0
+    assert (delay_of_the_last(rig, LONG) > 0.55) is is_late
+
+
+@pytest.mark.parametrize("speed", [0.9991, 1.0009])
+def test_continuous_speech_and_clocks_that_differ(rig, speed):
+    """After two minutes at 900 ppm, which make 108 ms, speech has neither run dry nor become late by half of that."""
+    rig.speakers.speed = speed
+    rig.is_continuous = True
+    rig.begin()
+    rig.stream(600, 0.2, LONG)
+    assert rig.speaker.underruns == rig.stream_now.dry == 0
+    assert 0.02 < delay_of_the_last(rig, LONG) < 0.14
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("speed", [0.9995, 1.0005])
+def test_an_hour_of_continuous_speech(rig, speed):
+    """With clocks that differ by 500 ppm, and a stall after each quarter, the delay is within 100 ms in the end."""
+    rig.speakers.speed = speed
+    rig.is_continuous = True
+    rig.begin()
+    for _ in range(4):
+        rig.stream(4450, 0.2, LONG)
+        rig.world.advance(0.4)
+        for _ in range(2):
+            rig.say(LONG)
+    rig.stream(500, 0.2, LONG)
+    assert rig.world.time > 500 + 3600
+    assert abs(delay_of_the_last(rig, LONG) - 0.08) < 0.1
+    assert rig.speaker.underruns <= 4
+
+
+def test_continuous_speech_is_bit_exact(rig):
+    """While nothing has to be made up for, no sample is changed."""
+    rig.is_continuous = True
+    rig.begin()
+    said = rig.stream(100)
+    rig.end()
+    assert rig.heard() == said[:-16]  # which would have come with the next frame
 
 
 @pytest.mark.parametrize("samples", [120, 240, 480, 1200, 24000])

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import re
+import types
 
 import pytest
 
@@ -14,11 +15,13 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
-from rtvi_sync.transports.webrtc.peer import ICEServer, PeerEvents, PeerStats
+from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.webrtc import Call, RTCBot, ready_answers
+
+LIMITS = MediaLimits()
 
 
 class Heard:
@@ -51,7 +54,7 @@ def loop():
 
 @pytest.fixture
 def peer(loop, heard):
-    peer = AiortcPeer(loop, [], heard.events)
+    peer = AiortcPeer(loop, [], LIMITS, heard.events)
     yield peer
     result_of(peer.close(0.0))
 
@@ -159,7 +162,7 @@ def test_steps(peer, call, far_loop):
 
 def test_an_end_before_the_beginning(loop, heard):
     """Nothing to close, and nothing to wait for."""
-    peer = AiortcPeer(loop, [ICEServer(urls=("turn:127.0.0.1:9",), username="u", credential="c")], heard.events)
+    peer = AiortcPeer(loop, [ICEServer(urls=("turn:127.0.0.1:9",), username="u", credential="c")], LIMITS, heard.events)
     assert result_of(peer.close(1.0)) == 0
 
 
@@ -183,3 +186,11 @@ def test_it_has_what_a_peer_has():
         if not name.startswith("_") and inspect.isfunction(wanted):
             found = inspect.signature(getattr(AiortcPeer, name))
             assert list(found.parameters) == list(inspect.signature(wanted).parameters), name
+
+
+def test_lost_packets_are_counted(peer):
+    """As aiortc reports them: below zero if packets came twice."""
+    report = {"audio": types.SimpleNamespace(type="inbound-rtp", kind="audio", packetsLost=3, jitter=480)}
+    assert (peer._stats_of(report).audio_lost, peer._stats_of(report).jitter) == (3, 0.01)
+    report["audio"].packetsLost = -1
+    assert peer._stats_of(report).audio_lost == 0

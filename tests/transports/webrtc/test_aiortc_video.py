@@ -10,11 +10,19 @@ from typing import Any
 import aiortc
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.transports.webrtc.aiortc_video import PictureTrack, converted, picture_of, read_pictures
+from rtvi_sync.transports.webrtc.aiortc_video import (
+    LimitedEncoder,
+    PictureTrack,
+    converted,
+    limit_bitrate,
+    picture_of,
+    read_pictures,
+)
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -36,20 +44,24 @@ def frame(timestamp=0.0, red=200):
 
 
 def put(track, timestamp=0.0):
-    taken: Future[bool] = Future()
-    track.put(picture_of(frame(timestamp)), timestamp, taken)
-    return taken
+    encoded: Future[bool] = Future()
+    track.put(picture_of(frame(timestamp)), timestamp, encoded)
+    return encoded
 
 
 def test_pictures_in_time(run):
-    """Each has the time of its capture, by the clock of RTP, and is taken when aiortc asks for it."""
+    """Each has the time of its capture, by the clock of RTP, and is encoded when aiortc asks for the next one."""
 
     async def send():
-        track, found = PictureTrack(), []
+        track, found, before = PictureTrack(), [], None
         for timestamp in (100.0, 100.1, 100.1):
-            taken = put(track, timestamp)
+            encoded = put(track, timestamp)
             found.append(await track.recv())
-            assert taken.result()
+            assert before is None or before.result()
+            assert not encoded.wait(Deadline(0))
+            before = encoded
+        track.stop()
+        assert encoded.result()
         return [picture.pts * picture.time_base for picture in found]
 
     second = fractions.Fraction(1, 90_000)
@@ -63,6 +75,7 @@ def test_the_newest_wins(run):
         track = PictureTrack()
         old, new = put(track, 1.0), put(track, 2.0)
         await track.recv()
+        track.stop()
         return old.result(), new.result()
 
     assert run(send()) == (False, True)
@@ -134,3 +147,42 @@ def test_a_fork_after_a_conversion():
     assert in_child(lambda: "alive") == "alive"
     go_on.set()
     other.thread.join(GUARD)
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"), [(None, (64, 48)), ((640, 480), (64, 48)), ((32, 480), (32, 24)), ((63, 15), (20, 14))]
+)
+def test_a_size(size, fits):
+    """A larger picture is made to fit, in its shape, with even sides; a smaller one stays."""
+    picture = picture_of(frame(), size)
+    assert (picture.width, picture.height) == fits
+    assert converted(picture, "rgb24").to_ndarray()[fits[1] // 2, fits[0] // 2, 0] > 150
+
+
+@pytest.mark.parametrize(("limit", "begins"), [(100_000, 100_000), (3_000_000, 500_000)])
+def test_a_limit_of_the_bit_rate(limit, begins):
+    """What the bot asks for counts up to the limit, and the encoder is made by it."""
+    encoder = LimitedEncoder(limit)
+    assert encoder.target_bitrate == begins
+    for asked, gets in ((10**9, limit), (1, min(250_000, limit))):
+        encoder.target_bitrate = asked
+        assert encoder.target_bitrate == gets
+        picture = picture_of(frame())
+        picture.pts, picture.time_base = 0, fractions.Fraction(1, 90_000)
+        encoder.encode(picture)
+        assert encoder.codec is not None
+        assert encoder.codec.bit_rate == gets
+
+
+def test_aiortc_has_the_encoder(run):
+    """The private field exists in this version, and another sender is left alone."""
+
+    async def limit():
+        sender = aiortc.RTCPeerConnection().addTransceiver("video").sender
+        return limit_bitrate(sender, 100_000), sender
+
+    done, sender = run(limit())
+    assert done
+    assert isinstance(sender._RTCRtpSender__encoder, LimitedEncoder)
+    other: Any = object()
+    assert not limit_bitrate(other, 100_000)

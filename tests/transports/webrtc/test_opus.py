@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from rtvi_sync.media.pcm import bytes_of, rms, samples_of
+from rtvi_sync.media.resample import resample
 from rtvi_sync.transports.webrtc import opus
+from tests.audio.signals import alignment, speech
 from tests.support.slowness import GUARD
 
 
@@ -89,3 +93,27 @@ def test_without_libopus(monkeypatch):
             opus.Decoder(24000)
     finally:
         opus.library.cache_clear()
+
+
+def test_a_bit_rate():
+    """A packet has as many bits as it may have, so that more of them sound better."""
+    pcm = bytes(random.Random(1).randbytes(48000))
+    sizes = []
+    for bitrate in (8_000, None, 128_000):
+        encoder = opus.Encoder(24000, bitrate)
+        sizes.append(sum(len(encoder.encode(pcm[start : start + 960])) for start in range(0, len(pcm), 960)))
+    assert sizes[0] < 1.3 * 8_000 / 8 < sizes[1] < sizes[2]
+
+
+@pytest.mark.parametrize(("rate", "least"), [(8000, 0.995), (16000, 0.99), (24000, 0.99), (48000, 0.99)])
+def test_speech_is_what_it_was(rate, least):
+    """What is decoded correlates with the speech, half a second at a time, so that a bot hears what was said."""
+    said = resample(speech(3.0).tobytes(), 24000, rate)
+    decoder = opus.Decoder(24000)
+    decoded = np.frombuffer(b"".join(map(decoder.decode, packets(rate, said))), np.int16)
+    reference = np.frombuffer(resample(said, rate, 24000), np.int16)
+    found = [
+        alignment(decoded[begin : begin + 14000], reference[begin : begin + 12000])[0]
+        for begin in range(12000, 48000, 12000)
+    ]
+    assert min(found) > least
