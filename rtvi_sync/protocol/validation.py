@@ -15,6 +15,7 @@ import inspect
 import os
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ import attrs
 
 T = TypeVar("T")
 
+_NOT_CALLED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot add it
 
 
@@ -46,11 +48,22 @@ def _called(function: object) -> tuple[object, object]:
 
 def is_function(value: object) -> bool:
     """Tell whether a value can be called, and the call runs its code."""
-    return callable(value) and not is_async(value) and not is_generator(value)
+    return _is_plain(value) or (callable(value) and not is_async(value) and not is_generator(value))
+
+
+def _is_plain(value: object) -> bool:
+    """Tell whether a value is a usual function or method; False if that takes a closer look, as `inspect` has it."""
+    function = value.__func__ if type(value) is types.MethodType else value
+    return type(function) is types.FunctionType and not (function.__code__.co_flags & _NOT_CALLED or vars(function))
 
 
 def takes(function: Callable[..., Any], *arguments: object) -> bool:
     """Tell whether `function` can be called with `arguments`, as far as it has a signature."""
+    if type(function) is types.FunctionType and _is_plain(function):
+        code = function.__code__
+        required = code.co_argcount - len(function.__defaults__ or ())
+        fits = len(arguments) <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
+        return fits and len(arguments) >= required and code.co_kwonlyargcount == len(function.__kwdefaults__ or ())
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-in functions have none
@@ -252,6 +265,8 @@ STRINGS = mapping_of(STRING, "a mapping of strings to strings")
 
 def snake_case(name: str) -> str:
     """Convert camelCase: ``"requestData"`` → ``"request_data"``, ``"onLLMText"`` → ``"on_llm_text"``."""
+    if name.islower():
+        return name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -279,8 +294,8 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     unknown = sorted(set(given) - set(fields))
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
-    for key, item in value.items():
+    for key in value.keys() - fields.keys():
         rule = fields[snake_case(key)].validator
         if isinstance(rule, Rule):  # otherwise the error would name the field, not the key
-            rule.check_one(key, item)
+            rule.check_one(key, value[key])
     return cls(**given)

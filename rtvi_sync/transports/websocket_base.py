@@ -199,15 +199,18 @@ class WebSocketBase(Transport):
             abort.raise_if_aborted()
 
     def send_ready_message(self) -> None:
-        """Start to read, and send `client-ready`.
+        """Send `client-ready`, and start to read.
 
-        Messages that were read in `connect()` would be delivered before the event `connected`.
+        Messages that were read in `connect()` would be delivered before the event `connected`. Reading begins last,
+        because the I/O thread, which is woken for it, would wait for this one.
         """
         with self._lock:
             connection, leftover, self._leftover = self._connection, self._leftover, None
-        if connection is not None and leftover is not None:
-            connection.start(leftover)
-        self._send_first(self.options.client_ready)
+        try:
+            self._send_first(self.options.client_ready)
+        finally:
+            if connection is not None and leftover is not None:
+                connection.start(leftover)
 
     def _send_first(self, message: RTVIMessage) -> None:
         """Send a message that opens the session. If the server has hung up, the I/O thread reports how."""
