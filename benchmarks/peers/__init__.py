@@ -58,6 +58,8 @@ AMONG: Final = {
     "ask": ("ours", "ours-events", "ref", "raw"),
     **dict.fromkeys(("drift", "growth"), ("ours",)),
     "system-calls": (*_PYTHON, "raw"),
+    "program": ("ours", "ours-default", "ref", "websockets"),
+    "connect-again": ("ours", "ours-default", "ref", "websockets", "picows"),
     **dict.fromkeys(("sessions-1", "sessions-10", "sessions-50", "sessions-100"), _PYTHON),
     # Those that fell behind before are left out: it takes minutes.
     "sessions-200": tuple(peer for peer in _PYTHON if peer != "pipecat-pipeline"),

@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ..peers import PEERS
 from ..peers.base import LIMIT, Peer
 from ..server import Command
 from ..server_frames import FRAMES_PER_SECOND
@@ -52,6 +54,35 @@ def _import(modules: str, number: int) -> Sequence[float]:
     seconds, pages = zip(*runs[1:], strict=True)
     megabytes = [int(number) * os.sysconf("SC_PAGE_SIZE") / 1e6 for number in pages]
     return percentile([float(each) for each in seconds], 0.5), percentile(megabytes, 0.5)
+
+
+_PROGRAM: Final = (
+    "from benchmarks.peers import find; client = find({name!r})({url!r}); "
+    "client.connect(); client.request({command!r}); client.close()"
+)
+
+
+def program(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """Measure a whole program: import, connect, one request, end; its time, and the CPU time of it."""
+    place = f"{peer.__module__.rpartition('.')[2]}:{peer.__name__}"
+    name = next(name for name in PEERS if PEERS[name] == place)
+    command = [sys.executable, "-c", _PROGRAM.format(name=name, url=url, command=Command.ECHO)]
+    seconds, spent = [], []
+    with tempfile.TemporaryDirectory() as compiled:
+        environ = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+        for _ in range(2 + max(3, round(20 * effort))):
+            before, begun = _children(), time.perf_counter()
+            subprocess.run(command, check=True, env=environ)
+            seconds.append(time.perf_counter() - begun)
+            spent.append(_children() - before)
+    # The first ones compile.
+    return {"ms": percentile(seconds[2:], 0.5) * 1e3, "cpu_ms": percentile(spent[2:], 0.5) * 1e3}
+
+
+def _children() -> float:
+    """Return the CPU time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 # By then what a client keeps for the next connection, such as threads, is gone: that happens once, not every minute.
@@ -170,6 +201,7 @@ def _threads() -> int:
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "import": imports,
+    "program": program,
     "quiet": quiet,
     "growth": growth,
     "timeouts": timeouts,

@@ -79,6 +79,21 @@ def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     }
 
 
+def connect_again(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
+    """Time what a program does for each conversation: it makes a client that hands audio to a function, and connects.
+
+    No request is made in between, so what the end of a session leaves to do falls on the next one, as it does there.
+    """
+    taken = []
+    for _ in range(12 + round(80 * effort)):
+        begun = time.perf_counter()
+        client = peer(url, on_audio=len)
+        made = time.perf_counter() - begun
+        taken.append(made + client.seconds("connect"))
+        client.close()
+    return {"ms": percentile(taken[12:], 0.5) * 1e3}
+
+
 def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """Measure from client message to server response, asked on the main thread."""
     client = peer(url)
@@ -281,6 +296,7 @@ def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "connect": connect,
+    "connect-again": connect_again,
     "request": request,
     "ask": ask,
     "latency-idle": functools.partial(latency, rate=2, seconds=30),
