@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,56 @@ def test_a_mapping_that_is_refused(value: Any, error: type[Exception], text: str
 def test_snake_case(name: str, snake: str) -> None:
     """An abbreviation is one word."""
     assert snake_case(name) == snake
+
+
+class Callees:
+    """Methods of each kind."""
+
+    def method(self, a: int) -> None: ...
+
+    @classmethod
+    def of_class(cls, a: int, b: int = 0) -> None: ...
+
+    @staticmethod
+    def static(*a: int) -> None: ...
+
+    def __call__(self, a: int, b: int) -> None: ...
+
+
+def wanting_a_name(a: int, *, b: int) -> None:
+    """Cannot be called without a name."""
+
+
+def with_defaults(a: int, b: int = 0, *, c: int = 0) -> None:
+    """Can be called in several ways."""
+
+
+@functools.wraps(with_defaults)
+def wrapping(*a: int) -> None:
+    """Says that it is another function."""
+
+
+FUNCTIONS: list[Any] = [
+    *(Callees().method, Callees.method, Callees.of_class, Callees.static, Callees(), Callees),
+    *(wanting_a_name, with_defaults, wrapping, len, functools.partial(with_defaults, 1), lambda *_, **__: None),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_a_function_takes(function: Any) -> None:
+    """A function is taken to be called as its signature says."""
+    for number in range(4):
+        arguments = range(number)
+        try:
+            inspect.signature(function).bind(*arguments)
+            expected = True
+        except TypeError:
+            expected = False
+        assert rules.takes(function, *arguments) is expected, number
+    assert rules.is_function(function)
+
+
+@pytest.mark.parametrize("function", [generator_function, coroutine_function, functools.partial(coroutine_function), 5])
+def test_what_is_no_function(function: Any) -> None:
+    """What runs nothing when it is called is none, however it is told."""
+    assert not rules.is_function(function)
