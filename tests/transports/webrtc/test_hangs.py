@@ -64,6 +64,15 @@ def client_of(**options: Any) -> RTVIClient:
     return RTVIClient(transport=transport, **{"connect_timeout": None, "text_only": True, **options})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _ready(far_loop: FarLoop) -> None:
+    """Connect once, because the first session imports aiortc, which keeps all other threads waiting."""
+    with rtc_bot(far_loop, ready_answers) as bot:
+        client = client_of(connect_timeout=GUARD)
+        client.connect({"webrtc_url": f"{bot.url}/api/offer"})
+        client.disconnect()
+
+
 def is_at(client: RTVIClient, hung: Hung) -> bool:
     if hung.is_ready_phase:
         return client.state is TransportState.CONNECTED
