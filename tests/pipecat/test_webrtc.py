@@ -88,8 +88,8 @@ def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotS
 @pytest.mark.matrix
 def test_the_echo_of_a_voice(pipecat_process: Callable[..., BotServer]) -> None:
     """It is what was said, 3 dB quieter, as the bot's encoder makes it. A busy machine makes gaps in some sounds."""
-    time = np.arange(8000) / 16000
-    chirp = 8000 * np.sin(2 * np.pi * (300 + 3100 * time) * time) * np.minimum(1, np.minimum(time, 0.5 - time) / 0.01)
+    at = np.arange(8000) / 16000
+    chirp = 8000 * np.sin(2 * np.pi * (300 + 3100 * at) * at) * np.minimum(1, np.minimum(at, 0.5 - at) / 0.01)
     pause = np.zeros(3200)
     source = BytesSource(np.concatenate([chirp, pause] * 12).astype("<i2").tobytes(), 16000)
     sink = BytesSink()
