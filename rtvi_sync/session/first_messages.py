@@ -71,6 +71,8 @@ class FirstMessages:
         # a few assignments. Re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
         self._entries: list[Entry] | None = []  # None: nothing is kept any more
+        #: Whether `received()` is needed: most messages of a session come later, thousands a second.
+        self.keeps: bool = True
         self._follower: Follower | None = None
         self._bytes = 0
         # Opened with the bot's first message about itself, which comes before its voice. Other messages, such as
@@ -128,7 +130,7 @@ class FirstMessages:
         """Forget what was kept, and keep no more."""
         with self._lock:
             self._entries = None
-        self._hears = True
+        self.keeps, self._hears = False, True
         audio, self._audio = self._audio, None
         if audio is not None:
             audio.close()
@@ -139,8 +141,8 @@ class FirstMessages:
         Returns:
             What was kept, oldest first, and the reader of the bot's audio; None: it was not opened.
         """
-        self._begun = self._hears = True
         with self._lock:
             entries, self._entries, self._follower = self._entries, None, follower
+        self.keeps, self._begun, self._hears = False, True, True
         audio, self._audio = self._audio, None
         return entries or [], audio

@@ -156,9 +156,11 @@ class MessageChannel:
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: applications compare them to find out what came first.
-                        received_at = max(time.monotonic(), math.nextafter(self._last_moment, math.inf))
+                        received_at = time.monotonic()
+                        if received_at <= self._last_moment:
+                            received_at = math.nextafter(self._last_moment, math.inf)
                         self._last_moment = received_at
-                        if (first := self.first_messages) is not None:
+                        if (first := self.first_messages) is not None and first.keeps:
                             first.received(effect, received_at, size)
                         publisher.collect(effect, text or effect.message, received_at, size)
                         if effect.event in CALL_EVENTS:
