@@ -65,9 +65,7 @@ class SessionManager:
         enable_cam = bool(options.enable_cam or options.enable_camera)
         if enable_cam and not (options.transport is not None and options.transport.supports_video):
             enable_cam = False
-            logger.warning(
-                "enable_cam has no effect, because the transport carries no video; SmallWebRTCTransport does"
-            )
+            logger.warning("enable_cam has no effect: the transport carries no video, as SmallWebRTCTransport does")
         self.media: MediaManager = MediaManager(
             mic=options.mic,
             speaker=options.speaker,
@@ -201,8 +199,8 @@ class SessionManager:
     def _attempt(
         self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
     ) -> ConnectAttempt:
-        timeout = self._options.request_timeout
-        return ConnectAttempt(self._request(way, given=given, start=start), deadline, timeout, patience)
+        request = self._request(way, given=given, start=start)
+        return ConnectAttempt(request, deadline, self._options.request_timeout, patience)
 
     def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions. See `Sessions`."""
