@@ -134,12 +134,30 @@ class LoopThread:
         self.users: int = 0
         self.unused_since: float = 0.0
         self._generation = fork_generation()
-        self.thread: threading.Thread = start_thread("loop", self._run)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread. What was given to the loop before is done then.
+
+        Raises:
+            RuntimeError: the process cannot start more threads.
+        """
+        try:
+            self._thread = start_thread("loop", self._run)
+        except BaseException:
+            self._loop.close()
+            raise
 
     @property
     def is_current(self) -> bool:
         """Return True on the loop's own thread."""
-        return threading.current_thread() is self.thread
+        return threading.current_thread() is self._thread
+
+    @property
+    def thread(self) -> threading.Thread:
+        """Return the thread, once it was started."""
+        assert self._thread is not None
+        return self._thread
 
     def call(self, function: Callable[..., object], *args: Any) -> bool:
         """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
@@ -235,20 +253,19 @@ class _Slot:
     def enter(self) -> LoopThread:
         """Return the current loop, or a new one, with one user more."""
         with self._lock:
-            if self._current is not None:
-                self._current.users += 1
-                return self._current
-        spare: LoopThread | None = LoopThread()  # outside of the lock, because it starts a thread
-        try:
-            with self._lock:
-                if self._current is None:
-                    self._current, spare = spare, None
-                assert self._current is not None
-                self._current.users += 1
-                return self._current
-        finally:
-            if spare is not None:  # another thread was faster
-                spare.retire()
+            is_new = self._current is None
+            loop = self._current = self._current or LoopThread()
+            loop.users += 1
+        if is_new:  # outside of the lock; others that need the loop at this moment have it already
+            try:
+                loop.start()
+            except BaseException:
+                with self._lock:
+                    loop.users -= 1
+                    if self._current is loop:
+                        self._current = None
+                raise
+        return loop
 
     def leave(self, loop: LoopThread) -> bool:
         """Remove one user; return True if it was the last one."""

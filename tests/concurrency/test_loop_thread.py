@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,36 @@ def test_all_users_have_one_loop(loop):
     assert result_of(loop.run(this_thread())) is loop.thread
 
 
+def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one is made, even if another thread needs it while its thread starts; a failed start leaves none."""
+    found: list[loop_thread.LoopThread] = []
+    start = loop_thread.start_thread
+
+    def start_late(*args: Any) -> threading.Thread:
+        if not found:
+            found.append(loop_thread.acquire_loop())
+        return start(*args)
+
+    monkeypatch.setattr(loop_thread, "_slot", slot := loop_thread._Slot())
+    monkeypatch.setattr(loop_thread, "start_thread", start_late)
+    loop = loop_thread.acquire_loop()
+    assert found == [loop]
+    assert result_of(found[0].run(this_thread())) is loop.thread
+    assert loop.users == 2
+    for _ in range(2):
+        loop.release()
+    slot.stop_idle_threads(Deadline(GUARD))
+    assert not loop.thread.is_alive()
+
+    def refuse(*_: Any) -> threading.Thread:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(loop_thread, "start_thread", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        loop_thread.acquire_loop()
+    assert slot._current is None
+
+
 def test_a_failure_reaches_the_waiting_thread(loop):
     """What a coroutine raises is raised where its result is asked for."""
 
@@ -72,6 +103,7 @@ def test_an_unused_loop_ends(monkeypatch):
 def test_after_the_end_nothing_hangs(loop):
     """A coroutine for a loop that has ended fails at once, and a call has no effect."""
     other = loop_thread.LoopThread()
+    other.start()
     other.retire()
     other.thread.join(GUARD)
     other.call(pytest.fail)
@@ -82,6 +114,7 @@ def test_after_the_end_nothing_hangs(loop):
 def test_what_a_library_left_behind_is_cancelled():
     """Tasks that still run when the loop ends are cancelled."""
     loop, begun, cancelled = loop_thread.LoopThread(), threading.Event(), threading.Event()
+    loop.start()
 
     async def linger():
         begun.set()
@@ -126,6 +159,7 @@ def test_a_scope_ends_what_was_begun_in_it(loop):
 def test_a_socket_closed_just_before_the_end():
     """Asyncio closes it in the loop's next round: the loop makes one more."""
     other = loop_thread.LoopThread()
+    other.start()
 
     async def close_and_stop():
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
