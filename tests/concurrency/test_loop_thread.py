@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.concurrency import loop_thread
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.lifecycle import start_thread, stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import Scope, acquire_loop
 from rtvi_sync.errors import WouldDeadlockError
 from tests.support.forking import in_child
@@ -51,12 +51,11 @@ def test_all_users_have_one_loop(loop):
 def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one is made, even if another thread needs it while its thread starts; a failed start leaves none."""
     found: list[loop_thread.LoopThread] = []
-    start = loop_thread.start_thread
 
     def start_late(*args: Any) -> threading.Thread:
         if not found:
             found.append(loop_thread.acquire_loop())
-        return start(*args)
+        return start_thread(*args)
 
     monkeypatch.setattr(loop_thread, "_slot", slot := loop_thread._Slot())
     monkeypatch.setattr(loop_thread, "start_thread", start_late)
