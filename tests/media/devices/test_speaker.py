@@ -85,13 +85,13 @@ class Rig:
 
     def stream(self, frames: int, pace: float = 0.04, samples: int = FRAME, lateness=lambda: 0.0) -> bytes:
         """Write frames in real time, with a head start of two frames, and return their samples."""
-        said, begun = b"", self.world.time
+        said, begun = bytearray(), self.world.time  # appending does not copy what is there
         for number in range(frames):
             due = begun + pace * max(0, number - 1) + lateness()
             if due > self.world.time:
                 self.world.advance(due - self.world.time)
             said += self.say(samples)
-        return said
+        return bytes(said)
 
     def watch(self, seconds: float) -> None:
         """Let time pass while the watchdog runs, four times per second."""
