@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 # Seconds that they are kept, from the first one on, and the limits of what is kept.
 _KEPT_SECONDS = 5.0
+# Seconds of the bot's audio that are kept before its first message about itself: it may come a little later than its
+# first audio, if the bot plays a recording.
+_LEAD_SECONDS = 0.2
 _MAX_BYTES = 64 * 1024
 _MAX_MESSAGES = 1000
 # Seconds by which a reader of the bot's audio may lag: between two messages of a long answer.
@@ -75,21 +78,21 @@ class FirstMessages:
         self.keeps: bool = True
         self._follower: Follower | None = None
         self._bytes = 0
-        # Opened with the bot's first message about itself, which comes before its voice. Other messages, such as
-        # transcripts of the user, do not open it: a thousand sessions would keep 160 MB.
+        # Opened with the bot's first message, because most sessions of a load test have none. What is sent before wakes
+        # no thread: a session that has lost its descriptors is to find that by its own means.
         self._audio: TrackFrames[AudioFrame] | None = None
-        self._hears = False
-        # What is sent before the bot's first message starts no timer, which would wake a thread: a session that has
-        # lost its descriptors is to find that by its own means.
         self._begun = False
+        # Whether a message was about the bot. Until then little audio is kept: a thousand sessions would keep 160 MB.
+        self._is_about_bot = False
 
     def received(self, effect: protocol.Deliver, at: float, size: int) -> None:
         """Keep a message of the bot that holds `size` bytes. On the thread that delivers messages."""
         if not self._begun:
-            self._begun = True
-            self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
-        if not self._hears and effect.type.startswith("bot-"):
-            self._hear()
+            self._begin()
+        if not self._is_about_bot and effect.type.startswith("bot-"):
+            self._is_about_bot = True
+            if (audio := self._audio) is not None:
+                audio.shrink(_KEPT_SECONDS)
         with self._lock:
             entries = self._entries
             if entries is not None:
@@ -119,18 +122,19 @@ class FirstMessages:
         if follower is not None:
             follower.unsent(message)
 
-    def _hear(self) -> None:
-        self._hears = True
+    def _begin(self) -> None:
+        self._begun = True
         track = self._track()
-        if track is not None:
-            self._audio = track.frames(buffer=READER_SECONDS)
-            self._audio.shrink(_KEPT_SECONDS)
+        self._audio = track.frames(buffer=READER_SECONDS) if track is not None else None
+        if self._audio is not None:
+            self._audio.shrink(_LEAD_SECONDS)
+        self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
 
     def forget(self) -> None:
         """Forget what was kept, and keep no more."""
         with self._lock:
             self._entries = None
-        self.keeps, self._hears = False, True
+        self.keeps = False
         audio, self._audio = self._audio, None
         if audio is not None:
             audio.close()
@@ -143,6 +147,6 @@ class FirstMessages:
         """
         with self._lock:
             entries, self._entries, self._follower = self._entries, None, follower
-        self.keeps, self._begun, self._hears = False, True, True
+        self.keeps, self._begun = False, True
         audio, self._audio = self._audio, None
         return entries or [], audio
