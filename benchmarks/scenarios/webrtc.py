@@ -197,9 +197,14 @@ def video(peer: OursType, url: str, effort: float) -> dict[str, float]:
         first = camera.taken, client.send_client_request("pictures"), shown.number
         spent, taken = cpu_share(seconds)
         last = camera.taken, client.send_client_request("pictures"), shown.number
+    return video_figures(first, last, taken, spent - before)
+
+
+def video_figures(first: Sequence[float], last: Sequence[float], taken: float, cpu_more: float) -> dict[str, float]:
+    """Return the figures of pictures that were sent, seen by the bot and back: their numbers before and after."""
     sent, seen, back = (b - a for a, b in zip(first, last, strict=True))
     return {
-        "cpu_percent_more": (spent - before) * 100,
+        "cpu_percent_more": cpu_more * 100,
         "sent_per_second": sent / taken,
         "seen_share": seen / sent,
         "back_share": back / sent,

@@ -11,7 +11,7 @@ import time
 
 from ...scenarios.echo import PAUSE, SENT_HZ, SESSIONS, compare, speech, summary
 from ...scenarios.figures import percentile
-from ...scenarios.webrtc import FPS, check_share
+from ...scenarios.webrtc import FPS, check_share, video_figures
 from . import ClientJs
 
 _SETTLE = 2.0
@@ -103,13 +103,7 @@ def _video(url: str, effort: float) -> dict[str, float]:
     spent = client.wait(seconds)
     last, taken = counts(), time.perf_counter() - begun
     client.call("close")
-    sent, seen, back = (b - a for a, b in zip(first, last, strict=True))
-    return {
-        "cpu_percent_more": (spent - before) * 100,
-        "sent_per_second": sent / taken,
-        "seen_share": seen / sent,
-        "back_share": back / sent,
-    }
+    return video_figures(first, last, taken, spent - before)
 
 
 ClientJsByWebRTC.own = {
