@@ -342,8 +342,7 @@ class IOThread:
 
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
-        next_step = self.scheduler.next_due
-        if next_timer == next_step == math.inf:
+        if next_timer == (next_step := self.scheduler.next_due) == math.inf:
             return self._selector.select(None)
         remaining = min(next_step, next_timer) - time.monotonic()
         if next_timer <= next_step:

@@ -230,8 +230,7 @@ class MediaManager:
     @property
     def wants_video(self) -> bool:
         """Tell whether an image of the bot would be read, or would make its track; any thread."""
-        session = self._session
-        return session is not None and (session.bot_video is None or bool(session.bot_video.readers))
+        return (session := self._session) is not None and session.wants_video
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Publish an image of the bot; called on one thread of the transport, does not block."""

@@ -306,6 +306,11 @@ class MediaSession:
             if speaker is not None:
                 speaker.interrupt()
 
+    @property
+    def wants_video(self) -> bool:
+        """Tell whether an image of the bot would be read, or would make its track; any thread."""
+        return self.bot_video is None or bool(self.bot_video.readers)
+
     def publish_bot_video(self, frame: VideoFrame) -> None:
         """Hand an image of the bot to the readers of its track; called on one thread of the transport."""
         if self.bot_video is None:
