@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from samples.line_transport.__main__ import Bot
 from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
@@ -98,6 +98,15 @@ def test_a_package_that_is_missing_is_one_line(name: str, tmp_path: Path) -> Non
     start = f"runpy.run_module('samples.{name}', run_name='__main__', alter_sys=True)"
     line = failure(tmp_path, "-c", f"{hidden}; {start}", *(["--execute"] if name == "notebook" else []))
     assert NEEDED[name] in line
+
+
+def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what the model says before it calls a function."""
+    tasks = pytest.importorskip("samples.celery_task.tasks", exc_type=ImportError)
+    answer = Reply("It is noon.", call="clock", result={"hour": 12}, filler="One moment.")
+    with EmbeddedBot(greeting="Hello, ask me.", replies=[answer]) as bot:
+        monkeypatch.setenv("RTVI_URL", bot.ws_url)
+        assert tasks.ask("What time is it?").endswith("It is noon.")
 
 
 def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import os
 
 from celery import Celery
 
-from rtvi_sync import RTVIClient, RTVIEvent, TransportStartError
-from rtvi_sync.media import NullSink
+from rtvi_sync import RTVIClient, TransportStartError
 
 from .folder import use_folder
 
@@ -23,12 +22,5 @@ app.conf.task_soft_time_limit, app.conf.task_time_limit = 90, 120
 def ask(question: str) -> str:
     """Return the bot's answer. Each question has its own session: tasks are independent of each other."""
     url = os.environ["RTVI_URL"]
-    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
-    words: list[str] = []
-    with client, client.events("bot-llm-text", "bot-llm-stopped", timeout=60) as events:
-        client.send_text(question, audio_response=False)
-        for event in events:
-            if event.type is RTVIEvent.BOT_LLM_STOPPED:
-                return "".join(words)
-            words.append(event.data.text)
-    raise ConnectionError("The bot left before it had answered")
+    with RTVIClient.for_url(url, text_only=True, connect_timeout=15) as client:
+        return client.ask(question, timeout=60, audio_response=False).bot_text

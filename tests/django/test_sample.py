@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.processes import free_port
 from tests.support.slowness import GUARD
 
@@ -67,10 +67,11 @@ def test_it_serves_its_own_bot_until_it_is_stopped(number: int) -> None:
 
 
 def test_without_gunicorn_djangos_own_server_does(tmp_path: Path) -> None:
-    """And the bot may be another one."""
+    """And the bot may be another one. What it says before its answer, a greeting, is not the answer."""
     hidden = "import sys; sys.modules['gunicorn'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
-    with EmbeddedBot(replies="It is me.") as bot:
+    answer = Reply("It is me.", call="who", result={"name": "Ada"})
+    with EmbeddedBot(greeting="Hello, ask me.", replies=[answer]) as bot:
         program, url = start("--url", bot.ws_url, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]))
         try:
             assert Browser(url).ask("Who is there?").json["answer"] == "It is me."

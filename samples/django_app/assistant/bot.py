@@ -12,8 +12,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from rtvi_sync import DisconnectedError, RTVIClient
-from rtvi_sync.media import NullSink
+from rtvi_sync import RTVIClient
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,8 @@ def ask(question: str, url: str, limit: float) -> Answer:
         RTVIError: the bot could not be reached, or has left. (Both are of the package, and one may be the other.)
     """
     began = time.monotonic()
-    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=limit)
-    words: list[str] = []
-    client.on("bot-llm-text", lambda said: words.append(said.text))
-    with contextlib.closing(client):
+    with contextlib.closing(RTVIClient.for_url(url, text_only=True, connect_timeout=limit)) as client:
         client.connect()
         remaining = began + limit - time.monotonic()
-        # The handlers of all earlier events have run when this event is returned: the words are complete.
-        with client.events("bot-llm-stopped", timeout=remaining) as ends:
-            client.send_text(question, audio_response=False)
-            if next(ends, None) is None:
-                raise DisconnectedError("The bot has left without an answer")
-    return Answer("".join(words).strip(), time.monotonic() - began)
+        text = client.ask(question, max(0.0, remaining), audio_response=False).bot_text
+    return Answer(text, time.monotonic() - began)
