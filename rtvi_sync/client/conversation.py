@@ -137,11 +137,12 @@ class ConversationTracker:
         """Follow a session that is about to be ready, or is. See `ConversationPort`."""
         channel = session.channel
         with self._lock:
-            first, channel.first_messages = channel.first_messages, None
+            first = channel.first_messages
             if first is None or channel.follower is not None:
                 return
-            channel.follower = follower = SessionFollower(self, session, first.bot)
-        self._coming = follower
+            # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
+            self._coming = channel.follower = follower = SessionFollower(self, session, first.bot)
+            channel.first_messages = None
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))

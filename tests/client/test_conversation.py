@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from rtvi_sync import RTVIMessage, Turn
+from rtvi_sync.client.conversation import SessionFollower
 from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, written
 from tests.support.slowness import GUARD
@@ -38,6 +40,25 @@ def test_it_begins_while_events_are_queued() -> None:
 
 def test_the_next_session_begins_while_events_are_queued() -> None:
     """They belong to the session that they came in."""
+def test_it_begins_while_a_message_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message is either kept for the conversation or taken by it, and so is what another thread sends."""
+    begin = SessionFollower.__init__
+
+    def late(follower: SessionFollower, *arguments: Any) -> None:
+        says(client, written("Hello you")[2:])
+        settle(client)
+        client.send_text("one")
+        settle(client)
+        begin(follower, *arguments)
+
+    with TalkingBot().client() as client:
+        says(client, [*written("Hello you")[:2], *begun("Hello you"), *finished("Hello you")])
+        monkeypatch.setattr(SessionFollower, "__init__", late)
+        assert client.listen(GUARD).bot_text == "Hello you"
+        turn = client.listen(GUARD)
+        assert (turn.user_text, turn.bot_text) == ("one", "You said one")
+
+
     ended: list[Turn] = []
     with TalkingBot(greeting="Hello!").client(events="manual") as client:
         client.on("turn_ended", ended.append)
