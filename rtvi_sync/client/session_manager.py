@@ -306,7 +306,7 @@ class SessionManager:
             elif call.begun and call.session is None:
                 call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
             session = call.session or session
-        self._sessionless.abandon_actions()
+        actions = self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
@@ -319,6 +319,7 @@ class SessionManager:
             self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
+        self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
 

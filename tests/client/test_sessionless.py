@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads, threads_of_package
 from tests.support.waiting import until
 
@@ -511,6 +512,27 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
 def test_in_a_forked_child(slow: SlowServer) -> None:
     """A call that is under way at the fork is the parent's: the child may start a bot of its own."""
     client = memory_client()
+def test_many_actions_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`disconnect()` waits a moment for all of them together, and not for one after the other."""
+    begun, go_on = queue.SimpleQueue[bool](), threading.Event()
+
+    def hang(*_: object, **__: object) -> Iterator[bytes]:
+        begun.put(True)
+        go_on.wait(GUARD)
+        yield b""
+
+    monkeypatch.setattr("rtvi_sync.session.http_action.post_stream", hang)
+    client = memory_client(params={"base_url": "http://127.0.0.1:1"}, request_timeout=None)
+    acting = [InThread(lambda: client.action({"service": "tts", "action": "say"})) for _ in range(30)]
+    for _ in acting:
+        begun.get(timeout=GUARD)
+    with takes(1.0):
+        client.disconnect()
+    for call in acting:
+        assert isinstance(call.error(), DisconnectedError)
+    go_on.set()
+
+
     starting = starts(client, slow)
 
     def child() -> tuple[str, Any]:
