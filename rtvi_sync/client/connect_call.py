@@ -60,6 +60,8 @@ class ConnectCall:
         self.abandoned: bool = False
         #: The call is under way, or was.
         self.begun: bool = False
+        #: An attempt has failed, and another followed or was to follow.
+        self.was_followed: bool = False
         #: Set when nothing of the call is left.
         self.over: Latch = Latch()
 
@@ -72,11 +74,6 @@ class ConnectCall:
     def has_other_ways(self) -> bool:
         """Tell whether another attempt may follow the current one."""
         return bool(self._untried or self._left_early)
-
-    @property
-    def has_failed_before(self) -> bool:
-        """Tell whether an attempt has failed, and another followed or was to follow."""
-        return bool(self._failures)
 
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `run()`."""
@@ -124,6 +121,7 @@ class ConnectCall:
             raise failure from error
         if isinstance(error, ConnectionTimeoutError):
             self._left_early.append(way)
+        self.was_followed = True
         if not self._untried:
             self._untried, self._left_early = self._left_early, deque()
             self._round += 1

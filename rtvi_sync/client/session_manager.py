@@ -160,7 +160,7 @@ class SessionManager:
         try:
             return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
         except BaseException:
-            if call.has_failed_before:  # that session left its devices to one that may not have followed
+            if call.was_followed:  # that session left its devices to one that may not have followed
                 self.devices.hold.end()
             raise
 

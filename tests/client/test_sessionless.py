@@ -18,6 +18,7 @@ from rtvi_sync import (
     ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
+    MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
     RTVIError,
@@ -27,6 +28,7 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.media import SilenceSource
 from rtvi_sync.session.publisher import EventPublisher
 from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
 from tests.support.forking import in_child
@@ -359,6 +361,21 @@ def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) ->
     assert len(slow.requests) == 1
 
 
+def test_devices_stay_open_if_connect_is_refused(slow: SlowServer) -> None:
+    """A call that cannot begin closes nothing that it has not opened."""
+    client = RTVIClient(transport=MemoryTransport(audio=True), mic=SilenceSource(), speaker=False)
+    client.init_devices()
+    track = client.tracks().local.audio
+    assert track is not None
+    starting = starts(client, slow)
+    with pytest.raises(BotAlreadyStartedError):
+        client.connect()
+    assert client.tracks().local.audio is track
+    client.disconnect()
+    assert client.tracks().local.audio is None
+    assert isinstance(starting.error(), DisconnectedError)
+
+
 def test_many_threads_start_a_bot(slow: SlowServer) -> None:
     """Of several calls at once one goes out."""
     client = memory_client()
@@ -495,23 +512,6 @@ def test_an_action_beside_it(slow: SlowServer) -> None:
     assert client.state is TransportState.DISCONNECTED
 
 
-def test_a_client_that_reconnects(slow: SlowServer) -> None:
-    """`start_bot()` takes over from a client that waits for its next attempt: there is one bot, not two."""
-    client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
-    client.connect()
-    transport_of(client).end(CloseInfo(initiator="network"))
-    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
-    slow.answer.set()
-    bundle = client.start_bot(slow.url)
-    until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
-    client.connect(bundle)
-    assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
-    client.close()
-
-
-def test_in_a_forked_child(slow: SlowServer) -> None:
-    """A call that is under way at the fork is the parent's: the child may start a bot of its own."""
-    client = memory_client()
 def test_many_actions_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` waits a moment for all of them together, and not for one after the other."""
     begun, go_on = queue.SimpleQueue[bool](), threading.Event()
@@ -533,6 +533,23 @@ def test_many_actions_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on.set()
 
 
+def test_a_client_that_reconnects(slow: SlowServer) -> None:
+    """`start_bot()` takes over from a client that waits for its next attempt: there is one bot, not two."""
+    client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
+    client.connect()
+    transport_of(client).end(CloseInfo(initiator="network"))
+    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
+    slow.answer.set()
+    bundle = client.start_bot(slow.url)
+    until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+    client.connect(bundle)
+    assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
+    client.close()
+
+
+def test_in_a_forked_child(slow: SlowServer) -> None:
+    """A call that is under way at the fork is the parent's: the child may start a bot of its own."""
+    client = memory_client()
     starting = starts(client, slow)
 
     def child() -> tuple[str, Any]:
