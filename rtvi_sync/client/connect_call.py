@@ -68,7 +68,8 @@ class ConnectCall:
     @property
     def session(self) -> Session | None:
         """Return the session of the current attempt, if there is one."""
-        return self._attempt.session if self._attempt is not None else None
+        attempt = self._attempt  # read once: the thread of `run()` forgets it
+        return attempt.session if attempt is not None else None
 
     @property
     def has_other_ways(self) -> bool:
@@ -78,8 +79,9 @@ class ConnectCall:
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `run()`."""
         self.abandoned = True
-        if self._attempt is not None:
-            self._attempt.abandon()
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.abandon()
 
     def run(
         self,
@@ -119,9 +121,9 @@ class ConnectCall:
             if failure is error:
                 raise error
             raise failure from error
+        self.was_followed = True
         if isinstance(error, ConnectionTimeoutError):
             self._left_early.append(way)
-        self.was_followed = True
         if not self._untried:
             self._untried, self._left_early = self._left_early, deque()
             self._round += 1
