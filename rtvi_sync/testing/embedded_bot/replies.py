@@ -26,8 +26,8 @@ from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 _TONES_HZ: Final = 24000
-# To the thread of a reply: the id of a call and its result, or None to stop. No SimpleQueue: its get() with a short limit
-# may never return in Python 3.10.
+# To the thread of a reply: the id of a call and its result, or None to stop. No SimpleQueue: in Python 3.10 its get()
+# with a short limit may never return.
 _Signals: TypeAlias = "queue.Queue[tuple[str, Any] | None]"
 
 
