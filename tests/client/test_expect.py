@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
@@ -55,6 +57,23 @@ def test_after_an_absence() -> None:
         before = expect._began
         expect.absent("metrics", for_=0.01)
         assert expect._began >= before + 0.01
+
+
+def test_what_comes_after_an_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not part of it though it was there when the events were looked at, and the next expectation finds it."""
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        bot_says(client, "server-message", 1)
+        bot_says(client, "bot-llm-started")
+        settle(client)
+        next_before, late = expect._opened.next_before, time.monotonic() + GUARD
+        monkeypatch.setattr(
+            expect._opened, "next_before", lambda limit: attrs.evolve(next_before(limit), received_at=late)
+        )
+        expect.absent("server-message", for_=0.0)
+        expect.no_more(for_=0.0)
+        monkeypatch.undo()
+        assert expect.event("server-message", within=2 * GUARD).data == 1
+        expect.event("bot-llm-started")
 
 
 def test_where() -> None:
