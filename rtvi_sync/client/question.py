@@ -121,7 +121,10 @@ class Question(ABC):
             if event is None:
                 if self._failure is not None:
                     raise self._failure
-                error = (self._stream.ended or CloseInfo()).as_error("the bot had answered")
+                info = self._stream.ended
+                if info is None or info.by_application:  # `rest()` may have closed the stream before the session did
+                    info = self._session.ending.info
+                error = info.as_error("the bot had answered")
                 error.turn = self.turn_so_far()
                 raise error
             if event.type is RTVIEvent.MESSAGE_ERROR:
@@ -302,6 +305,8 @@ class SpokenQuestion(Question):
             DeviceError: the source cannot be used, or the transport carries no audio.
         """
         self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
+        if not self._session.live:  # the microphone may be another session's already; answer() raises
+            return
         self._first = self._next_number()
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):

@@ -6,9 +6,17 @@ import threading
 
 import pytest
 
-from rtvi_sync import BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIError, RTVIEvent
+from rtvi_sync import (
+    BotNotReadyError,
+    CloseInfo,
+    DisconnectedError,
+    ReconnectPolicy,
+    RequestTimeoutError,
+    RTVIError,
+    RTVIEvent,
+)
 from rtvi_sync.client import pending_turn
-from tests.support.clients import bot_says, session_of, settle
+from tests.support.clients import bot_says, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -201,6 +209,40 @@ def test_a_source_that_blocks_delays_no_event() -> None:
         hangs_up(client)
         with pytest.raises(DisconnectedError):
             pending.result(GUARD)
+
+
+def test_a_question_of_a_session_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bot of the session that replaces it does not hear it."""
+    opened, go, was_asked = threading.Event(), threading.Event(), threading.Event()
+    with TalkingBot(audio=True).client(reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
+        pending = client.barge_in(SlowSource(opened, go), after="server-message")
+        monkeypatch.setattr(pending, "_watch", was_asked.set)
+        bot_says(client, "server-message", 1)
+        assert opened.wait(GUARD)
+        with client.events("bot_ready", timeout=GUARD) as ready:
+            transport_of(client).end(CloseInfo(code=1006, initiator="network"))
+            next(ready)
+        go.set()
+        assert was_asked.wait(GUARD)
+        assert not session_of(client).media._session._inserted
+        with pytest.raises(DisconnectedError) as raised:
+            pending.result(GUARD)
+        assert raised.value.initiator == "network"
+
+
+def test_who_ended_the_session() -> None:
+    """That is told though the question has cleaned up by itself."""
+    bot = TalkingBot(waits)
+    with bot.client() as client:
+        pending = client.barge_in("story", after="server-message")
+        bot_says(client, "server-message", 1)
+        bot.await_question()
+        transport_of(client).end(CloseInfo(code=1006, initiator="network"))
+        until(pending.done)
+        pending._question.rest()  # as a worker does at that time
+        with pytest.raises(DisconnectedError, match="The connection to the bot was lost before the bot") as raised:
+            pending.result(GUARD)
+        assert raised.value.initiator == "network"
 
 
 def test_turns_before_are_not_kept() -> None:
