@@ -25,6 +25,7 @@ from ..media.session import Insertion
 from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
+from ..protocol.text import one_line
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker
@@ -163,7 +164,7 @@ class Question(ABC):
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
             so_far += (
-                f"; it waits for what it called: {names}. A function of the application needs "
+                f"; it waits for what it called: {one_line(names)}. A function of the application needs "
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
@@ -180,7 +181,7 @@ def failure_of(turn: Turn) -> BotError | None:
     is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
     if turn.status != "failed" or not turn.errors or not is_empty:
         return None
-    return _bot_error(turn, f"The bot reported an error and answered nothing: {turn.errors[0].message}")
+    return _bot_error(turn, f"The bot reported an error and answered nothing: {one_line(turn.errors[0].message)}")
 
 
 def _bot_error(turn: Turn, what: str) -> BotError:
@@ -276,7 +277,7 @@ class TypedQuestion(Question):
                 self.ask(deadline)
                 return
         raise RequestRejectedError(
-            f"The bot refused the question: {event.data.message}. See the bot's log", response=refusal
+            f"The bot refused the question: {one_line(event.data.message)}. See the bot's log", response=refusal
         )
 
 
