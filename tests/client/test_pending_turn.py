@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -16,6 +21,7 @@ from rtvi_sync import (
     RTVIEvent,
 )
 from rtvi_sync.client import pending_turn
+from rtvi_sync.client.pending_turn import PendingTurn
 from tests.support.clients import bot_says, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
@@ -111,6 +117,40 @@ def test_cancel() -> None:
         with pytest.raises(RTVIError, match="cancelled"):
             pending.result()
         assert bot.questions == []
+
+
+@contextlib.contextmanager
+def before_line(number: int, function: Callable[..., object], call: Callable[[], object]) -> Iterator[None]:
+    """Call something on this thread before a line of a function runs, counted from 1 as they run."""
+    left = number
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if frame.f_code is not function.__code__:
+            return None
+        left -= event == "line"
+        if event == "line" and not left:
+            call()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("line", range(1, 5))
+def test_cancel_at_any_moment(line: int) -> None:
+    """It returns True if nothing is asked, also while another thread is about to ask."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message")
+        was_cancelled = []
+        with before_line(line, PendingTurn._ask, lambda: was_cancelled.append(pending.cancel())):
+            pending._ask()
+        assert was_cancelled == [not bot.questions]
 
 
 def test_cancel_during_the_delay() -> None:
