@@ -230,8 +230,8 @@ def _normalized(url: str) -> str:
 def printable(url: str) -> str:
     """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL.
 
-    So may two parts of its path: the name of a session, as in Pipecat's ``/sessions/NAME/api/offer``, which lets anybody
-    into it, and the token in ``/ws-client/TOKEN`` and ``/ws/TOKEN``.
+    Two parts of Pipecat's paths are left out, too, because they let their holder in: the name of a session, as in
+    ``/sessions/NAME/api/offer``, and the token in ``/ws-client/TOKEN`` and ``/ws/TOKEN``.
     """
     try:
         parts = urlsplit(url)
