@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
-from rtvi_sync import Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from rtvi_sync import Event, Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
 from tests.support.scripted_talk import said as says_aloud
@@ -66,9 +67,13 @@ def test_what_comes_after_an_absence(monkeypatch: pytest.MonkeyPatch) -> None:
         bot_says(client, "bot-llm-started")
         settle(client)
         next_before, late = expect._opened.next_before, time.monotonic() + GUARD
-        monkeypatch.setattr(
-            expect._opened, "next_before", lambda limit: attrs.evolve(next_before(limit), received_at=late)
-        )
+
+        def next_late(deadline: Deadline) -> Event[Any]:
+            event = next_before(deadline)
+            assert event is not None
+            return attrs.evolve(event, received_at=late)
+
+        monkeypatch.setattr(expect._opened, "next_before", next_late)
         expect.absent("server-message", for_=0.0)
         expect.no_more(for_=0.0)
         monkeypatch.undo()
