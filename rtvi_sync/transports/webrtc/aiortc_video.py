@@ -99,16 +99,17 @@ class LimitedEncoder(vpx.Vp8Encoder):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
-        self._target = min(vpx.DEFAULT_BITRATE, limit)
+        self.target_bitrate = vpx.DEFAULT_BITRATE
 
     @property
     def target_bitrate(self) -> int:
         """Return the bit rate to be sent."""
-        return self._target
+        return self._Vp8Encoder__target_bitrate
 
     @target_bitrate.setter
     def target_bitrate(self, bitrate: int) -> None:
-        self._target = max(min(vpx.MIN_BITRATE, self._limit), min(bitrate, self._limit))
+        # aiortc's own field, from which it takes the size of the encoder's buffer.
+        self._Vp8Encoder__target_bitrate = max(min(vpx.MIN_BITRATE, self._limit), min(bitrate, self._limit))
 
 
 def limit_bitrate(sender: RTCRtpSender, limit: int) -> bool:

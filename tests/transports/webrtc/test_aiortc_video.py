@@ -172,10 +172,11 @@ def test_a_limit_of_the_bit_rate(limit, begins):
         encoder.encode(picture)
         assert encoder.codec is not None
         assert encoder.codec.bit_rate == gets
+        assert vars(encoder)["_Vp8Encoder__target_bitrate"] == gets  # of which aiortc makes the size of its buffer
 
 
 def test_aiortc_has_the_encoder(run):
-    """The private field exists in this version, and another sender is left alone."""
+    """The private fields exist in this version, and another sender is left alone."""
 
     async def limit():
         sender = aiortc.RTCPeerConnection().addTransceiver("video").sender
@@ -184,5 +185,6 @@ def test_aiortc_has_the_encoder(run):
     done, sender = run(limit())
     assert done
     assert isinstance(sender._RTCRtpSender__encoder, LimitedEncoder)
+    assert "_Vp8Encoder__target_bitrate" in vars(vpx.Vp8Encoder())
     other: Any = object()
     assert not limit_bitrate(other, 100_000)
