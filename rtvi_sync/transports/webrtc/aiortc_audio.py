@@ -159,11 +159,17 @@ def take_packets(receiver: RTCRtpReceiver, on_audio: Callable[[bytes, int, int],
 async def read_frames(track: MediaStreamTrack, on_audio: Callable[[bytes, int, int], None]) -> None:
     """Hand on what aiortc has decoded, until the track ends."""
     converter = RateConverter(RATE_HZ)
+    failed = False
     while True:
         try:
             frame: Any = await track.recv()
         except MediaStreamError:
             return
-        pcm = bytes(frame.planes[0])[: 2 * frame.samples * len(frame.layout.channels)]
-        mono = pcm_tools.first_channel(pcm, len(frame.layout.channels))
-        on_audio(converter.convert(mono, frame.sample_rate), RATE_HZ, 1)
+        try:
+            pcm = bytes(frame.planes[0])[: 2 * frame.samples * len(frame.layout.channels)]
+            mono = pcm_tools.first_channel(pcm, len(frame.layout.channels))
+            on_audio(converter.convert(mono, frame.sample_rate), RATE_HZ, 1)
+        except Exception:  # such as no memory: the next audio may come through
+            if not failed:
+                logger.exception("The bot's audio could not be handed on; later failures are not reported")
+            failed = True

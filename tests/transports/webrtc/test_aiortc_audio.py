@@ -186,6 +186,13 @@ def test_aiortc_s_own_way(loop, monkeypatch):
     assert take_packets(other, lambda *_: None) is None
 
     heard = []
+    read_bot(loop, lambda *frame: heard.append(frame))
+    assert {frame[1:] for frame in heard} == {(24000, 1)}
+    assert 0 < sum(len(frame[0]) for frame in heard) <= 3 * 960
+
+
+def read_bot(loop, on_audio):
+    """Hand on three frames of a bot in stereo, which aiortc has decoded."""
     stereo = av.AudioFrame(format="s16", layout="stereo", samples=960)
     stereo.planes[0].update(tone(48000, 0.02) * 2)
     stereo.sample_rate = 48000
@@ -198,6 +205,17 @@ def test_aiortc_s_own_way(loop, monkeypatch):
             return left.pop()
 
     bot: Any = Bot()
-    result_of(loop.run(read_frames(bot, lambda *frame: heard.append(frame))))
-    assert {frame[1:] for frame in heard} == {(24000, 1)}
-    assert 0 < sum(len(frame[0]) for frame in heard) <= 3 * 960
+    result_of(loop.run(read_frames(bot, on_audio)))
+
+
+def test_audio_after_some_that_failed(loop, caplog):
+    """It is handed on; the first failure is logged, and the log is not filled by others."""
+    tried = []
+
+    def on_audio(*frame):
+        tried.append(frame)
+        raise MemoryError
+
+    read_bot(loop, on_audio)
+    assert len(tried) == 3
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [MemoryError]
