@@ -134,7 +134,7 @@ class BotAudio:
 
     def add(self, packet: Any) -> tuple[bool, None]:
         """Take an RTP packet; aiortc calls it. Nothing is left for aiortc to decode."""
-        due = self._buffer.add(packet.sequence_number, packet.payload)
+        due = self._buffer.add(packet.ssrc, packet.sequence_number, packet.payload)
         for position, payload in enumerate(due):
             if payload is None:
                 pcm = self._decoder.conceal(due[position + 1] if position + 1 < len(due) else None)

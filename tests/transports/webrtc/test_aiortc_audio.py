@@ -89,7 +89,7 @@ def test_the_end_of_the_track(loop):
 
 
 def packet(sequence, payload):
-    return types.SimpleNamespace(sequence_number=sequence, payload=payload)
+    return types.SimpleNamespace(ssrc=1, sequence_number=sequence, payload=payload)
 
 
 def test_lost_packets_are_made_up():
@@ -140,6 +140,14 @@ def test_one_late_packet():
     assert len(moments) == 100
     assert max(after - before for before, after in itertools.pairwise(moments)) == 4
     assert moments[60:] == [*range(60, 100)]
+    assert audio.concealed == pytest.approx(0.02)
+
+
+def test_a_packet_more_than_a_second_late():
+    """It is not played during a later word, and the packets after it are not held up."""
+    moments, audio = deliveries({}, count=200, late={50: 60})
+    assert len(moments) == 200
+    assert moments[60:] == [*range(60, 200)]
     assert audio.concealed == pytest.approx(0.02)
 
 
