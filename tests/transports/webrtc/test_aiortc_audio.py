@@ -183,15 +183,19 @@ def test_aiortc_has_what_is_replaced(loop):
     assert isinstance(on_loop(loop, look)[1], BotAudio)
 
 
-def test_aiortc_s_own_way(loop, monkeypatch):
-    """Where libopus is not found, aiortc encodes and decodes; the bot's stereo becomes 24 kHz mono."""
+def test_aiortc_s_own_way(loop, monkeypatch, caplog):
+    """Where libopus is not found, aiortc encodes and decodes, which is told once; stereo becomes 24 kHz mono."""
     monkeypatch.setattr(opus, "library", lambda: None)
+    aiortc_audio._warn_of_aiortc.cache_clear()
     track = on_loop(loop, lambda: MicTrack(loop))
     track.send(tone(16000, 0.1), 16000)
     frames = result_of(loop.run(received(track, 5)))
     assert [(frame.sample_rate, frame.samples) for frame in frames] == [(16000, 320)] * 5
     other: Any = object()
     assert take_packets(other, lambda *_: None) is None
+    assert take_packets(other, lambda *_: None) is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "aiortc decodes the bot's audio" in caplog.text
 
     heard = []
     read_bot(loop, lambda *frame: heard.append(frame))
