@@ -16,6 +16,7 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
+from rtvi_sync.transports.webrtc.connection import _MAX_MESSAGE
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
 from tests.support.slowness import GUARD
@@ -91,6 +92,8 @@ def test_the_offer(peer):
     assert "a=sendrecv" in camera
     assert "a=sendonly" in screen
     assert candidates(sdp)
+    (size,) = re.findall(r"a=max-message-size:(\d+)", sdp)
+    assert 65_536 <= int(size) <= _MAX_MESSAGE
 
 
 def test_messages(peer, call, heard, far_loop):
