@@ -138,8 +138,7 @@ class AiortcPeer:
         assert self._opening is not None, "there was an offer"
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-        except Exception as error:
-            # Not "from error", whose text may be the server's.
+        except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
             raise TransportStartError(
                 f"The bot's answer cannot be used: {one_line(repr(error))}. See the bot's log"
             ) from None
