@@ -133,7 +133,11 @@ def test_the_bot_s_pictures(run):
             yield picture_of(frame())
             yield picture_of(frame())
 
-        await read(pictures(), lambda picture: (shown.append(picture), seen.set()), wanted.pop)
+        def show(picture):
+            shown.append(picture)
+            seen.set()
+
+        await read(pictures(), show, wanted.pop)
 
     run(main())
     assert len(shown) == 2
