@@ -230,7 +230,7 @@ def _normalized(url: str) -> str:
 def printable(url: str) -> str:
     """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL.
 
-    The name of a session in the path, as in Pipecat's ``/sessions/NAME/api/offer``, lets anybody into it.
+    The name of a session in the path, as in Pipecat's ``/sessions/NAME/api/offer``, is enough to enter it.
     """
     try:
         parts = urlsplit(url)

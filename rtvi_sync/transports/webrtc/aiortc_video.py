@@ -82,7 +82,7 @@ class PictureTrack(MediaStreamTrack):
             self._next = None
 
     def stop(self) -> None:
-        """End the track, and wake whoever waits for it."""
+        """End the track, and wake what waits for it."""
         super().stop()
         self._resolve_encoded()
         self._drop()
@@ -146,7 +146,7 @@ def converted(picture: Any, pixel_format: str, **size: int) -> Any:
 async def read_pictures(
     track: MediaStreamTrack, on_video: Callable[[VideoFrame], None], wanted: Callable[[], bool]
 ) -> None:
-    """Hand on the pictures of the bot, until its track ends; one that nobody reads is not converted."""
+    """Hand on the pictures of the bot, until its track ends; one that is not read is not converted."""
     loop = asyncio.get_running_loop()
     while True:
         try:

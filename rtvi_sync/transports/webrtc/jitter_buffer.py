@@ -6,7 +6,7 @@ from typing import Final
 
 # A packet is given up when one has come that is this much later: after 80 ms, with packets of 20 ms.
 DEPTH: Final = 3
-# After more missing packets than these the sender has begun anew, or the network was gone: 1 s.
+# After more missing packets than these the sender has begun again, or the network was gone: 1 s.
 _MAX_GAP = 50
 _ROUND = 1 << 16
 
