@@ -22,7 +22,7 @@ LOGGERS = ("log", "_log", "logger", "warnings")
 
 def files() -> list[Path]:
     """Return every Python file and Markdown page of the project."""
-    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "node_modules" not in path.parts]
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     return sorted(path for path in [*ROOT.glob("*"), *found] if path.suffix in (".py", ".md"))
 
 
