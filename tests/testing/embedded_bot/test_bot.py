@@ -14,8 +14,9 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import descriptors
+from tests.support.wavs import silence, tone
 
-from .bot_client import QUICK, Client, Talk, names, pcm_of, silence, threads_of_bots, tone
+from .bot_client import QUICK, Client, Talk, names, pcm_of, threads_of_bots
 
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
