@@ -225,7 +225,8 @@ def test_who_lacks_a_device_hears_of_new_ones(
     monkeypatch.setattr(hotplug, "ListWatch", Watch)  # a backend of the application is listed by this one
     backend.there.clear()
     with client_of() as client:
-        threading.Event().wait(0.4)  # without a listener
+        threading.Event().wait(0.4)
+        assert watches == []  # without a listener
         with client.events("available_mics_updated"):
             until(lambda: watches == [backend.devices])
 

@@ -408,6 +408,7 @@ class TestAnnouncements:
             call(client, f"{n}" * 1_000_000, "x" * 1_000_000, DEPRECATED)
         results(client, 3)
         settle(client)
+        assert caplog.records  # of the exceptions
         assert all(len(record.message) < 1000 for record in caplog.records)
         calls = session_of(client).channel.functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
