@@ -30,7 +30,7 @@ from ..protocol.turns import TurnTracker
 from ..session.dispatcher import Dispatcher
 from ..session.first_messages import Entry
 from ..session.session import Session
-from .session_audio import TakenAudio, SessionAudio
+from .session_audio import SessionAudio, TakenAudio
 from .turn import Turn
 
 # Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
