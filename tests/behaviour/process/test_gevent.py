@@ -24,7 +24,7 @@ SCRIPT = f"""{TICKING}
     import sys
     from rtvi_sync import RTVIClient, WebSocketTransport
     from rtvi_sync.media import BytesSink, ToneSource
-    from tests.support.threads import threads_of_package
+    from tests.support.threads import thread_names
 
     sink = BytesSink()
     client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=ToneSource(duration=0.3), speaker=sink,
@@ -35,7 +35,7 @@ SCRIPT = f"""{TICKING}
         next(events)
     client.disconnect()
     ticker.kill()
-    print(len(sink.pcm) > 0, len(ticks) > 10, client.state, threads_of_package())
+    print(len(sink.pcm) > 0, len(ticks) > 10, client.state, thread_names())
 """
 
 

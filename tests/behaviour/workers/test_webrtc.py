@@ -90,7 +90,7 @@ GEVENT = f"""{TICKING}
     import sys
     from rtvi_sync import RTVIClient, SmallWebRTCTransport
     from rtvi_sync.media import BytesSink, ToneSource
-    from tests.support.threads import threads_of_package
+    from tests.support.threads import thread_names
 
     def talk(n):
         client = RTVIClient(transport=SmallWebRTCTransport(sys.argv[1]), mic=ToneSource(duration=0.3),
@@ -102,7 +102,7 @@ GEVENT = f"""{TICKING}
     jobs = [gevent.spawn(talk, n) for n in range(3)]
     gevent.joinall(jobs)
     ticker.kill()
-    print([job.value for job in jobs], len(ticks) > 30, threads_of_package())
+    print([job.value for job in jobs], len(ticks) > 30, thread_names())
 """
 
 
