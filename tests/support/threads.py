@@ -123,7 +123,7 @@ def workers_of_package() -> list[str]:
     return [name for name in thread_names() if "-worker-" in name]
 
 
-def descriptors() -> int:
+def count_descriptors() -> int:
     """Return how many descriptors the process has open, without those of threads that only wait for something to do."""
     stop_idle_threads()
     return len(os.listdir("/dev/fd"))

@@ -16,7 +16,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, websocket_client
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, descriptors, own_threads, thread_names, workers_of_package
+from tests.support.threads import InThread, count_descriptors, own_threads, thread_names, workers_of_package
 from tests.support.waiting import until
 
 
@@ -33,13 +33,13 @@ class TestNothingIsLeft:
         client.on("bot_ready", lambda: None)
         with client:
             pass
-        before = descriptors()
+        before = count_descriptors()
         for _ in range(50):
             client.connect()
             assert client.send_client_request("ping", 1) == 1
             client.disconnect()
             assert thread_names() == []
-            assert descriptors() == before
+            assert count_descriptors() == before
 
     def test_fifty_sessions_over_websocket(self) -> None:
         """The same with HTTP, WebSocket and audio."""
@@ -54,19 +54,19 @@ class TestNothingIsLeft:
             with client:
                 pass
             until(lambda: not bot.sessions)
-            before = descriptors()
+            before = count_descriptors()
             for _ in range(50):
                 client.connect()
                 assert client.send_client_request("ping", 1) == 1
                 client.disconnect()
                 assert own_threads() == []
                 until(lambda: not bot.sessions)
-                until(lambda: descriptors() <= before)
+                until(lambda: count_descriptors() <= before)
 
     def test_a_hundred_clients(self) -> None:
         """Invariant "few threads, many sessions": 100 connected clients need O(1) threads; afterwards none is left."""
         clients = [memory_client() for _ in range(100)]
-        before = descriptors()
+        before = count_descriptors()
         connecting = [InThread(client.connect) for client in clients]
         for thread in connecting:
             thread.get()
@@ -84,7 +84,7 @@ class TestNothingIsLeft:
         for thread in leaving:
             thread.get()
         assert thread_names() == []
-        assert descriptors() == before
+        assert count_descriptors() == before
 
     def test_a_hundred_clients_over_websocket(self) -> None:
         """The same over real connections with running audio sources."""
