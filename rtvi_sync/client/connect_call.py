@@ -60,29 +60,28 @@ class ConnectCall:
         self.abandoned: bool = False
         #: The call is under way, or was.
         self.begun: bool = False
+        #: An attempt has failed, and another followed or was to follow.
+        self.was_followed: bool = False
         #: Set when nothing of the call is left.
         self.over: Latch = Latch()
 
     @property
     def session(self) -> Session | None:
         """Return the session of the current attempt, if there is one."""
-        return self._attempt.session if self._attempt is not None else None
+        attempt = self._attempt  # read once: the thread of `run()` forgets it
+        return attempt.session if attempt is not None else None
 
     @property
     def has_other_ways(self) -> bool:
         """Tell whether another attempt may follow the current one."""
         return bool(self._untried or self._left_early)
 
-    @property
-    def has_failed_before(self) -> bool:
-        """Tell whether an attempt has failed, and another followed or was to follow."""
-        return bool(self._failures)
-
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `run()`."""
         self.abandoned = True
-        if self._attempt is not None:
-            self._attempt.abandon()
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.abandon()
 
     def run(
         self,
@@ -122,6 +121,7 @@ class ConnectCall:
             if failure is error:
                 raise error
             raise failure from error
+        self.was_followed = True
         if isinstance(error, ConnectionTimeoutError):
             self._left_early.append(way)
         if not self._untried:

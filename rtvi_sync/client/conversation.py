@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from ..concurrency.lifecycle import register_for_fork
 from ..errors import ProtocolError
 from ..events import Event, RTVIEvent
 from ..messages import BotReadyData, RTVIMessage
@@ -130,6 +131,7 @@ class ConversationTracker:
         self._over: dict[int, Turn] = {}  # by number
         dispatcher.observe(self._tracker.events, self._take)
         dispatcher.conversation = self
+        register_for_fork(self)
 
     # -- sessions: any thread -----------------------------------------------------------------------------------------
 
@@ -137,11 +139,12 @@ class ConversationTracker:
         """Follow a session that is about to be ready, or is. See `ConversationPort`."""
         channel = session.channel
         with self._lock:
-            first, channel.first_messages = channel.first_messages, None
+            first = channel.first_messages
             if first is None or channel.follower is not None:
                 return
-            channel.follower = follower = SessionFollower(self, session, first.bot)
-        self._coming = follower
+            # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
+            self._coming = channel.follower = follower = SessionFollower(self, session, first.bot)
+            channel.first_messages = None
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))
@@ -294,6 +297,13 @@ class ConversationTracker:
         with self._lock:
             over, bot = self._over, self._follower.bot if self._follower is not None else ""
             return tuple(over.get(record.number) or _turn_of(record, bot=bot) for record in self._tracker.turns)
+
+    def after_fork_in_child(self) -> None:
+        """Renew the lock, and forget the calls that wait, which are those of threads of the parent."""
+        self._lock = threading.RLock()
+        self._patience.clear()
+        self._tracker.patience = 0.0
+        self.speaking.clear()
 
 
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]

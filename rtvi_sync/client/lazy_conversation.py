@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from ..concurrency.lifecycle import register_for_fork
 from ..errors import BotNotReadyError
 from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
@@ -36,6 +37,7 @@ class LazyConversation:
         self._conversation: ConversationTracker | None = None
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()
+        register_for_fork(self)
 
     def get(self) -> ConversationTracker:
         """Return the conversation; the first call begins to follow it.
@@ -60,3 +62,8 @@ class LazyConversation:
         """Begin to follow it if one of `events` tells of turns."""
         if not _TURNS.isdisjoint(events):
             self.get()
+
+    def after_fork_in_child(self) -> None:
+        """Renew the locks, which threads of the parent may hold."""
+        self._lock = threading.RLock()
+        self.ask_lock = AskLock()

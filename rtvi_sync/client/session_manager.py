@@ -160,7 +160,7 @@ class SessionManager:
         try:
             return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
         except BaseException:
-            if call.has_failed_before:  # that session left its devices to one that may not have followed
+            if call.was_followed:  # that session left its devices to one that may not have followed
                 self.devices.hold.end()
             raise
 
@@ -306,7 +306,7 @@ class SessionManager:
             elif call.begun and call.session is None:
                 call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
             session = call.session or session
-        self._sessionless.abandon_actions()
+        actions = self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
@@ -319,6 +319,7 @@ class SessionManager:
             self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
+        self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
 

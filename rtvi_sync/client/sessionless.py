@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ..messages import RTVIMessage
 from ..protocol.about import about_this_client
 from ..protocol.engine import Engine
 from ..protocol.states import CloseInfo, TransportState
+from ..session import limits
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
@@ -223,13 +224,19 @@ class Sessionless:
         """Tell whether `disconnect()` has an action or a started bot to end here."""
         return bool(self._actions) or self._states.value is TransportState.AUTHENTICATED
 
-    def abandon_actions(self) -> None:
-        """End the requests of actions, and wait until their threads have ended."""
+    def abandon_actions(self) -> list[HTTPAction]:
+        """End the requests of actions, and return them."""
         actions = [*self._actions]
         for action in actions:
             action.abandon()
+        return actions
+
+    @staticmethod
+    def join(actions: Iterable[HTTPAction]) -> None:
+        """Wait a moment until the threads of `actions`, which were abandoned, have ended."""
+        deadline = Deadline(limits.LINGER_TIMEOUT)
         for action in actions:
-            action.join()
+            action.join(deadline)
 
     def forget_bot(self) -> None:
         """Leave the state `authenticated`: the bot that `start_bot()` has started is not connected to."""

@@ -32,6 +32,8 @@ class AbortSignal:
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
+        #: Another thread abandons the attempt at its limit; else only the time-outs of its sockets end it.
+        self.is_supervised: bool = True
         self._latch = Latch()
         # Guards the four fields below. Any thread may hold it; only shutdown(), which never blocks, is called under it,
         # so that no socket is closed between its look-up and its shutdown.

@@ -23,7 +23,7 @@ from typing import Protocol
 from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
-from .timer_thread import Scheduler
+from .timer_thread import LONGEST_WAIT, Scheduler
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -151,6 +151,8 @@ class IOThread:
         self._ident: int | None = None  # of `thread`
         #: The seconds for which the thread was idle before its current work.
         self.idle_time: float = 0.0
+        #: The thread has ended, or is about to: what is given to it will not be done.
+        self.ended: bool = False
         self._loop_began = 0.0
         register_for_fork(self)
         try:
@@ -219,23 +221,24 @@ class IOThread:
         """Give the role to `thread`, which must call `serve()`; the caller must leave it."""
         self.thread, self._ident = thread, thread.ident
 
-    def serve(self) -> bool:
+    def serve(self, *, broken: bool = False) -> bool:
         """Serve the channels until another thread has the role (True), or until closed or replaced (False)."""
         me = threading.get_ident()
         sleepless.add(me)
         try:
+            if broken:
+                self._start_over(broken=True)
             if self._serve_until_closed():
                 return True
+            self._end_all()
         except _ReplacedError:
-            return False
+            pass
         except BaseException:
             self._end_all()
             raise
-        else:
-            self._end_all()
-            return False
         finally:
             sleepless.discard(me)
+        return False
 
     def register(self, channel: Channel) -> None:
         """Watch `channel` for readability."""
@@ -263,9 +266,9 @@ class IOThread:
     def _stop(self) -> None:
         self._closing = True
 
-    def _run(self) -> None:
+    def _run(self, *, broken: bool = False) -> None:
         self._ident = threading.get_ident()
-        if self.serve() and self.followers is not None:
+        if self.serve(broken=broken) and self.followers is not None:
             self.followers.work()
 
     def _replace(self, resumed_by: dict[int, int]) -> None:
@@ -279,8 +282,7 @@ class IOThread:
         self.set_thread(thread)
         if self.followers is not None:
             self.followers.replace(thread)
-        self._start_over(broken=True)
-        self._run()
+        self._run(broken=True)
 
     def _serve_until_closed(self) -> bool:
         while not (self._closing and not self._commands):
@@ -295,6 +297,7 @@ class IOThread:
         return False
 
     def _end_all(self) -> None:
+        self.ended = True  # first: a channel may begin something new when it is told
         if self.followers is not None:
             self.followers.detach()
         self.scheduler.close()
@@ -342,12 +345,10 @@ class IOThread:
 
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
-        if next_timer == (next_step := self.scheduler.next_due) == math.inf:
-            return self._selector.select(None)
-        remaining = min(next_step, next_timer) - time.monotonic()
-        if next_timer <= next_step:
-            return self._selector.select(max(0.0, remaining))
-        if isinstance(self._selector, _IN_MILLISECONDS):
+        next_step, now = self.scheduler.next_due, time.monotonic()
+        due = min(next_step, next_timer, now + LONGEST_WAIT)
+        remaining = due - now
+        if due == next_step and isinstance(self._selector, _IN_MILLISECONDS):
             whole = math.floor(remaining * 1000)
             if whole > 0:
                 ready = self._selector.select((whole - 0.5) / 1000)  # the selector rounds up
@@ -379,7 +380,7 @@ class IOThread:
                 self._end(key.data, error)
 
     def _channels(self) -> list[selectors.SelectorKey]:
-        return [key for key in self._selector.get_map().values() if key.data is not None]
+        return [key for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
 
     def _run_timers(self) -> float:
         """Run the timers that are due; return the time of the next one, infinity if there is none."""

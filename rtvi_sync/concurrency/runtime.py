@@ -69,6 +69,7 @@ class _RuntimeSlot:
 
     def enter(self) -> Runtime:
         """Return the current runtime, or a new one, with one user more."""
+        self._retire_failed()
         with self._lock:
             if self._current is not None:
                 self._current.users += 1
@@ -85,6 +86,15 @@ class _RuntimeSlot:
             if spare is not None:  # another thread was faster
                 spare.retire()
                 spare.join(Deadline(1.0))
+
+    def _retire_failed(self) -> None:
+        """Retire the current runtime if its I/O thread has ended by a failure: nothing could use it."""
+        with self._lock:
+            runtime = self._current
+            if runtime is None or not runtime.io.ended:
+                return
+            self._current = None
+        runtime.retire()
 
     def leave(self, runtime: Runtime) -> bool:
         """Remove one user; return True if the caller must start the timer that retires `runtime`."""

@@ -16,8 +16,9 @@ from .lifecycle import fork_generation, start_thread
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# The timeout of a lock is limited (Windows: 49 days), so the thread wakes at least every hour.
-_LONGEST_WAIT = 3600.0
+# The timeout of a lock (Windows: 49 days) and of epoll (24 days) is limited, so a thread that waits until a given time
+# wakes at least every hour.
+LONGEST_WAIT = 3600.0
 # `cancel()` waits up to this many seconds for a step that hangs.
 _STEP_LIMIT = 0.5
 # A step that is due within this many seconds runs at once: Linux lets a thread oversleep by that much, and the rounding
@@ -274,5 +275,5 @@ class TimerThread(Scheduler):
             self.run_due()
             remaining = self.next_due - self._clock()
             if remaining > _EARLY:
-                timeout = None if remaining == math.inf else min(remaining, _LONGEST_WAIT)
+                timeout = None if remaining == math.inf else min(remaining, LONGEST_WAIT)
                 self._wait(self._plan_changed, lambda: self._changed, timeout)

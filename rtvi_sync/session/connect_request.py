@@ -282,14 +282,15 @@ class ConnectRequest:
         """Return what the server answers to a GET, which must not take the time of the connection.
 
         Raises:
-            ConnectionTimeoutError: it does not answer within `_HINT_TIMEOUT` seconds, or half of the time left.
-            StartBotError: the request failed.
+            StartBotError: it failed, or was not answered within `_HINT_TIMEOUT` seconds, or half of the time left.
+            BaseException: the reason for which the attempt was abandoned.
         """
         from ..transports.http import get_json
 
         remaining = signal.remaining()
         limit = _HINT_TIMEOUT if remaining is None else min(_HINT_TIMEOUT, remaining / 2)
         own = AbortController(Deadline(limit), lambda: StartBotError("The request was aborted"))
+        own.signal.is_supervised = False
         signal.on_abort(lambda: own.abort(signal.reason))
         return get_json(
             url, headers=params.headers or {}, network=self.network, signal=own.signal, client=self.http_client

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import Final
 
 import httpx
 
@@ -32,12 +31,10 @@ from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..transports.http import ACTION, origin_of, post_stream
 from ..transports.net import Network, printable
+from . import limits
 from .dispatcher import forked_error
 from .params import RTVIClientParams
 from .publisher import EventPublisher
-
-# The thread of an action that has ended or was abandoned ends at once, unless handlers of the application hold it up.
-_LINGER_TIMEOUT: Final = 0.1
 
 
 class HTTPAction:
@@ -110,7 +107,7 @@ class HTTPAction:
     ) -> None:
         if not self._over:
             shielded(self.abandon)
-        self.join()
+        self.join(Deadline(limits.LINGER_TIMEOUT))
 
     # -- the caller's thread ------------------------------------------------------------------------------------------
 
@@ -182,11 +179,11 @@ class HTTPAction:
         """End the request soon; a call that waits raises `reason` (None: `disconnect()` was called)."""
         self._abort.abort(reason)
 
-    def join(self) -> None:
-        """Wait a moment until the thread of the request, which has ended or was abandoned, has ended."""
+    def join(self, deadline: Deadline) -> None:
+        """Wait until the thread of the request, which has ended or was abandoned, has ended."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():  # as a finalizer may be
-            join_thread(thread, Deadline(_LINGER_TIMEOUT))
+            join_thread(thread, deadline)
 
     def overflow(self) -> None:
         """Abandon the action: the queue of events is full."""

@@ -37,8 +37,9 @@ SETTLE_TIMEOUT = 0.1
 FUNCTIONS_TIMEOUT = 1.0
 # At exit there may be no thread that delivers events: the exiting thread does so, up to this.
 EXIT_DELIVERY_TIMEOUT = 1.0
-# How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt. They end at
-# once, unless the application's own code runs in them.
+# How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt, and an action
+# without a session, or all that `disconnect()` abandons, for its thread. They end at once, unless the application's own
+# code runs in them.
 LINGER_TIMEOUT = 0.1
 # How long `disconnect()` waits for an attempt or the reconnect thread that it has stopped.
 STOP_TIMEOUT = 1.0

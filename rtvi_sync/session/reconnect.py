@@ -103,7 +103,7 @@ class Reconnector:
         # thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
-        self._unwanted: Session | None = None
+        self._unwanted: Session | None = None  # `lost()` begins no run for it
         # Set when the application ends the calls of `connect()` that are repeated now; later ones have another.
         self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
@@ -216,6 +216,7 @@ class Reconnector:
         """Remove `run`, which has ended; return False if `session` has ended as well, so that it goes on."""
         with self._lock:
             if session is not None and session.ending.drained.is_set():
+                self._unwanted = session  # by any other run: `lost()` may come after this one has given up
                 return False
             if self._run is run:
                 self._run = None

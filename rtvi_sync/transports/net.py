@@ -288,12 +288,12 @@ def socket_timeout(signal: AbortSignal) -> float | None:
         TimeoutError: the limit has passed, and the attempt was not abandoned.
         BaseException: the signal's reason, if the attempt was abandoned at its limit.
     """
-    remaining = signal.remaining()
+    remaining, grace = signal.remaining(), _GRACE if signal.is_supervised else 0.0
     if remaining == 0.0:
-        signal.wait(_GRACE)
+        signal.wait(grace)
         signal.raise_if_aborted()
         raise TimeoutError("timed out")
-    return None if remaining is None else min(remaining + _GRACE, _MAX_TIMEOUT)
+    return None if remaining is None else min(remaining + grace, _MAX_TIMEOUT)
 
 
 def open_tcp(host: str, port: int, signal: AbortSignal) -> tuple[socket.socket, Detach]:

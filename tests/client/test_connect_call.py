@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from rtvi_sync import (
     TransportStartError,
     TransportState,
 )
+from rtvi_sync.client.connect_call import ConnectCall
 from rtvi_sync.client.ways import Way
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import BotError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.session.connect_request import BotURL
@@ -322,3 +325,26 @@ def test_connect_again_tries_all_ways() -> None:
     for count in (1, 2):
         with client:
             assert (first.attempts, second.attempts) == (count, count)
+
+
+def test_the_call_ends_while_another_thread_reads_its_attempt() -> None:
+    """`disconnect()` may find the call when it is about to return, on another thread."""
+
+    class Ending(ConnectCall):
+        _attempts: list[Any]
+
+        @property
+        def _attempt(self) -> Any:
+            return self._attempts.pop() if self._attempts else None
+
+        @_attempt.setter
+        def _attempt(self, attempt: Any) -> None:
+            self._attempts = [attempt]
+
+    call, attempt = Ending((), Deadline(GUARD)), SimpleNamespace(session=object(), abandon=lambda: ended.append(True))
+    ended: list[bool] = []
+    call._attempt = attempt
+    assert call.session is attempt.session
+    call._attempt = attempt
+    call.abandon()
+    assert ended == [True]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from rtvi_sync import RTVIMessage, Turn
+from rtvi_sync.client.conversation import SessionFollower
 from tests.support.clients import bot_says, settle
+from tests.support.forking import in_child
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, written
 from tests.support.slowness import GUARD
+from tests.support.threads import holding
 from tests.support.waiting import until
 
 
@@ -34,6 +38,25 @@ def test_it_begins_while_events_are_queued() -> None:
         turn = client.listen(GUARD)
         assert (turn.user_text, turn.bot_text) == ("one", "You said one")
         assert [turn.number for turn in client.turns()] == [1, 2]
+
+
+def test_it_begins_while_a_message_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message is either kept for the conversation or taken by it, and so is what another thread sends."""
+    begin = SessionFollower.__init__
+
+    def late(follower: SessionFollower, *arguments: Any) -> None:
+        says(client, written("Hello you")[2:])
+        settle(client)
+        client.send_text("one")
+        settle(client)
+        begin(follower, *arguments)
+
+    with TalkingBot().client() as client:
+        says(client, [*written("Hello you")[:2], *begun("Hello you"), *finished("Hello you")])
+        monkeypatch.setattr(SessionFollower, "__init__", late)
+        assert client.listen(GUARD).bot_text == "Hello you"
+        turn = client.listen(GUARD)
+        assert (turn.user_text, turn.bot_text) == ("one", "You said one")
 
 
 def test_the_next_session_begins_while_events_are_queued() -> None:
@@ -113,3 +136,20 @@ def test_the_end_of_a_session_ends_its_turns() -> None:
         hangs_up(client)
         until(lambda: client.turns()[0].status == "failed")
         assert client._conversation.get()._follower is None
+
+
+def test_a_fork_while_other_threads_follow_it() -> None:
+    """A child of a process whose client was not connected asks as ever: what threads of the parent hold is renewed."""
+    client = TalkingBot().client()
+    with client:
+        client.ask("x", GUARD)
+    conversation = client._conversation.get()
+
+    def child() -> object:
+        with client:
+            says(client, said("Hello you"))
+            return client.listen(GUARD).bot_text, client.ask("y", GUARD).bot_text
+
+    with conversation.patience(GUARD), holding(conversation._lock):
+        conversation.speaking.add(object())
+        assert in_child(child) == ("Hello you", "You said y")

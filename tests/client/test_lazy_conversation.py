@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ForkedProcessError, RTVIClient
+from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.forking import in_child
 from tests.support.scripted_talk import TalkingBot
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread
+from tests.support.threads import InThread, holding
 
 
 def test_it_begins_once() -> None:
@@ -42,3 +43,16 @@ def test_in_a_forked_child() -> None:
                     call()
 
         in_child(child)
+
+
+def test_a_fork_while_another_thread_asks() -> None:
+    """The child of a process whose client was not connected asks as ever."""
+    client = TalkingBot().client()
+    lazy = client._conversation
+
+    def child() -> object:
+        with client:
+            return client.ask("x", GUARD).bot_text
+
+    with holding(lazy._lock), holding(lazy.ask_lock.hold(Deadline(GUARD))):
+        assert in_child(child) == "You said x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from rtvi_sync import (
     ConnectionTimeoutError,
     DisconnectedError,
     InvalidTransportParamsError,
+    MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
     RTVIError,
@@ -26,13 +28,14 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.media import SilenceSource
 from rtvi_sync.session.publisher import EventPublisher
 from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
 
@@ -358,6 +361,21 @@ def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) ->
     assert len(slow.requests) == 1
 
 
+def test_devices_stay_open_if_connect_is_refused(slow: SlowServer) -> None:
+    """A call that cannot begin closes nothing that it has not opened."""
+    client = RTVIClient(transport=MemoryTransport(audio=True), mic=SilenceSource(), speaker=False)
+    client.init_devices()
+    track = client.tracks().local.audio
+    assert track is not None
+    starting = starts(client, slow)
+    with pytest.raises(BotAlreadyStartedError):
+        client.connect()
+    assert client.tracks().local.audio is track
+    client.disconnect()
+    assert client.tracks().local.audio is None
+    assert isinstance(starting.error(), DisconnectedError)
+
+
 def test_many_threads_start_a_bot(slow: SlowServer) -> None:
     """Of several calls at once one goes out."""
     client = memory_client()
@@ -492,6 +510,27 @@ def test_an_action_beside_it(slow: SlowServer) -> None:
         assert isinstance(error, DisconnectedError)
         assert error.initiator == "client"
     assert client.state is TransportState.DISCONNECTED
+
+
+def test_many_actions_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`disconnect()` waits a moment for all of them together, and not for one after the other."""
+    begun, go_on = queue.SimpleQueue[bool](), threading.Event()
+
+    def hang(*_: object, **__: object) -> Iterator[bytes]:
+        begun.put(True)
+        go_on.wait(GUARD)
+        yield b""
+
+    monkeypatch.setattr("rtvi_sync.session.http_action.post_stream", hang)
+    client = memory_client(params={"base_url": "http://127.0.0.1:1"}, request_timeout=None)
+    acting = [InThread(lambda: client.action({"service": "tts", "action": "say"})) for _ in range(30)]
+    for _ in acting:
+        begun.get(timeout=GUARD)
+    with takes(1.0):
+        client.disconnect()
+    for call in acting:
+        assert isinstance(call.error(), DisconnectedError)
+    go_on.set()
 
 
 def test_a_client_that_reconnects(slow: SlowServer) -> None:

@@ -223,6 +223,17 @@ def test_timers(io):
     assert late_at >= began + 0.04
 
 
+def test_a_time_far_away_ends_no_thread(io):
+    """A timer and a step may be due in more milliseconds than a selector can count: 2^31 are 24.8 days."""
+    later = on(io, lambda: io.call_later(7e6, lambda: None))
+    assert on(io, lambda: True)
+    later.cancel()
+    task = io.scheduler.add(lambda now: None, io.scheduler.now() + 3e6)
+    assert on(io, lambda: True)
+    task.cancel()
+    assert on(io, lambda: True)
+
+
 def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
     """How long the thread may wait for the next timer is counted from the moment at which it begins to wait."""
     now, timeouts, asked = [1000.0], [], threading.Event()

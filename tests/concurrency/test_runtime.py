@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -213,6 +217,53 @@ def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
     assert [t for t in package_threads() if t.name.startswith("rtvi-io-")] == [runtime.io.thread]
     runtime.release()
     runtime.release()
+
+
+def _fail_with(error: BaseException) -> Callable[[], NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    "fault", ["a fault of the thread", "no descriptors for a new selector", "no descriptors for its replacement"]
+)
+def test_a_runtime_whose_io_thread_failed_is_replaced(monkeypatch, fault):
+    """The next user gets another one, whatever has ended the thread."""
+    runtime = acquire_runtime()
+    assert answers(runtime)
+    io, failed = runtime.io, runtime.io.thread
+    no_descriptors = _fail_with(OSError(errno.EMFILE, "Too many open files"))
+    blocks, let_go = threading.Event(), threading.Event()
+
+    def block(_: object) -> list[object]:
+        blocks.set()
+        let_go.wait(GUARD)
+        return []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(io, "_open", no_descriptors)
+        if fault == "a fault of the thread":
+            patch.setattr(io, "_run_timers", _fail_with(MemoryError()))
+            io._wake()
+        elif fault == "no descriptors for a new selector":
+            io.call(lambda: os.close(io._selector.fileno()))
+        else:
+            patch.setattr(io._selector, "select", block)
+            io._wake()
+            assert blocks.wait(GUARD)
+            os.close(io._selector.fileno())
+            io._start_replacement(io._resumed_by)
+        until(lambda: io.ended)
+        let_go.set()
+    new = acquire_runtime()
+    assert new is not runtime
+    assert answers(new)
+    runtime.release()
+    new.release()
+    until(lambda: not failed.is_alive())
 
 
 def test_a_forked_child_gets_a_runtime_of_its_own():

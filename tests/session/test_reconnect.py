@@ -408,6 +408,32 @@ def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
         assert bot.begun == 4
 
 
+def test_a_loss_is_told_after_the_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close thread that is late does not begin to replace the session again."""
+    bot = MoodyBot("ready", "flighty")
+    policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01, max_delay=0.02, stable_after=GUARD)
+    lost = rtvi_sync.session.reconnect.Reconnector.lost
+    told = threading.Event()
+
+    def late(reconnector: Any, session: Any) -> None:
+        if session.number == 2:
+            until(lambda: "reconnect_failed" in telling.names)
+            until(lambda: reconnector._run is None)
+        lost(reconnector, session)
+        if session.number == 2:
+            told.set()
+
+    monkeypatch.setattr(rtvi_sync.session.reconnect.Reconnector, "lost", late)
+    with reconnecting_client(bot, policy) as client:
+        telling = Telling(client)
+        client.connect()
+        lose(client)
+        assert told.wait(GUARD)
+        until(lambda: not thread_names())
+        assert telling.names[-1] == "reconnect_failed"
+        assert bot.begun == 2
+
+
 def test_a_session_that_lasts_begins_a_new_count() -> None:
     """Losses that lie apart do not add up."""
     policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01, max_delay=0.02, stable_after=0.05)

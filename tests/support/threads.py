@@ -27,6 +27,25 @@ def in_sleepless_thread() -> Iterator[None]:
         sleepless.discard(me)
 
 
+@contextlib.contextmanager
+def holding(lock: contextlib.AbstractContextManager[object]) -> Iterator[None]:
+    """Let another thread hold `lock` in the block."""
+    held, released = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            released.wait(GUARD)
+
+    holder = InThread(hold)
+    assert held.wait(GUARD)
+    try:
+        yield
+    finally:
+        released.set()
+        holder.get()
+
+
 class InThread:
     """Runs a function on a thread of its own, which begins at once."""
 
