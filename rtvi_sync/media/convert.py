@@ -142,8 +142,10 @@ class ResamplingSink:
 
     def close(self) -> None:
         """Write the samples that are held back, and close the sink."""
-        self._write(self._converter.finish())
-        self._sink.close()
+        try:
+            self._write(self._converter.finish())
+        finally:
+            self._sink.close()
 
     def _write(self, pcm: bytes) -> None:
         if pcm:
