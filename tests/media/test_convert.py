@@ -178,6 +178,21 @@ def test_a_source_of_the_same_rate_is_bit_exact():
     assert read_all(source, 1) == [b"ab", b"cd", b"ef"]
 
 
+def test_the_rate_of_the_source_is_read_once():
+    """A source may compute it, which may block; after `close()` it may be another one."""
+    rates = [8_000, 16_000]
+
+    class Source(BytesSource):
+        @property
+        def sample_rate_hz(self) -> int:
+            return rates.pop(0)
+
+    source = ResamplingSource(Source(bytes(640), 8_000), 16_000)
+    assert len(b"".join(read_all(source, 10))) == 1280
+    source.close()
+    assert len(b"".join(read_all(source, 10))) == 640
+
+
 def test_a_source_in_a_session():
     """The bot gets a recording of a telephone at the rate of the wrapper, and all of it."""
     spoken = BytesSource(tone(0.5, 8_000), 8_000)
