@@ -109,7 +109,7 @@ class PushSource(PackagedSource):
                     )
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until all that was pushed so far was sent to the bot in the current session.
+        """Block until all that was pushed before this call was sent to the bot, or dropped, in the current session.
 
         Never waits for a session to begin: while no session uses this source, the result is that of the last session,
         or False. May be called from any thread.
@@ -121,8 +121,13 @@ class PushSource(PackagedSource):
             True if all of it was sent; False if the timeout has passed, or the session ended first.
         """
         WAIT.or_none.check(timeout=timeout)
-        self._taken.wait_for(lambda: self._is_unused or not self.waiting_bytes, Deadline(timeout))
-        return self._was_sent if self._is_unused else not self.waiting_bytes
+        pushed_bytes = self._pushed_bytes
+
+        def is_sent() -> bool:
+            return self._dropped_bytes + self._taken_bytes >= pushed_bytes
+
+        self._taken.wait_for(lambda: self._is_unused or is_sent(), Deadline(timeout))
+        return self._was_sent if self._is_unused else is_sent()
 
     def read(self, frames: int) -> bytes:
         """Return the next samples, for an application that reads the source; silence if none are pushed in time.

@@ -164,6 +164,20 @@ def test_wait(talk, timer, until):
         assert waiting.get() is False
 
 
+def test_wait_beside_a_thread_that_pushes(talk, timer, until):
+    """It waits for what was pushed before, though something waits at every moment."""
+    source = PushSource(16000)
+    talk(mic=source).begin()
+    source.push(noise(330))
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        for _ in range(4):
+            source.push(noise(330))
+            timer.advance(0.02)
+        assert waiting.get() is True
+        assert source.waiting_seconds > 0
+
+
 def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
     """What a session has not sent when it ends is discarded, also the rest of a push that was begun."""
     source = PushSource(16000)
@@ -238,7 +252,8 @@ def test_a_wrapped_source_is_used_by_the_session(talk, timer):
         timer.advance(0.12)  # the lag of the resampler, and more
         pushing.get()
     assert session.manager.counters.mic_dropped == 0
-    source.push(bytes(5 * CHUNK))
+    for _ in range(10):
+        source.push(bytes(CHUNK))
     assert session.manager.counters.mic_dropped > 0
     with running(source.wait) as waiting:
         assert waiting.goes_on(0.05)
