@@ -121,7 +121,8 @@ def test_stereo_and_back(values: list[int], channels: int):
     ],
 )
 @pytest.mark.parametrize(
-    "function", [encode_mulaw, encode_alaw, to_stereo, to_mono, lambda pcm: to_mono(pcm, 1), lambda pcm: to_mono(pcm, 3)]
+    "function",
+    [encode_mulaw, encode_alaw, to_stereo, to_mono, lambda pcm: to_mono(pcm, 1), lambda pcm: to_mono(pcm, 3)],
 )
 def test_any_buffer_counts_as_its_bytes(function: Function, view: Callable[[bytes], Any]):
     """A view has the samples of its bytes, whatever its items are, and the result is a copy."""
