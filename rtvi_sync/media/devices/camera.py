@@ -163,12 +163,16 @@ class Camera(Device):
         Returns:
             Whether to try again, and after how many seconds; None: only when the camera is turned off and on.
         """
-        pace = None if isinstance(self._source, PackagedVideo) else Pace(_MAX_FPS)
+        pace = Pace(_MAX_FPS)
         self._hangs_after = _OPEN_TIMEOUT
         try:
             while self._is_on():
-                if pace is not None:
+                if not isinstance(self._source, PackagedVideo):
                     pace.wait()
+                else:  # waits here, because the source's own wait cannot be interrupted, and would count as hanging
+                    self._wait(lambda: not self._enabled(), self._source.remaining)
+                    if not self._is_on():
+                        break
                 frame = self._call_library(self._source.read)
                 if frame is None:
                     break
