@@ -270,26 +270,14 @@ class FrameQueue(Generic[F]):
         self.notifier.notify_all()
         return begins
 
-    def get(self, generation: int = 0) -> tuple[int, F | None] | None:
-        """Wait for the next frame.
-
-        Args:
-            generation: the generation known to the caller.
-
-        Returns:
-            The current generation and its next frame, which is None if the generation is new and has no frame yet.
-            None instead of both if the queue has ended and is empty.
-        """
+    def get(self) -> F | None:
+        """Wait for the next frame and return it; None if the queue has ended and is empty."""
         while True:
-            self.notifier.wait_for(
-                lambda: self._frames or self._ended or self._generation != generation, Deadline(None)
-            )
+            self.notifier.wait_for(lambda: self._frames or self._ended, Deadline(None))
             ended = self._ended
-            current, frame = self.poll()
-            if frame is not None or current != generation:
-                return current, frame
-            if ended:
-                return None
+            _, frame = self.poll()
+            if frame is not None or ended:
+                return frame
 
     def poll(self) -> tuple[int, F | None]:
         """Return the current generation and its next frame, None if there is no frame; does not block."""

@@ -235,11 +235,11 @@ class Camera(Device):
     # -- the sending thread -------------------------------------------------------------------------------------------
 
     def _send_all(self, send: SendVideo) -> None:
-        while (item := self._outgoing.get()) is not None and item[1] is not None:
+        while (frame := self._outgoing.get()) is not None:
             if not self._is_on():
                 continue
             try:
-                send(item[1])
+                send(frame)
             except RTVIError as error:
                 # The connection is lost, and the session is about to end.
                 logger.debug("Sending video ended: %s", error)
