@@ -43,8 +43,12 @@ _TICK = 0.25
 _SLOW_TICK = 1.0
 
 _TOO_SLOW = (
-    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let a sink return faster, or raise "
+    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let the sink return faster, or raise "
     "max_queued_audio_bytes"
+)
+_TOO_FAST = (
+    "the bot sends audio faster than it is played, two minutes of it wait, and the oldest goes first. Let the bot send "
+    "in real time, or give the client a sink, which takes audio at any speed"
 )
 
 _LOCAL = Participant(id="local", name="", local=True)
@@ -294,7 +298,7 @@ class MediaSession:
             speaker, sink = self._speaker.component, self._speaker.choice
             dropped = speaker.write(pcm, sample_rate_hz) if speaker is not None else 0.0
         if dropped:
-            self._status_reporter.audio_dropped(sink, dropped, _TOO_SLOW)
+            self._status_reporter.audio_dropped(sink, dropped, _TOO_FAST if is_device(sink) else _TOO_SLOW)
         if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp):
             self._tick_soon()
 
