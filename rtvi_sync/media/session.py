@@ -113,6 +113,7 @@ class MediaSession:
         self._factory = factory
         # The sources that speak in the microphone's place; only the last one is sent. Changed under the lock.
         self._inserted: list[Insertion] = []
+        self._takes_insertions = True  # until the session ends; changed under the lock
         self._sent: AudioTrack | None = None  # what is sent, from whichever source; made when it is asked for
         self.slots: DeviceSlots = DeviceSlots(
             factory, settings, status_reporter, begin=self._begin, publish=self._publish_track
@@ -227,10 +228,10 @@ class MediaSession:
 
         sender = insertion.sender = self._factory.sender(source, lambda: self._speaks(insertion), publish)
         with self._lock:
-            is_over = self.slots.closed
-            if not is_over:
+            takes = self._takes_insertions
+            if takes:
                 self._inserted.append(insertion)
-        if is_over:
+        if not takes:
             sender.halt()
             raise DeviceError("The session has ended", devices=("mic",))
         sender.start(senders.schedule, self._gated(senders.send_audio, insertion))
@@ -410,7 +411,9 @@ class MediaSession:
         if self._ticks is not None:
             self._ticks.cancel()
         self._hotplug.close()
-        inserted = [insertion.sender for insertion in [*self._inserted]]
+        with self._lock:
+            self._takes_insertions = False
+            inserted = [insertion.sender for insertion in self._inserted]
         for sender in inserted:
             sender.halt()
         if self._sent is not None:
