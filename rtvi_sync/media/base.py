@@ -379,13 +379,16 @@ class AudioQueue(FrameQueue[AudioFrame]):
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:
-        """Append audio, as `put()` does.
+        """Append audio, as `put()` does; after `end()` count it as dropped.
 
         Returns:
             The seconds dropped for it if a run of losses begins, else 0.0.
         """
         before = self.dropped_seconds
-        begins = self.put(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
+        frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)
+        if self._ended:
+            self._drop(frame)
+        begins = self.put(frame)
         return self.dropped_seconds - before if begins else 0.0
 
     def _drop(self, frame: AudioFrame) -> None:
