@@ -438,7 +438,7 @@ class MediaManager:
                     session.slots.close(kind)
                     slot.choice = False
                     self.status_reporter.status(kind, DeviceStatus())
-            if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
+            if slot is not None and choice is not None and slot.holds(choice):
                 return
             opens = session is not None and session.opens(kind, choice)
             if not opens:  # opening a device reports the choice itself

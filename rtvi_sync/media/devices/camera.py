@@ -70,6 +70,8 @@ class Camera(Device):
         self._publish = publish
         self._lease: Lease | None = Lease(self._source, role)  # guarded by `_lock`
         self._switches = 0  # how often it was turned on or off
+        #: Whether a source has ended or failed, and is read again only when the camera is turned off and on.
+        self.ended: bool = False
         self._notifier = Notifier()  # notified when it was turned on or off, or halted
         self._send: SendVideo | None = None
         self._outgoing = VideoQueue(1)
@@ -141,7 +143,9 @@ class Camera(Device):
                 switches = self._switches
                 again, interval = self._capture()
                 if again and self._is_on():
+                    self.ended = interval is None
                     self._wait(partial(self._switched_since, switches), interval)
+                    self.ended = False
         finally:
             self._outgoing.end()
             self._release_lease()
