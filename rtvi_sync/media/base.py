@@ -36,7 +36,7 @@ class AudioSource(Protocol):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the samples per second of what `read()` returns; called once per session."""
+        """Return the samples per second of what `read()` returns; read at the beginning of a session only."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""
