@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from . import pcm as pcm_tools
 
 # A voice codec makes exact zeros of silence, up to its last bit.
@@ -10,6 +13,8 @@ _SILENT_PEAK = 2
 _PAUSE = 0.3
 # What was on its way when the bot was interrupted is longest this, in seconds.
 _ON_THE_WAY = 0.2
+# It comes at once, or after a stall of the network, within this many seconds. A bot may also send no silence at all.
+_LATEST = 1.0
 
 
 class SilenceGate:
@@ -17,11 +22,16 @@ class SilenceGate:
 
     Over RTP a bot sends silence 50 times a second. Recorded, it would be as long as the session; measured, it would
     never end. Used on one thread.
+
+    Args:
+        clock: returns monotonic seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._silent_for = _PAUSE  # nothing is to be heard before the bot has spoken
         self._old = 0.0  # seconds of audio that may still be from before an interruption
+        self._old_until = 0.0
 
     def passes(self, pcm: bytes, sample_rate_hz: int) -> bool:
         """Tell whether the next audio, mono PCM, is to be played."""
@@ -31,14 +41,14 @@ class SilenceGate:
             self._silent_for += seconds
             return self._silent_for <= _PAUSE
         self._silent_for = 0.0
-        if self._old >= seconds / 2:
+        if self._old >= seconds / 2 and self._clock() < self._old_until:
             self._old -= seconds
             return False
         return True
 
     def interrupted(self) -> None:
         """Drop what was on its way, up to the next silence."""
-        self._old = _ON_THE_WAY
+        self._old, self._old_until = _ON_THE_WAY, self._clock() + _LATEST
 
 
 def _is_silent(pcm: bytes) -> bool:

@@ -40,3 +40,15 @@ def test_an_interruption_of_a_silent_bot():
     gate = SilenceGate()
     gate.interrupted()
     assert passed(gate, SILENCE, SPEECH) == [False, True]
+
+
+def test_a_bot_that_sends_nothing_after_an_interruption():
+    """What it says later is heard from its first word on: nothing is on its way for so long."""
+    now = [100.0]
+    gate = SilenceGate(clock=lambda: now[0])
+    passed(gate, SPEECH)
+    gate.interrupted()
+    now[0] += 0.5
+    assert passed(gate, SPEECH) == [False]
+    now[0] += 10.0
+    assert passed(gate, SPEECH) == [True]

@@ -23,6 +23,7 @@ from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
 from ...media import VideoFrame
+from ...protocol.text import one_line
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
@@ -137,8 +138,10 @@ class AiortcPeer:
         assert self._opening is not None, "there was an offer"
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-        except Exception as error:
-            raise TransportStartError(f"The bot's answer cannot be used: {error}. See the bot's log") from error
+        except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
+            raise TransportStartError(
+                f"The bot's answer cannot be used: {one_line(repr(error))}. See the bot's log"
+            ) from None
         await asyncio.shield(self._opening)
 
     # -- what aiortc reports ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from aiortc.mediastreams import MediaStreamError
 
 from ...concurrency.future import Future
 from ...media import VideoFrame
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)
@@ -99,16 +102,17 @@ class LimitedEncoder(vpx.Vp8Encoder):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
-        self._target = min(vpx.DEFAULT_BITRATE, limit)
+        self.target_bitrate = vpx.DEFAULT_BITRATE
 
     @property
     def target_bitrate(self) -> int:
         """Return the bit rate to be sent."""
-        return self._target
+        return self._Vp8Encoder__target_bitrate
 
     @target_bitrate.setter
     def target_bitrate(self, bitrate: int) -> None:
-        self._target = max(min(vpx.MIN_BITRATE, self._limit), min(bitrate, self._limit))
+        # aiortc's own field, from which it takes the size of the encoder's buffer.
+        self._Vp8Encoder__target_bitrate = max(min(vpx.MIN_BITRATE, self._limit), min(bitrate, self._limit))
 
 
 def limit_bitrate(sender: RTCRtpSender, limit: int) -> bool:
@@ -146,15 +150,36 @@ def converted(picture: Any, pixel_format: str, **size: int) -> Any:
 async def read_pictures(
     track: MediaStreamTrack, on_video: Callable[[VideoFrame], None], wanted: Callable[[], bool]
 ) -> None:
-    """Hand on the pictures of the bot, until its track ends; one that nobody reads is not converted."""
+    """Hand on the pictures of the bot, until its track ends; one that nobody reads is not converted.
+
+    The newest wins: while one is converted, later ones replace each other, because aiortc's queue has no bound.
+    """
     loop = asyncio.get_running_loop()
-    while True:
-        try:
+    newest: list[Any] = []  # the next picture, if there is one
+    failed = False
+
+    async def convert() -> None:
+        nonlocal failed
+        while newest:
+            try:
+                on_video(await loop.run_in_executor(None, _frame_of, newest.pop()))
+            except Exception:  # such as no thread, or no memory: the next picture may come through
+                if not failed:
+                    logger.exception("A picture of the bot could not be handed on; later ones are not reported")
+                failed = True
+
+    converting = loop.create_task(convert())
+    try:
+        while True:
             picture: Any = await track.recv()
-        except MediaStreamError:
-            return
-        if wanted():
-            on_video(await loop.run_in_executor(None, _frame_of, picture))
+            if wanted():
+                newest[:] = [picture]
+                if converting.done():
+                    converting = loop.create_task(convert())
+    except MediaStreamError:
+        await converting
+    finally:
+        converting.cancel()
 
 
 def _frame_of(picture: Any) -> VideoFrame:

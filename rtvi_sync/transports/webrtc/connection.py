@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,10 +25,10 @@ logger: logging.Logger = logging.getLogger(__name__)
 _PING_INTERVAL = 1.0
 # A bot that runs sends an RTCP packet each second or so. One that was stopped for 6 s came back unharmed.
 SILENCE_LIMIT = 10.0
-# Messages that wait for a bot that takes none, in bytes.
+# Messages that wait for a bot that takes none, in bytes, or for the client to be told that it is connected, in memory.
 _MAX_WAITING = 16 * 1024 * 1024
-# Messages that come before the client is told that it is connected.
-_MAX_HELD = 1000
+# The largest message that a bot may send, in bytes: what the offer of aiortc says (those before 1.16 say less).
+_MAX_MESSAGE = 262_144
 # Seconds beyond the polite ones until a closing connection is left to its loop.
 _CLOSE_TIMEOUT = 1.5
 
@@ -73,6 +74,7 @@ class WebRTCConnection:
         self._closing = False
         # Used on the loop's thread only.
         self._held: list[str | bytes] | None = []
+        self._held_bytes = 0
         self._bot_left = False
         self._cancel_timer: Callable[[], None] | None = None
         self._silent_for = 0.0
@@ -148,11 +150,22 @@ class WebRTCConnection:
         """Take a message of the data channel."""
         if self._closing or self._info is not None:
             return
+        size = len(text if isinstance(text, bytes) else text.encode())
+        if size > _MAX_MESSAGE:
+            self._end(
+                f"the bot has sent a message of {size} bytes, of which {_MAX_MESSAGE} are taken over WebRTC; let it "
+                "send less, or in parts"
+            )
+            return
         kind = _signalled(text)
         if kind is None:
             if self._held is None:
                 self._on_message(text)
-            elif len(self._held) < _MAX_HELD:
+                return
+            self._held_bytes += sys.getsizeof(text)
+            if self._held_bytes > _MAX_WAITING:
+                self._end("the bot has sent more messages than are kept for a client that connects; see its log")
+            else:
                 self._held.append(text)
         elif kind == "peerLeft":
             self._bot_left = True

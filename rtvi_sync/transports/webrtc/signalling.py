@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -18,6 +19,9 @@ from .peer import ICEServer
 
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
+# aiortc and aioice take time that grows with the square of these numbers, on the thread of all connections.
+_MAX_LINES = 1000
+_MAX_CANDIDATES = 100
 # What aiortc takes: names and IPv4 addresses.
 _ICE_URL = re.compile(r"(stuns?:[\w.-]+(:\d{1,5})?|turns?:[\w.-]+(:\d{1,5})?(\?transport=(udp|tcp))?)")
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
@@ -148,7 +152,7 @@ class OfferAnswer:
     Attributes:
         sdp: the session description.
         pc_id: the server's name for the connection.
-        max_message_size: largest message that it takes, in bytes.
+        max_message_size: largest message that it takes, in bytes; `sys.maxsize` if it takes any.
     """
 
     sdp: str = attrs.field(repr=False)
@@ -171,6 +175,13 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         raise TransportStartError(
             f"{where} has answered without an sdp. Check that it takes offers (in Pipecat it ends in /api/offer)"
         )
+    lines = sdp.splitlines()
+    addresses = {line for line in lines if line.startswith("a=candidate:")}  # each medium may repeat them
+    if len(lines) > _MAX_LINES or len(addresses) > _MAX_CANDIDATES:
+        raise TransportStartError(
+            f"{where} has sent an answer of {len(lines)} lines with {len(addresses)} addresses of the bot, of which "
+            f"at most {_MAX_LINES} and {_MAX_CANDIDATES} are read. See what writes it"
+        )
     ports = dict(re.findall(r"(?m)^m=(\w+) (\d+)", sdp))
     if not ports:
         raise TransportStartError(
@@ -188,12 +199,12 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         )
     if not re.search(r"(?m)^a=fingerprint:", sdp):  # aiortc would wait for ever
         raise TransportStartError(f"{where} has answered without a fingerprint, by which a bot is known. See its log")
-    size = re.search(r"(?m)^a=max-message-size:(\d+)", sdp)
+    size = re.search(r"(?m)^a=max-message-size:(\d{1,15})", sdp)  # int() refuses 5000 digits
     pc_id = document.get("pc_id")
     return OfferAnswer(
         sdp=sdp,
         pc_id=pc_id if isinstance(pc_id, str) else None,
-        max_message_size=int(size[1]) if size else _DEFAULT_MAX_MESSAGE_SIZE,
+        max_message_size=(int(size[1]) or sys.maxsize) if size else _DEFAULT_MAX_MESSAGE_SIZE,
     )
 
 

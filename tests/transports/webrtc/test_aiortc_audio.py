@@ -89,7 +89,7 @@ def test_the_end_of_the_track(loop):
 
 
 def packet(sequence, payload):
-    return types.SimpleNamespace(sequence_number=sequence, payload=payload)
+    return types.SimpleNamespace(ssrc=1, sequence_number=sequence, payload=payload)
 
 
 def test_lost_packets_are_made_up():
@@ -143,6 +143,14 @@ def test_one_late_packet():
     assert audio.concealed == pytest.approx(0.02)
 
 
+def test_a_packet_more_than_a_second_late():
+    """It is not played during a later word, and the packets after it are not held up."""
+    moments, audio = deliveries({}, count=200, late={50: 60})
+    assert len(moments) == 200
+    assert moments[60:] == [*range(60, 200)]
+    assert audio.concealed == pytest.approx(0.02)
+
+
 def test_an_outage():
     """200 ms in which nothing comes, and then all at once: nothing is lost, nothing is delayed after it."""
     moments, audio = deliveries({}, count=100, late={n: 60 - n for n in range(50, 60)})
@@ -175,17 +183,28 @@ def test_aiortc_has_what_is_replaced(loop):
     assert isinstance(on_loop(loop, look)[1], BotAudio)
 
 
-def test_aiortc_s_own_way(loop, monkeypatch):
-    """Where libopus is not found, aiortc encodes and decodes; the bot's stereo becomes 24 kHz mono."""
+def test_aiortc_s_own_way(loop, monkeypatch, caplog):
+    """Where libopus is not found, aiortc encodes and decodes, which is told once; stereo becomes 24 kHz mono."""
     monkeypatch.setattr(opus, "library", lambda: None)
+    aiortc_audio._warn_of_aiortc.cache_clear()
     track = on_loop(loop, lambda: MicTrack(loop))
     track.send(tone(16000, 0.1), 16000)
     frames = result_of(loop.run(received(track, 5)))
     assert [(frame.sample_rate, frame.samples) for frame in frames] == [(16000, 320)] * 5
     other: Any = object()
     assert take_packets(other, lambda *_: None) is None
+    assert take_packets(other, lambda *_: None) is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "aiortc decodes the bot's audio" in caplog.text
 
     heard = []
+    read_bot(loop, lambda *frame: heard.append(frame))
+    assert {frame[1:] for frame in heard} == {(24000, 1)}
+    assert 0 < sum(len(frame[0]) for frame in heard) <= 3 * 960
+
+
+def read_bot(loop, on_audio):
+    """Hand on three frames of a bot in stereo, which aiortc has decoded."""
     stereo = av.AudioFrame(format="s16", layout="stereo", samples=960)
     stereo.planes[0].update(tone(48000, 0.02) * 2)
     stereo.sample_rate = 48000
@@ -198,6 +217,17 @@ def test_aiortc_s_own_way(loop, monkeypatch):
             return left.pop()
 
     bot: Any = Bot()
-    result_of(loop.run(read_frames(bot, lambda *frame: heard.append(frame))))
-    assert {frame[1:] for frame in heard} == {(24000, 1)}
-    assert 0 < sum(len(frame[0]) for frame in heard) <= 3 * 960
+    result_of(loop.run(read_frames(bot, on_audio)))
+
+
+def test_audio_after_some_that_failed(loop, caplog):
+    """It is handed on; the first failure is logged, and the log is not filled by others."""
+    tried = []
+
+    def on_audio(*frame):
+        tried.append(frame)
+        raise MemoryError
+
+    read_bot(loop, on_audio)
+    assert len(tried) == 3
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [MemoryError]

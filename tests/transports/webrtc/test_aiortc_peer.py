@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import re
+import traceback
 import types
 
 import pytest
@@ -15,6 +16,7 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
+from rtvi_sync.transports.webrtc.connection import _MAX_MESSAGE
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
 from tests.support.slowness import GUARD
@@ -90,6 +92,8 @@ def test_the_offer(peer):
     assert "a=sendrecv" in camera
     assert "a=sendonly" in screen
     assert candidates(sdp)
+    (size,) = re.findall(r"a=max-message-size:(\d+)", sdp)
+    assert 65_536 <= int(size) <= _MAX_MESSAGE
 
 
 def test_messages(peer, call, heard, far_loop):
@@ -151,6 +155,16 @@ def test_an_answer_that_cannot_be_used(peer, call, far_loop):
     """Without Opus there is no common codec."""
     with pytest.raises(TransportStartError, match="answer cannot be used"):
         connect(peer, call, far_loop, lambda sdp: sdp.replace("opus/48000/2", "G722/8000"))
+
+
+def test_an_answer_that_cannot_be_used_and_is_long(peer, call, far_loop):
+    """What aiortc repeats of it is short and printable in the error and its traceback."""
+    with pytest.raises(TransportStartError, match="answer cannot be used") as caught:
+        connect(peer, call, far_loop, lambda sdp: sdp.replace("a=setup:", "a=setup:\x1b[2J" + "x" * 500_000))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "x" * 400 in shown
+    assert len(shown) < 10_000
+    assert "\x1b" not in shown
 
 
 def test_steps(peer, call, far_loop):

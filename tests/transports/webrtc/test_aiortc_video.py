@@ -9,12 +9,14 @@ from typing import Any
 
 import aiortc
 import pytest
+from aiortc.codecs import vpx
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media import VideoFrame
+from rtvi_sync.transports.webrtc import aiortc_video
 from rtvi_sync.transports.webrtc.aiortc_video import (
     LimitedEncoder,
     PictureTrack,
@@ -100,26 +102,126 @@ def test_the_end_of_the_track(run):
     assert run(end()) == (False, False)
 
 
+class Track:
+    """A bot's pictures, from an asynchronous generator."""
+
+    def __init__(self, pictures):
+        self._pictures = pictures
+
+    async def recv(self):
+        async for picture in self._pictures:
+            return picture
+        raise aiortc.mediastreams.MediaStreamError
+
+
+def read(pictures, on_video, wanted=lambda: True):
+    track: Any = Track(pictures)
+    return read_pictures(track, on_video, wanted)
+
+
 def test_the_bot_s_pictures(run):
     """They become RGB; one that nobody reads is dropped."""
     shown: list[VideoFrame] = []
     wanted = [True, False, True]
 
-    class Track:
-        left = 3
+    async def main():
+        seen = asyncio.Event()
 
-        async def recv(self):
-            if not self.left:
-                raise aiortc.mediastreams.MediaStreamError
-            self.left -= 1
-            return picture_of(frame())
+        async def pictures():
+            yield picture_of(frame())
+            await seen.wait()
+            yield picture_of(frame())
+            yield picture_of(frame())
 
-    track: Any = Track()
-    run(read_pictures(track, shown.append, lambda: wanted.pop()))
+        def show(picture):
+            shown.append(picture)
+            seen.set()
+
+        await read(pictures(), show, wanted.pop)
+
+    run(main())
     assert len(shown) == 2
     assert (shown[0].width, shown[0].height, shown[0].format) == (64, 48, "RGB")
     red, green, blue = shown[0].image[:3]
     assert red > 150 > 60 > max(green, blue)
+
+
+@pytest.fixture
+def conversion(monkeypatch):
+    """Make conversions wait; return what waits until one has begun, and the event that lets them go on."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def convert(picture):
+        begun.set()
+        assert go_on.wait(GUARD)
+        return picture
+
+    monkeypatch.setattr(aiortc_video, "_frame_of", convert)
+    yield lambda: asyncio.get_running_loop().run_in_executor(None, begun.wait, GUARD), go_on
+    go_on.set()
+
+
+def test_pictures_that_come_faster_than_they_are_converted(run, conversion):
+    """None waits but the newest, so that neither delay nor memory grows, and the last one is shown."""
+    begun, go_on = conversion
+    shown: list[int] = []
+
+    async def pictures():
+        yield 0
+        await begun()
+        for n in range(1, 50):
+            yield n
+        go_on.set()
+
+    run(read(pictures(), shown.append))
+    assert shown == [0, 49]
+
+
+def test_pictures_after_one_that_failed(run, monkeypatch, caplog):
+    """They are handed on; the first failure is logged, and the log is not filled by others."""
+    monkeypatch.setattr(aiortc_video, "_frame_of", lambda picture: picture)
+    shown: list[int] = []
+
+    async def main():
+        seen = asyncio.Event()
+
+        async def pictures():
+            for n in range(4):
+                yield n
+                await seen.wait()
+                seen.clear()
+
+        def show(picture):
+            seen.set()
+            if picture < 3:
+                raise NoThreadError("no thread")
+            shown.append(picture)
+
+        await read(pictures(), show)
+
+    run(main())
+    assert shown == [3]
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [NoThreadError]
+
+
+def test_the_end_of_a_connection_during_a_conversion(run, conversion):
+    """Nothing is handed on after it."""
+    begun, _ = conversion
+
+    async def pictures():
+        yield 0
+        await asyncio.Event().wait()
+
+    async def main():
+        before = asyncio.all_tasks()
+        reading = asyncio.ensure_future(read(pictures(), lambda _: None))
+        await begun()
+        begun_by_it = asyncio.all_tasks() - before
+        reading.cancel()
+        _, pending = await asyncio.wait(begun_by_it, timeout=GUARD)
+        return len(begun_by_it), len(pending)
+
+    assert run(main()) == (2, 0)
 
 
 def test_the_layout_of_pixels():
@@ -172,10 +274,11 @@ def test_a_limit_of_the_bit_rate(limit, begins):
         encoder.encode(picture)
         assert encoder.codec is not None
         assert encoder.codec.bit_rate == gets
+        assert vars(encoder)["_Vp8Encoder__target_bitrate"] == gets  # of which aiortc makes the size of its buffer
 
 
 def test_aiortc_has_the_encoder(run):
-    """The private field exists in this version, and another sender is left alone."""
+    """The private fields exist in this version, and another sender is left alone."""
 
     async def limit():
         sender = aiortc.RTCPeerConnection().addTransceiver("video").sender
@@ -184,5 +287,6 @@ def test_aiortc_has_the_encoder(run):
     done, sender = run(limit())
     assert done
     assert isinstance(sender._RTCRtpSender__encoder, LimitedEncoder)
+    assert "_Vp8Encoder__target_bitrate" in vars(vpx.Vp8Encoder())
     other: Any = object()
     assert not limit_bitrate(other, 100_000)

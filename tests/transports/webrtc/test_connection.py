@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import threading
 import time
 from typing import Any
@@ -104,6 +106,35 @@ def test_what_comes_early_is_held(link, log):
     on_the_loop(link)
     link.peer.events.on_text('{"n": 3}')
     assert log == ['{"n": 1}', b'{"n": 2}', '{"n": 3}']
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["before the start", "after it"])
+@pytest.mark.parametrize("text", ["ä" * 131_072, b"x" * 262_144], ids=["text", "bytes"])
+def test_a_message_that_is_too_large(link, log, text, held):
+    """One of 262,144 bytes is taken, as the offer says; a larger one ends the session, with advice."""
+    if not held:
+        link.start()
+        on_the_loop(link)
+    link.peer.events.on_text(text)
+    assert link.info is None
+    link.peer.events.on_text(text + text[:1])
+    link.peer.events.on_text(text)
+    link.start()
+    on_the_loop(link)
+    assert log[:-1] == ([] if held else [text])
+    assert log[-1].initiator == "network"
+    assert re.fullmatch(r".* message of 26214[56] bytes, of which 262144 .* in parts", str(log[-1].error))
+
+
+@pytest.mark.parametrize("text", ["", "ä" * 1000, b"x" * 1000], ids=["nothing", "text", "bytes"])
+def test_too_much_before_the_start(link, log, monkeypatch, text):
+    """What is held is bounded in memory, the memory of small messages included."""
+    monkeypatch.setattr(module, "_MAX_WAITING", 100_000)
+    for _ in range(100_000 // sys.getsizeof(text)):
+        link.peer.events.on_text(text)
+    assert log == []
+    link.peer.events.on_text(text)
+    assert "more messages than are kept" in str(log[0].error)
 
 
 def test_a_bot_that_asks_for_an_offer(link, log):

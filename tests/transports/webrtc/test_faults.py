@@ -180,6 +180,16 @@ def test_garbage_on_the_data_channel(bot: RTCBot, caplog: pytest.LogCaptureFixtu
         assert len(bot.calls) == 1
 
 
+def test_a_message_that_is_too_large(bot: RTCBot) -> None:
+    """A bot that does not keep to the limit of the offer ends its session, and the error says why."""
+    with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), text_only=True, **LIMITS) as client:
+        bot.call.pc.sctp._remote_max_message_size = 0  # it does not look (aiortc 1.16; earlier ones never do)
+        bot.call.send("x" * 262_145)
+        info = client.wait(timeout=GUARD)
+    assert info is not None
+    assert "a message of 262145 bytes, of which 262144 are taken over WebRTC" in str(info.error)
+
+
 class Noise(aiortc.MediaStreamTrack):
     """Packets of Opus that are none."""
 

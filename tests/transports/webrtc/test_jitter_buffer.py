@@ -7,9 +7,10 @@ import pytest
 from rtvi_sync.transports.webrtc.jitter_buffer import DEPTH, JitterBuffer
 
 
-def taken(buffer, *sequences):
+def taken(buffer, *sequences, sender=1):
     """Return what each packet makes due, by its number; None for a lost one."""
-    return [[None if each is None else int(each) for each in buffer.add(n % 65536, b"%d" % n)] for n in sequences]
+    found = [buffer.add(sender, n % 65536, b"%d" % n) for n in sequences]
+    return [[None if each is None else int(each) for each in due] for due in found]
 
 
 @pytest.mark.parametrize("first", [0, 65533], ids=["", "around the end of the numbers"])
@@ -22,7 +23,7 @@ def test_one_late_packet():
     """It holds up what came after it, and nothing is lost."""
     buffer = JitterBuffer()
     assert taken(buffer, 1, 3, 4, 2, 5) == [[1], [], [], [2, 3, 4], [5]]
-    assert (buffer.lost, buffer.late) == (0, 0)
+    assert buffer.lost == 0
 
 
 def test_a_lost_packet():
@@ -30,7 +31,7 @@ def test_a_lost_packet():
     buffer = JitterBuffer()
     assert DEPTH == 3
     assert taken(buffer, 1, 3, 4, 5, 6, 2, 7) == [[1], [], [], [None, 3, 4, 5], [6], [], [7]]
-    assert (buffer.lost, buffer.late) == (1, 1)
+    assert buffer.lost == 1
 
 
 def test_several_lost_packets():
@@ -43,8 +44,24 @@ def test_a_packet_that_comes_twice():
     assert taken(JitterBuffer(), 1, 1, 2) == [[1], [], [2]]
 
 
-def test_a_sender_that_begins_anew():
-    """Far from what is due, in either direction, nothing is made up."""
+def test_a_sender_that_begins_again():
+    """It has another number (SSRC): what waits is handed on first, and nothing is made up between the two."""
     buffer = JitterBuffer()
-    assert taken(buffer, 1, 3, 5000, 5001, 20, 21) == [[1], [], [5000], [5001], [20], [21]]
+    assert taken(buffer, 4000, 4002) == [[4000], []]
+    assert taken(buffer, 20, 21, sender=2) == [[None, 4002, 20], [21]]
+    assert buffer.lost == 1
+
+
+@pytest.mark.parametrize("behind", [1, 60, 5000, 32768])
+def test_a_packet_that_is_late(behind):
+    """It is of no use, however late it is, and changes nothing."""
+    buffer = JitterBuffer()
+    assert taken(buffer, 40000, 40002, 40001 - behind, 40001) == [[40000], [], [], [40001, 40002]]
     assert buffer.lost == 0
+
+
+def test_a_gap_of_more_than_a_second():
+    """What waits is handed on, and what is missing after it is not made up."""
+    buffer = JitterBuffer()
+    assert taken(buffer, 1, 3, 54, 55) == [[1], [], [None, 3, 54], [55]]
+    assert buffer.lost == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from aiortc.rtcicetransport import parse_stun_turn_uri
@@ -137,6 +138,24 @@ def test_an_answer():
 
 
 @pytest.mark.parametrize(
+    ("said", "takes"), [("1", 1), ("0", sys.maxsize), ("9" * 5000, 10**15 - 1)], ids=["1", "0", "5000 digits"]
+)
+def test_the_largest_message(said, takes):
+    """0 means any size (RFC 8841), so that the transport's own limit counts; any number of digits is read."""
+    document = {"sdp": SDP.replace("size:262144", f"size:{said}")}
+    assert answer_of(document, "http://bot").max_message_size == takes
+
+
+def addresses(count):
+    return "".join(f"a=candidate:{n} 1 udp 1 192.0.2.2 {n} typ host\r\n" for n in range(count))
+
+
+def test_an_answer_with_many_addresses():
+    """A bot with a hundred addresses is reached, also if each of four media has all of them."""
+    assert answer_of({"sdp": SDP + 4 * addresses(98)}, "http://bot")
+
+
+@pytest.mark.parametrize(
     ("document", "text"),
     [
         ([], "without an sdp"),
@@ -147,6 +166,9 @@ def test_an_answer():
         ({"sdp": SDP.replace("a=candidate", "a=other")}, "without an address of the bot"),
         ({"sdp": SDP.replace("a=fingerprint", "a=other")}, "without a fingerprint"),
         ({"sdp": SDP.replace("m=audio 40000", "m=audio")}, "has refused the audio"),
+        ({"sdp": SDP + addresses(99)}, "with 101 addresses of the bot"),
+        ({"sdp": SDP + addresses(99).replace("\r\n", "\r")}, "with 101 addresses of the bot"),
+        ({"sdp": SDP + "a=rtcp-fb:* nack\r\n" * 994}, "of 1001 lines"),
     ],
 )
 def test_answers_without_a_conversation(document, text):
