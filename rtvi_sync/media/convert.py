@@ -38,7 +38,7 @@ _SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
 # -- µ-law and A-law --------------------------------------------------------------------------------------------------
 
 
-def encode_mulaw(pcm: bytes) -> bytes:
+def encode_mulaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as µ-law (G.711, PCMU), one byte a sample.
 
     Raises:
@@ -48,13 +48,13 @@ def encode_mulaw(pcm: bytes) -> bytes:
     return MULAW.encode(pcm_tools.samples_of(pcm))
 
 
-def decode_mulaw(data: bytes) -> bytes:
+def decode_mulaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return µ-law (G.711, PCMU) as PCM."""
     BYTES.check(data=data)
     return MULAW.decode(bytes(data))
 
 
-def encode_alaw(pcm: bytes) -> bytes:
+def encode_alaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as A-law (G.711, PCMA), one byte a sample.
 
     Raises:
@@ -64,7 +64,7 @@ def encode_alaw(pcm: bytes) -> bytes:
     return ALAW.encode(pcm_tools.samples_of(pcm))
 
 
-def decode_alaw(data: bytes) -> bytes:
+def decode_alaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return A-law (G.711, PCMA) as PCM."""
     BYTES.check(data=data)
     return ALAW.decode(bytes(data))

@@ -53,7 +53,7 @@ def check_rate(rate_hz: int) -> int:
     return rate_hz
 
 
-def to_mono(pcm: bytes, channels: int = 2) -> bytes:
+def to_mono(pcm: bytes | bytearray | memoryview, channels: int = 2) -> bytes:
     """Return the mean of interleaved channels, without an incomplete last frame."""
     BYTES.check(pcm=pcm)
     COUNT.check(channels=channels)
@@ -84,7 +84,7 @@ def _mean_of_pairs(pcm: memoryview) -> bytes:
     return memoryview(mean.to_bytes(4 * count, "little")).cast("H")[::2].tobytes()
 
 
-def to_stereo(pcm: bytes) -> bytes:
+def to_stereo(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return two interleaved channels with the same samples, without an incomplete last sample."""
     BYTES.check(pcm=pcm)
     pcm = bytes(pcm)
@@ -113,7 +113,7 @@ def scaled(pcm: bytes, volume: float) -> bytes:
     return bytes_of([(sample * factor + 32768) >> 16 for sample in samples_of(pcm)])
 
 
-def samples_of(pcm: bytes) -> array.array[int]:
+def samples_of(pcm: bytes | bytearray | memoryview) -> array.array[int]:
     """Return the samples as numbers."""
     samples = array.array("h", bytes(pcm))  # of a memoryview it would take the items
     _swap_on_big_endian(samples)

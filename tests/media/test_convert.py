@@ -133,7 +133,7 @@ def test_any_buffer_counts_as_its_bytes(function: Function, view: Callable[[byte
 
 
 @pytest.mark.parametrize("encode", [encode_mulaw, encode_alaw])
-def test_half_a_sample_is_refused(encode: Function):
+def test_half_a_sample_is_refused(encode: Callable[[memoryview], bytes]):
     """The bytes of a view are counted, not its items."""
     with pytest.raises(ValueError, match="an even number of bytes"):
         encode(memoryview(b"abc"))
