@@ -16,10 +16,8 @@ from .server import Command
 from .server_frames import FRAMES_PER_SECOND
 
 EVENTS_PER_SECOND: Final = 5
-#: Seconds between two checks of a session.
+#: Seconds between two checks of a session. Less than SETTLE, so that no check covers the time before.
 PAUSE: Final = 2.0
-#: Seconds until the effects of connecting are over. Longer than PAUSE, so that no check covers the time before.
-SETTLE: Final = 3.0
 
 
 def client_of(url: str) -> MeasuredClient:

@@ -35,7 +35,8 @@ import psutil
 from rtvi_sync.testing import run_many
 
 from . import server
-from .held import SETTLE, client_of, hold
+from .held import client_of, hold
+from .peers.base import SETTLE
 from .server_frames import FRAMES_PER_SECOND
 
 ROOT: Final = Path(__file__).parents[1]

@@ -8,7 +8,8 @@ import gevent
 from locust import constant, events, task
 from locust.env import Environment
 
-from benchmarks.held import PAUSE, SETTLE, client_of, look  # Locust knows no package around this file
+from benchmarks.held import PAUSE, client_of, look  # Locust knows no package around this file
+from benchmarks.peers.base import SETTLE
 from benchmarks.server_frames import FRAMES_PER_SECOND
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.testing import MeasuredClient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import os
 import re
 import subprocess
@@ -54,6 +55,15 @@ def test_the_page_names_every_module(package: str) -> None:
     modules = {path.relative_to(folder).with_suffix("").as_posix() for path in files}
     named = [name.removesuffix(".pyi") for row in rows for name in re.findall(r"`(.+?)`", row)]
     assert sorted(named) == sorted(modules)
+
+
+@pytest.mark.parametrize("package", ["protocol", "testing"])
+def test_the_page_names_the_modules_of_mixed_tables(package: str) -> None:
+    """So do the tables of the pure layer, where one row may stand for several payload modules, and of the tools."""
+    named = re.findall(rf"`({package}/.+?)`", (ROOT / "docs/architecture.md").read_text("utf-8"))
+    modules = [f"{package}/{path.stem}" for path in (PACKAGE / package).iterdir() if not path.stem.startswith("__")]
+    assert [module for module in modules if not any(fnmatch.fnmatch(module, name) for name in named)] == []
+    assert [name for name in named if not fnmatch.filter(modules, name)] == []
 
 
 def test_each_class_is_named_once() -> None:

@@ -18,6 +18,7 @@ from tests.support.slowness import GUARD
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {README})]
 # A block of Python, and the indented output that follows it, if one does.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE)
 
@@ -67,16 +68,24 @@ def test_block_of_readme_needs_only_the_wheel(block: str, output: str, installed
     assert run.stdout == output or not output
 
 
-def test_links_lead_somewhere() -> None:
-    """Every relative link of a page names a file that there is."""
-    missing = [
-        f"{page.name}: {target}"
-        for page in PAGES
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))
-        if not (page.parent / target).exists()
-    ]
-
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file that there is, and a heading of it if it has an anchor."""
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8"))
+    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
+    missing = [link for link, (target, anchor) in zip(links, targets, strict=True) if not leads(target, anchor)]
     assert missing == []
+
+
+def leads(target: Path, anchor: str) -> bool:
+    """Tell whether a file exists and has a heading for an anchor, if one is given."""
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_errors_by_message_has_real_messages() -> None:

@@ -387,6 +387,18 @@ def test_the_projects_own_file_has_every_part() -> None:
     assert all(less < more for less, more in itertools.pairwise(needs))
 
 
+def test_ci_and_newcomers_install_what_the_tests_need() -> None:
+    """Each command of pip in `CONTRIBUTING.md` and in the workflow names the extras that run.py installs."""
+    commands = [
+        line
+        for page in ("CONTRIBUTING.md", ".github/workflows/ci.yml")
+        for line in (ROOT / page).read_text("utf-8").splitlines()
+        if "--group test" in line
+    ]
+    named = [set(extras.split(",")) for extras in re.findall(r"\[(.*?)\]", "\n".join(commands))]
+    assert named == [{*run.DEMO_PARTS, *run.EXTRAS}] * 3
+
+
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment remembers the packages of every command, and of each package only the latest requirement."""
     monkeypatch.setattr(environments, "run_quietly", lambda *_: True)

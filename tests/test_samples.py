@@ -23,7 +23,7 @@ from samples.line_transport.__main__ import Bot
 from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
 from tests.support.slowness import GUARD
-from tests.support.wavs import quiet, tone, write_wav
+from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import FarLoop, Film, ready_answers, rtc_bot
 
 ROOT = Path(__file__).parents[1]
@@ -207,7 +207,7 @@ def test_video_call(tmp_path: Path) -> None:
 
 def test_ask_wav(tmp_path: Path) -> None:
     """The transcript of both, and a file with the bot's voice: the built-in bot answers with what it heard."""
-    write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
+    write_wav(tmp_path / "question.wav", [silence(0.2), tone(0.4), silence(0.1)])
     lines = run(tmp_path, "ask_wav", "question.wav", "answer.wav")
     assert [line.partition(":")[0] for line in lines] == ["you", "bot", "The bot's voice is in answer.wav"]
     with wave.open(str(tmp_path / "answer.wav")) as file:
@@ -218,7 +218,7 @@ def test_ask_wav(tmp_path: Path) -> None:
 
 def test_ask_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
     """`--url` is the WebSocket of a bot."""
-    write_wav(tmp_path / "question.wav", [quiet(0.2), tone(0.4), quiet(0.1)])
+    write_wav(tmp_path / "question.wav", [silence(0.2), tone(0.4), silence(0.1)])
     with EmbeddedBot(transcripts="Who is there?", replies="It is me.") as bot:
         lines = run(tmp_path, "ask_wav", "--url", bot.ws_url, "question.wav", "answer.wav")
     assert lines[:2] == ["you: Who is there?", "bot: It is me."]

@@ -17,7 +17,7 @@ from rtvi_sync.media.convert import encode_mulaw
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
 from tests.phone.caller import Caller, bridge_to, talk_until
 from tests.support.http_server import Answer, ScriptedServer, scripted_server
-from tests.support.wavs import quiet, tone, write_wav
+from tests.support.wavs import silence, tone, write_wav
 
 ROOT = Path(__file__).parents[1]
 START, CONNECT = "/start", "/connect"
@@ -136,7 +136,7 @@ OLD_BOT = {"version": "0.3.0", "config": [{"service": "tts", "options": [{"name"
 def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Leave out conversations that take a while: the URL has had its effect before them."""
     monkeypatch.chdir(tmp_path)
-    write_wav(tmp_path / "question.wav", [quiet(0.1), tone(0.1), quiet(0.1)])
+    write_wav(tmp_path / "question.wav", [silence(0.1), tone(0.1), silence(0.1)])
     monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_args, **_options: None)
     monkeypatch.setattr("rtvi_sync.cli.talk_session.TalkSession.run", lambda _talk, connect: connect())
     monkeypatch.setattr(sys, "stdin", None)  # pytest's own is no file

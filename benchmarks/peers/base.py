@@ -15,6 +15,9 @@ from ..server_frames import FRAME_BYTES, FRAMES_PER_SECOND
 
 #: Seconds that anything may take if a scenario does not say otherwise.
 LIMIT = 240.0
+#: Seconds until the effects of connecting are over: a session of ours keeps its first 5 s, for a conversation, and
+#: threads for the next connection.
+SETTLE = 6.0
 FRAME = b"\x00\x10\x00\xf0" * (FRAME_BYTES // 4)
 
 

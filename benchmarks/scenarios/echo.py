@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .figures import percentile
 
-#: How many sessions, of so many chirps each, are enough for a figure. How late a bot is depends on how it began.
+#: How many sessions, of `CHIRPS` chirps each, are enough for a figure. How late a bot is depends on how it began.
 SESSIONS: Final = 5
 CHIRPS: Final = 6
 #: Seconds from the beginning of one to that of the next. An echo later than that is taken for that of another one.

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ..peers.base import Peer
+from ..peers.base import SETTLE, Peer
 from ..server import Command
 from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile
@@ -20,8 +20,6 @@ NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
 #: Numbers of sessions whose audio is the application's own.
 OWN_AUDIO_NUMBERS: Final = (100, 200)
 _EVENTS_PER_SECOND: Final = 5
-# Seconds until what connecting has stirred up is over: a session keeps its first 5 s, for a conversation.
-_SETTLE: Final = 6.0
 
 
 class FrameCounter:
@@ -59,7 +57,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     for client in clients[1:]:
         client.connect()
     connecting = time.perf_counter() - begun
-    time.sleep(_SETTLE)
+    time.sleep(SETTLE)
     figures = {"threads": float(_threads())}
     if number > 1:  # now, because what is noted below takes memory too
         figures |= {

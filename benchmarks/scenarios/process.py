@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ..peers import PEERS
-from ..peers.base import LIMIT, Peer
+from ..peers.base import LIMIT, SETTLE, Peer
 from ..server import Command
 from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile
@@ -85,15 +85,11 @@ def _children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-# By then what a client keeps for the next connection, such as threads, is gone: that happens once, not every minute.
-_SETTLED: Final = 6.0
-
-
 def quiet(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """Measure a session without messages: memory and threads of the process, and CPU time of a minute."""
     client = peer(url)
     client.connect()
-    time.sleep(_SETTLED)
+    time.sleep(SETTLE)  # what is given up then is given up once, not every minute
     begun, spent = time.perf_counter(), time.process_time()
     time.sleep(max(0.5, 80 * effort))  # two pings of ours
     spent, taken = time.process_time() - spent, time.perf_counter() - begun

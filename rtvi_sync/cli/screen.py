@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from rtvi_sync.recording.tables import rich_table
-from rtvi_sync.recording.text import clean, columns
+from rtvi_sync.recording.tables import columns, rich_table
+from rtvi_sync.recording.text import clean
 
 
 class Screen(Protocol):

@@ -30,7 +30,7 @@ from ..protocol.turns import TurnTracker
 from ..session.dispatcher import Dispatcher
 from ..session.first_messages import Entry
 from ..session.session import Session
-from .session_audio import AudioOfTurn, SessionAudio
+from .session_audio import SessionAudio, TakenAudio
 from .turn import Turn
 
 # Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
@@ -299,7 +299,7 @@ class ConversationTracker:
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]
 
 
-def _turn_of(record: TurnRecord, audio: AudioOfTurn | None = None, bot: str = "") -> Turn:
+def _turn_of(record: TurnRecord, audio: TakenAudio | None = None, bot: str = "") -> Turn:
     fields = {name: getattr(record, name) for name in _RECORDED}
     if audio is not None:
         fields |= {"timings": audio.timings, "audio": audio.bot, "user_audio": audio.user}

@@ -30,7 +30,7 @@ from ..transports.base import Transport
 CLOSE_TIMEOUT = 1.0
 
 
-class Devices:
+class DeviceController:
     """The devices of one client, behind its device methods.
 
     Args:

@@ -240,7 +240,7 @@ class Expect:
         WAIT.check(for_=seconds)
         until = time.monotonic() + seconds
         position = self._next
-        while (event := self._at(position, lambda: until)) is not None:
+        while (event := self._at(position, lambda: until)) is not None and event.received_at <= until:
             position += 1
             if is_met(event):
                 self._fail(f"{what} for {seconds:g} s", got(event), "unexpected_event")

@@ -36,7 +36,7 @@ class LLMHelper(RTVIClientHelper):
 
     message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
     event_names: ClassVar[Sequence[str]] = ("llm_function_call", "llm_function_call_start", "llm_json_completion")
-    _handles_calls = False
+    _function: FunctionCallHandler | None = None  # of `handle_function_call()`
 
     def get_context(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
         """Return the context in the bot's own form, usually a list of messages."""
@@ -94,7 +94,7 @@ class LLMHelper(RTVIClientHelper):
         """
         FUNCTION.check(function=function)
         self.client.register_function_call_handler(None, function)
-        self._handles_calls = True
+        self._function = function
 
     def handle_message(self, message: RTVIMessage) -> None:
         """Emit the event of a message."""
@@ -102,9 +102,9 @@ class LLMHelper(RTVIClientHelper):
 
     def on_unregistered(self) -> None:
         """Unregister the function of this helper; functions that the application registered itself stay."""
-        if self._handles_calls:
+        function, self._function = self._function, None
+        if function is not None and self.client._dispatcher.functions.get(None) is function:
             self.client.unregister_function_call_handler(None)
-            self._handles_calls = False
 
     def _call(self, action: str, arguments: Mapping[str, Any], timeout: Timeout) -> Any:
         TIMEOUT.check(timeout=timeout)

@@ -42,9 +42,10 @@ class PendingTurn:
         self._where = where
         self._turn: Turn | None = None
         self._error: BaseException | None = None
-        self._cancelled = False
+        # Under the key 0, "asked" or "cancelled", by what came first. Not an attribute, because `setdefault()` is one
+        # step that no other thread can split.
+        self._decision: dict[int, str] = {}
         self._due = False  # the event has come
-        self._asked = False
         self._was_said = False
         self._silenced = False
         self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._came)
@@ -94,12 +95,19 @@ class PendingTurn:
     def cancel(self) -> bool:
         """Ask nothing. If the question was asked already, say nothing more of it, and return False."""
         self._silenced = True  # first, because it may be about to be asked
-        if self._asked:
+        if self._decision.setdefault(0, "cancelled") == "asked":
             self._rest_if_speaking()
             return False
-        self._cancelled = True
         self._end()
         return True
+
+    @property
+    def _asked(self) -> bool:
+        return self._decision.get(0) == "asked"
+
+    @property
+    def _cancelled(self) -> bool:
+        return self._decision.get(0) == "cancelled"
 
     def _end(self) -> None:
         self._stop()
@@ -137,9 +145,8 @@ class PendingTurn:
         SerialQueue().post(call, self._runtime.workers)
 
     def _ask(self) -> None:
-        if self._cancelled:
+        if self._decision.setdefault(0, "asked") == "cancelled":
             return
-        self._asked = True
         try:
             self._question.ask(Deadline(None))
         except BaseException as error:  # noqa: BLE001 - result() raises it

@@ -25,6 +25,7 @@ from ..media.session import Insertion
 from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
+from ..protocol.text import one_line
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker
@@ -121,7 +122,10 @@ class Question(ABC):
             if event is None:
                 if self._failure is not None:
                     raise self._failure
-                error = (self._stream.ended or CloseInfo()).as_error("the bot had answered")
+                info = self._stream.ended
+                if info is None or info.by_application:  # `rest()` may have closed the stream before the session did
+                    info = self._session.ending.info
+                error = info.as_error("the bot had answered")
                 error.turn = self.turn_so_far()
                 raise error
             if event.type is RTVIEvent.MESSAGE_ERROR:
@@ -160,7 +164,7 @@ class Question(ABC):
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
             so_far += (
-                f"; it waits for what it called: {names}. A function of the application needs "
+                f"; it waits for what it called: {one_line(names)}. A function of the application needs "
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
@@ -177,7 +181,7 @@ def failure_of(turn: Turn) -> BotError | None:
     is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
     if turn.status != "failed" or not turn.errors or not is_empty:
         return None
-    return _bot_error(turn, f"The bot reported an error and answered nothing: {turn.errors[0].message}")
+    return _bot_error(turn, f"The bot reported an error and answered nothing: {one_line(turn.errors[0].message)}")
 
 
 def _bot_error(turn: Turn, what: str) -> BotError:
@@ -273,7 +277,7 @@ class TypedQuestion(Question):
                 self.ask(deadline)
                 return
         raise RequestRejectedError(
-            f"The bot refused the question: {event.data.message}. See the bot's log", response=refusal
+            f"The bot refused the question: {one_line(event.data.message)}. See the bot's log", response=refusal
         )
 
 
@@ -302,6 +306,8 @@ class SpokenQuestion(Question):
             DeviceError: the source cannot be used, or the transport carries no audio.
         """
         self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
+        if not self._session.live:  # the microphone may be another session's already; answer() raises
+            return
         self._first = self._next_number()
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):

@@ -111,7 +111,7 @@ class Side:
 
 
 @attrs.frozen
-class AudioOfTurn:
+class TakenAudio:
     """The audio of a turn that is over, and the turn's timings with those of the audio."""
 
     timings: TurnTimings
@@ -149,7 +149,7 @@ class SessionAudio:
         self._bot.read(self._media.received(), idle=not modalities)
         self._user.read(self._media.sent(), idle="audio" not in modalities)
 
-    def take(self, record: TurnRecord) -> AudioOfTurn:
+    def take(self, record: TurnRecord) -> TakenAudio:
         """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends."""
         timings = record.timings
         end = timings.ended or 0.0
@@ -161,11 +161,11 @@ class SessionAudio:
         timings = attrs.evolve(timings, first_audio=heard)
         bot = turn_audio_of(frames, self._max_seconds, truncated=truncated)
         if record.modality != "audio":
-            return AudioOfTurn(timings, bot, TurnAudio())
+            return TakenAudio(timings, bot, TurnAudio())
         user = self._of_user(timings)
         if user:
             timings = attrs.evolve(timings, user_stopped=user[-1].timestamp + user[-1].duration)
-        return AudioOfTurn(timings, bot, turn_audio_of(user if self._max_seconds else []))
+        return TakenAudio(timings, bot, turn_audio_of(user if self._max_seconds else []))
 
     def _of_user(self, timings: TurnTimings) -> list[AudioFrame]:
         """Return what the user said: from the pause before the reported beginning of the voice, to its end."""

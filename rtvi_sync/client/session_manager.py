@@ -30,7 +30,7 @@ from ..session.session import Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import CallsUnderWay, ConnectCall
-from .device_controller import Devices
+from .device_controller import DeviceController
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
@@ -76,7 +76,7 @@ class SessionManager:
             max_queued_audio_bytes=options.max_queued_audio_bytes,
             echo_cancellation=options.echo_cancellation,
         )
-        self.devices: Devices = Devices(
+        self.devices: DeviceController = DeviceController(
             self.media,
             lambda: self.transport,
             dispatcher,

@@ -123,7 +123,7 @@ def call_mismatch(
         return f"it was called with {given}", "function_args_mismatch"
     if any(call.function_name is None for call in calls):
         return _NO_NAME, "missing_function_call"
-    others = ", ".join(str(call.function_name) for call in calls)
+    others = one_line(", ".join(str(call.function_name) for call in calls))
     return f"it called {others}" if others else "it called no function", "missing_function_call"
 
 

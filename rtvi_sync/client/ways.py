@@ -21,7 +21,7 @@ TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 # The order in which they are tried.
 _NAMES = ("websocket", "webrtc", "eval")
 
-# Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and nobody ever speaks. In seconds.
+# Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and no bot ever speaks. In seconds.
 _WEBRTC_PATIENCE = 5.0
 
 

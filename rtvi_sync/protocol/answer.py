@@ -13,12 +13,14 @@ import attrs
 
 from .dialects import Version
 from .speech_payloads import BotOutputData
-from .spoken_text import SpokenText, letters_of
+from .spoken_text import MAX_CHARACTERS, SpokenText, letters_of
 from .turn_record import ReportedFunctionCall
 
 _MAX_PARTS = 1000
 _MAX_SEGMENTS = 1000
 _MAX_CALLS = 100
+# Arguments, results, errors and metrics of a turn, in characters.
+_MAX_DATA = 1_000_000
 # Text counts as spoken from this share of its letters on: what filters take out is never reported.
 _SPOKEN = 0.98
 
@@ -98,10 +100,12 @@ class Answer:
         self._parts: list[_Part] = []
         self._run: _Part | None = None
         self._unwritten: _Part | None = None  # what the speech under way has that was not written
-        self._segments: dict[object, tuple[_Part, int]] = {}
-        self._last_segment: tuple[str, _Part, int] = "", _Part(), 0
+        # Texts by their hashes, because they may be long and many.
+        self._segments: dict[int, tuple[_Part, int]] = {}
+        self._last_segment: tuple[int, _Part, int] = hash(""), _Part(), 0
         self._calls: list[ReportedFunctionCall] = []
-        self._results: set[str] = set()  # the calls whose result the client has sent
+        self._room = MAX_CHARACTERS  # for further text, and the blanks between the parts
+        self._data_room = _MAX_DATA
         self._unheard = False  # words were reported, and the speech that they belong to was not yet
         self._by_words = False
         self._speech_begin = self._speech_end = 0  # of the last speech, in the text that was spoken
@@ -127,7 +131,12 @@ class Answer:
     def write(self, text: str) -> None:
         """Append the text of the current run."""
         # If that is over, what ended it was the end of the run before, told twice.
-        (self._run or self._resume_run()).write(text)
+        self._write(self._run or self._resume_run(), text)
+
+    def _write(self, part: _Part, text: str) -> None:
+        text = text[: max(0, self._room)]
+        self._room -= len(text)
+        part.write(text)
 
     def stop_run(self) -> None:
         """End the run. One that has brought nothing was a function that is not reported, or an empty answer."""
@@ -135,11 +144,13 @@ class Answer:
             return
         run, self._run, self.running = self._run, None, False
         called = any(call.stopped is None for call in self._calls)
-        self.owes_run = self.owes_run or not ((run is not None and run.letters) or called or self._has_failed)
+        is_empty = (run is None or not run.letters) and self._room > 0
+        self.owes_run = self.owes_run or (is_empty and not (called or self._has_failed))
 
-    def _add_part(self, part: _Part) -> _Part:
+    def _add_part(self, part: _Part, index: int | None = None) -> _Part:
         if len(self._parts) < _MAX_PARTS:
-            self._parts.append(part)
+            self._parts.insert(len(self._parts) if index is None else index, part)
+            self._room -= 1
         return part
 
     # -- functions ----------------------------------------------------------------------------------------------------
@@ -153,6 +164,9 @@ class Answer:
         self, at: float, name: str | None, call_id: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
         """Record a call, or what is told of it later: the message that announces a call has no id yet."""
+        if not self.keeps((name, call_id)):
+            return
+        arguments = arguments if self.keeps(arguments) else None
         index = self._index_of(call_id, name) if call_id is not None else None
         if index is not None:
             known = self._calls[index]
@@ -172,6 +186,12 @@ class Answer:
         names = (call.function_name for call in self._calls if call.tool_call_id == call_id)
         return next(names, None) or "function"
 
+    def keeps(self, data: object) -> bool:
+        """Count data that the turn is to keep; return False if it has no room for them."""
+        room = self._data_room - len(repr(data))
+        self._data_room = room if room >= 0 else self._data_room
+        return room >= 0
+
     def has_call(self, call_id: str) -> bool:
         """Tell whether it has a call with this id."""
         return any(call.tool_call_id == call_id for call in self._calls)
@@ -185,7 +205,7 @@ class Answer:
         self._calls[index] = attrs.evolve(
             call,
             tool_call_id=call_id,
-            result=call.result if result is None else result,
+            result=result if result is not None and self.keeps(result) else call.result,
             cancelled=cancelled,
             stopped=call.stopped or at,
         )
@@ -237,7 +257,7 @@ class Answer:
     def add_spoken(self, words: str) -> None:
         """Add words that were spoken without the model, such as a greeting. Those of one speech belong together."""
         part = self._unwritten = self._unwritten or self._add_unwritten()
-        part.write(f" {words}" if part.text else words)
+        self._write(part, f" {words}" if part.text else words)
         part.speak_until(len(part.letters))
 
     def knows_segment(self, data: BotOutputData) -> bool:
@@ -247,7 +267,7 @@ class Answer:
             return True
         # Pipecat 1.5 gives a segment another id in each message.
         last, part, start = self._last_segment
-        if last == data.text and part.spoken_letters < start + len(letters_of(last)):
+        if last == hash(data.text) and part.spoken_letters < start + len(letters_of(data.text)):
             self._keep_segment(data, part, start)
             return True
         for written in self._parts:
@@ -260,7 +280,7 @@ class Answer:
     def add_segment(self, data: BotOutputData) -> None:
         """Add a segment that is spoken without the model."""
         part = self._add_unwritten()
-        part.write(data.text)
+        self._write(part, data.text)
         self._keep_segment(data, part, 0)
 
     def _add_unwritten(self) -> _Part:
@@ -268,13 +288,10 @@ class Answer:
         index = len(self._parts)
         while index and self._parts[index - 1].is_pending:
             index -= 1
-        part = _Part(written=False)
-        if len(self._parts) < _MAX_PARTS:
-            self._parts.insert(index, part)
-        return part
+        return self._add_part(_Part(written=False), index)
 
     def _keep_segment(self, data: BotOutputData, part: _Part, start: int) -> None:
-        self._last_segment = data.text, part, start
+        self._last_segment = hash(data.text), part, start
         if len(self._segments) < _MAX_SEGMENTS:
             self._segments[_key_of(data)] = part, start
 
@@ -375,5 +392,5 @@ class Answer:
         return waits.speech, "for the text to be spoken"
 
 
-def _key_of(data: BotOutputData) -> object:
-    return data.segment_id if data.segment_id is not None else data.text
+def _key_of(data: BotOutputData) -> int:
+    return data.segment_id if data.segment_id is not None else hash(data.text)

@@ -308,8 +308,9 @@ class Engine:
         )
 
     def _unsupported(self, type_: str, reason: str) -> UnsupportedFeatureError:
+        version = one_line(self.version or "of an unknown version")
         return UnsupportedFeatureError(
-            f"The bot, which speaks RTVI {self.version or 'of an unknown version'}, does not know {type_!r}: {reason}. "
+            f"The bot, which speaks RTVI {version}, does not know {type_!r}: {reason}. "
             "Add the feature to the bot, or do not use it.",
             feature=OUTBOUND[type_].feature,
             bot_version=self.version,

@@ -14,6 +14,7 @@ from .spoken_text import MAX_CHARACTERS
 from .turn_record import TimelineEntry, TurnRecord, TurnStatus, TurnTimings
 
 _MAX_TIMELINE = 500
+_MAX_ENTRY = 2000  # characters
 # The timings that belong to the answer.
 _OF_ANSWER = ("llm_started", "first_token", "bot_started_speaking", "bot_stopped_speaking")
 
@@ -61,12 +62,11 @@ class OpenTurn:
 
     def hear(self, text: str, *, final: bool) -> None:
         """Note the user's words; those that are not final replace each other."""
-        if final:
-            if sum(map(len, self.finals)) + len(text) <= MAX_CHARACTERS:
-                self.finals.append(text.strip())
-            self.partial = ""
-        else:
-            self.partial = text.strip()[:MAX_CHARACTERS]
+        room = MAX_CHARACTERS - sum(len(each) + 1 for each in self.finals)  # with the blanks between them
+        text = text.strip()[: max(0, room)]
+        if final and room > 0:
+            self.finals.append(text)
+        self.partial = "" if final else text
 
     def time(self, **moments: float) -> None:
         """Note when something came."""
@@ -81,13 +81,13 @@ class OpenTurn:
     def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
         """Append to the timeline."""
         if len(self.timeline) < _MAX_TIMELINE:
-            self.timeline.append(TimelineEntry(at, who, kind, text))
+            self.timeline.append(TimelineEntry(at, who, kind, text[:_MAX_ENTRY]))
 
     def note_end_of_call(
         self, at: float, who: Literal["you", "bot"], call_id: str, result: Any, *, cancelled: bool = False
     ) -> None:
         """Append the end of a function call to the timeline."""
-        shown = "" if result is None else f" {json.dumps(result, ensure_ascii=False, default=str)[:MAX_CHARACTERS]}"
+        shown = "" if result is None else f" {json.dumps(result, ensure_ascii=False, default=str)}"
         self.note(at, who, "cancelled" if cancelled else "returned", self.answer.name_of(call_id) + shown)
 
     def quote_speech(self) -> None:
@@ -95,7 +95,7 @@ class OpenTurn:
         for index in reversed(range(len(self.timeline))):
             entry = self.timeline[index]
             if (entry.who, entry.kind) == ("bot", "speaks"):
-                self.timeline[index] = TimelineEntry(entry.at, "bot", "speaks", self.answer.last_speech)
+                self.timeline[index] = TimelineEntry(entry.at, "bot", "speaks", self.answer.last_speech[:_MAX_ENTRY])
                 return
 
     def give_answer_to(self, other: OpenTurn) -> None:

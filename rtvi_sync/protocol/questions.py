@@ -76,10 +76,10 @@ class Questions:
 
     def of_text(self, text: str) -> OpenTurn | None:
         """Return the question that the bot's model gets with this text, which may join several typed ones."""
-        letters = letters_of(text)
+        key = _key_of(text)
         typed = [turn for turn in self._turns if turn.modality == "text" and not turn.told_llm_text]
-        same = (turn for turn in typed if letters_of(turn.user_text) == letters)
-        joined = (turn for turn in reversed(typed) if letters.endswith(letters_of(turn.user_text)))
+        same = (turn for turn in typed if _key_of(turn.user_text) == key)
+        joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
         spoken = (turn for turn in self._turns if turn.modality == "audio" and not turn.told_llm_text)
         return next(same, None) or next(joined, None) or next(spoken, None)
 
@@ -116,3 +116,8 @@ class Questions:
 
     def _tells_input_of(self, turn: OpenTurn) -> bool:
         return self._bot.tells_user_input and not turn.is_file
+
+
+def _key_of(text: str) -> str:
+    """Return what two texts are compared by: their letters and digits; without any, as of an emoji, all of it."""
+    return letters_of(text) or text.strip()

@@ -85,6 +85,6 @@ class SpokenText:
         if self.spoken_letters >= len(self.letters):
             return self.text
         end = self._ends[self.spoken_letters - 1]
-        while not (self.text[end].isspace() or self.text[end].isalnum()):
+        while end < len(self.text) and not (self.text[end].isspace() or self.text[end].isalnum()):
             end += 1
         return self.text[:end]

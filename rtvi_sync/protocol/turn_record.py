@@ -18,7 +18,8 @@ class ReportedFunctionCall:
     """A call of a function by the bot's language model, as far as the bot reports it.
 
     Attributes:
-        function_name, arguments, result: None if the bot withholds them, or not yet.
+        function_name, arguments, result: None if the bot withholds them, or not yet; the last two also if the turn has
+            no room for them: its arguments, results, errors and metrics have a million characters at most.
         tool_call_id: the bot's id of the call; None if it was not told.
         cancelled: True if it was ended before it had a result.
         started, stopped: monotonic seconds at receipt; None: not yet.
@@ -72,8 +73,8 @@ class TimelineEntry:
         at: monotonic seconds.
         who: "you", "bot", or "" for what neither of them said.
         kind: what it was: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned", "error", ...
-        text: what was said, called (`get_weather({"city": "Oslo"})`) or returned (`get_weather {"temperature": 12}`);
-            "" if there is nothing to quote.
+        text: what was said, called (`get_weather({"city": "Oslo"})`) or returned (`get_weather {"temperature": 12}`),
+            2000 characters at most; "" if there is nothing to quote.
     """
 
     at: float
@@ -95,8 +96,8 @@ class TurnRecord:
         status: see `TurnStatus`.
         assumed: why it counts as complete although the bot owed something: how long was waited for what. None: nothing
             was owed.
-        user_text: what the user typed or was heard to say.
-        bot_text: all that the bot wrote and said.
+        user_text: what the user typed or was heard to say, 100,000 characters at most.
+        bot_text: all that the bot wrote and said, 100,000 characters at most.
         spoken_text: what it has spoken of that; the same as `bot_text` if it was complete.
         spoken_exact: how exactly the bot reports that: by the "word", or by the "sentence", so that a sentence it was
             interrupted in is missing. None: it does not report it.

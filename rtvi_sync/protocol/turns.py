@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
+import attrs
+
 from ..events import Event, RTVIEvent
 from .answer import Answer, Waits
 from .attribution import Attribution
@@ -22,6 +24,7 @@ from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
 from .speech_payloads import BotOutputData
 from .spoken_text import MAX_CHARACTERS, SpokenText
+from .text import one_line
 from .turn_record import TurnRecord
 
 _E: TypeAlias = RTVIEvent
@@ -385,7 +388,8 @@ class TurnTracker:
         if turn is None:
             return
         if len(turn.errors) < _MAX_ERRORS:
-            turn.errors.append(data)
+            is_kept = turn.answer.keeps(attrs.asdict(data))
+            turn.errors.append(data if is_kept else ErrorData(message=one_line(data.message), fatal=data.fatal))
         turn.last_sign = at
         turn.note(at, "bot", "error", data.message)
         if turn is self._turns.answered:
@@ -394,5 +398,5 @@ class TurnTracker:
 
     def _measured(self, _at: float, data: PipecatMetricsData) -> None:
         turn = self._turns.answered
-        if turn is not None and len(turn.metrics) < _MAX_METRICS:
+        if turn is not None and len(turn.metrics) < _MAX_METRICS and turn.answer.keeps(attrs.asdict(data)):
             turn.metrics.append(data)

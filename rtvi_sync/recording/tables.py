@@ -1,4 +1,4 @@
-"""Tables for a terminal, drawn by rich."""
+"""Tables for a terminal, as plain lines or drawn by rich."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from .text import clean
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
+    """Return the lines of a table, of which the first `texts` columns are text and the others numbers."""
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index < texts else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (headers, *rows)
+    ]
 
 
 def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> Table:

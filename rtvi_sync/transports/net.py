@@ -44,7 +44,7 @@ _PLAIN_URL = re.compile(
 _MAX_PLAIN_URL = 2048
 # A host name in its ASCII form, or an IPv6 address.
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
-_SESSION = re.compile(r"/sessions/[^/]+")
+_SECRET = re.compile(r"/(sessions|ws-client|ws)/[^/]+")  # in a path, what stands after one of these
 
 
 @attrs.frozen(kw_only=True)
@@ -230,7 +230,8 @@ def _normalized(url: str) -> str:
 def printable(url: str) -> str:
     """Return `url` without its user, password, query and fragment, which may be secret; a placeholder for a non-URL.
 
-    The name of a session in the path, as in Pipecat's ``/sessions/NAME/api/offer``, lets anybody into it.
+    Two parts of Pipecat's paths are left out, too, because they let their holder in: the name of a session, as in
+    ``/sessions/NAME/api/offer``, and the token in ``/ws-client/TOKEN`` and ``/ws/TOKEN``.
     """
     try:
         parts = urlsplit(url)
@@ -240,7 +241,7 @@ def printable(url: str) -> str:
     netloc, path = parts.netloc.rpartition("@")[2], parts.path
     if not netloc:
         path = path.rpartition("@")[2]  # without a valid scheme, the path has the user and password
-    path = _SESSION.sub("/sessions/...", path)
+    path = _SECRET.sub(r"/\1/...", path)
     shown = parts._replace(netloc=netloc, path=path, query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)
 

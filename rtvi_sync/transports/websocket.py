@@ -23,8 +23,6 @@ class ProtobufReceiver(WebSocketReceiver):
         "Give the bot's transport a ProtobufFrameSerializer."
     )
 
-    audio: float
-
     def __init__(self, options: TransportOptions) -> None:
         super().__init__(options)
         self._template = audio_frames.AudioFrameTemplate()

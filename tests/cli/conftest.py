@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.support.wavs import quiet, tone, write_wav
+from tests.support.wavs import silence, tone, write_wav
 
 
 @pytest.fixture
 def one_word(tmp_path: Path) -> Path:
     """Write a WAV file of one utterance of 0.3 s, with its text beside it."""
     tmp_path.joinpath("word.txt").write_text("Hello.\n")
-    return write_wav(tmp_path / "word.wav", [quiet(0.2), tone(0.3), quiet(0.1)])
+    return write_wav(tmp_path / "word.wav", [silence(0.2), tone(0.3), silence(0.1)])
 
 
 @pytest.fixture
 def two_words(tmp_path: Path) -> Path:
     """Write a WAV file of two utterances of 0.3 s, with their text beside it."""
     tmp_path.joinpath("words.txt").write_text("First word.\n\nSecond word.\n")
-    return write_wav(tmp_path / "words.wav", [quiet(0.2), tone(0.3), quiet(0.8), tone(0.3)])
+    return write_wav(tmp_path / "words.wav", [silence(0.2), tone(0.3), silence(0.8), tone(0.3)])
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_lines_out_are_plain_and_clean() -> None:
         console.print_line("connected \x1b[2J")
         console.show_status(Status(partial=("you", "Hel")))
         console.print_utterance("you", "Hello\n")
-    assert out.getvalue() == "connected [2J\nyou  Hello \n"
+    assert out.getvalue() == "connected  [2J\nyou  Hello \n"
 
 
 def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tuple[TextIO, int]) -> None:

@@ -172,8 +172,8 @@ def test_no_escape_code_of_a_bot_reaches_the_terminal(hostile_bot: EmbeddedBot, 
     result = finish(start(tmp_path, *arguments), tmp_path, time.monotonic())
     thread.join(GUARD)
     assert result.status == 0
-    assert result.transcript == ["you  [2Jone", "bot  ]0;ownedtwo31m"]
-    assert "the bot reports an error: [5mbad" in "\n".join(result.lines)
+    assert result.transcript == ["you   [2Jone", "bot   ]0;owned two 31m"]
+    assert "the bot reports an error:  [5mbad" in "\n".join(result.lines)
     assert "WARNING" in result.errors
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "\n".join([*result.lines, result.errors]))
 

@@ -100,7 +100,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (ConnectionTimeoutError("The bot was not ready", phase="http", elapsed=1.0), "The bot was not ready"),
         (TimeoutError(), "TimeoutError"),
-        (OSError("first line\nand \x1b[2Jmore"), "first line and [2Jmore"),
+        (OSError("first line\nand \x1b[2Jmore"), "first line and  [2Jmore"),
         (MissingExtraError("It", "x"), 'It needs the extra "x". Install it with: pip install "rtvi_sync[x]"'),
         (ModuleNotFoundError("No module named 'x'"), "No module named 'x'. Install the package that has it, with pip"),
     ],
@@ -125,7 +125,7 @@ def test_run_program_has_its_own_status() -> None:
 def test_log_records_that_quote_servers_are_clean() -> None:
     """Records lose their control characters, and keep their lines."""
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "it says %s\nmore", ("\x1b[2Jx",), None)
-    assert cli.CleanFormatter("%(levelname)s %(message)s").format(record) == "WARNING it says [2Jx\nmore"
+    assert cli.CleanFormatter("%(levelname)s %(message)s").format(record) == "WARNING it says  [2Jx\nmore"
 
 
 def test_module_runs_as_a_program() -> None:

@@ -25,7 +25,7 @@ def test_plain_screen_shows_finished_lines_only() -> None:
         screen.show_partial("you  Hel")
         screen.print_line("you  Hello\x1b[2J")
     assert isinstance(screen, PlainScreen)
-    assert stream.getvalue() == "you  Hello[2J\n"
+    assert stream.getvalue() == "you  Hello [2J\n"
 
 
 def test_plain_table_is_aligned() -> None:
@@ -46,12 +46,12 @@ def test_terminal_shows_partial_text_until_the_next_line() -> None:
     stream = Terminal()
     with RichScreen(stream, force_terminal=True, width=60) as screen:
         screen.show_partial("you  Hel\x1b]0;x\x07")
-        assert "you  Hel]0;x" in stream.getvalue()
+        assert "you  Hel ]0;x " in stream.getvalue()
         stream.truncate(0)
         screen.print_line("you  [b]Hello[/b] :smile:\x1b]0;x\x07")
         screen.print_table("Title", ("turn", "text"), [("1", "5")])
     shown = stream.getvalue()
-    assert "you  [b]Hello[/b] :smile:]0;x" in shown
+    assert "you  [b]Hello[/b] :smile: ]0;x" in shown
     assert "you  Hel]" not in shown
     assert "\x1b]" not in shown
     assert "\x07" not in shown

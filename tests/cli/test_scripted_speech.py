@@ -9,7 +9,7 @@ import pytest
 from rtvi_sync import DeviceError
 from rtvi_sync.cli.scripted_speech import SHIPPED, load_script, split
 from rtvi_sync.media import WavSource
-from tests.support.wavs import quiet, tone, write_wav
+from tests.support.wavs import silence, tone, write_wav
 
 RATE = 16_000
 
@@ -26,10 +26,10 @@ def test_shipped_speech_is_at_the_bots_rate_and_has_a_line_for_each_part() -> No
 
 def test_split_cuts_at_long_pauses_and_keeps_a_margin() -> None:
     """A pause inside a sentence stays, one that ends a turn is removed, 0.1 s around each part is kept."""
-    first = tone(0.3) + quiet(0.4) + tone(0.3)
-    pcm = quiet(0.5) + first + quiet(0.7) + tone(0.2) + quiet(2)
+    first = tone(0.3) + silence(0.4) + tone(0.3)
+    pcm = silence(0.5) + first + silence(0.7) + tone(0.2) + silence(2)
     parts = list(split(pcm, RATE))
-    assert parts == [quiet(0.1) + first + quiet(0.1), quiet(0.1) + tone(0.2) + quiet(0.1)]
+    assert parts == [silence(0.1) + first + silence(0.1), silence(0.1) + tone(0.2) + silence(0.1)]
 
 
 def test_split_of_speech_to_the_edges() -> None:
@@ -46,7 +46,7 @@ def test_split_detects_a_soft_voice_over_a_hum() -> None:
 
 def test_split_of_silence_is_nothing() -> None:
     """Silence has no utterance."""
-    assert list(split(quiet(2), RATE)) == []
+    assert list(split(silence(2), RATE)) == []
     assert list(split(b"", RATE)) == []
 
 
@@ -66,6 +66,6 @@ def test_load_without_text_knows_no_words(tmp_path: Path) -> None:
 
 def test_load_of_silence_says_so(tmp_path: Path) -> None:
     """The error names a file without audible speech."""
-    path = write_wav(tmp_path / "still.wav", [quiet(1)])
+    path = write_wav(tmp_path / "still.wav", [silence(1)])
     with pytest.raises(DeviceError, match=r"No speech was found in .*still\.wav"):
         load_script(path)

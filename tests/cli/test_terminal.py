@@ -106,7 +106,7 @@ class TestOnATerminal:
             session.send({"label": "rtvi-ai", "type": "bot-output", "data": {"text": 5, "\x1b[31m": "\x1b[31m"}})
             terminal.until("WARNING ")
             terminal.type("one\r")
-            terminal.until("[2J]0;ownedtwo")
+            terminal.until("[2J ]0;owned two")
             session.close(1000, "enough")
             terminal.until("The bot ended the session (code 1000: enough)")
             assert terminal.finish() == 0

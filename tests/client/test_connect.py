@@ -24,7 +24,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
-from tests.support.threads import threads_of_package
+from tests.support.threads import thread_names
 
 QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD}
 
@@ -45,7 +45,7 @@ def test_leaving_it_disconnects() -> None:
     with connect("ws://bot.example", transport=MemoryTransport()) as client:
         pass
     assert client.state is TransportState.DISCONNECTED
-    assert threads_of_package() == []
+    assert thread_names() == []
 
 
 def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
@@ -135,4 +135,4 @@ def test_it_fails() -> None:
     with pytest.raises(ConnectError) as caught:
         connect("ws://127.0.0.1:9/ws", **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
-    assert threads_of_package() == []
+    assert thread_names() == []

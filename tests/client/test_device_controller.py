@@ -27,7 +27,7 @@ from tests.support.clients import manager_of
 from tests.support.fake_devices import FakeBackend, FakeInput, heard_by
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 
@@ -94,7 +94,7 @@ def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
     del client
     collect()
     assert gone() is None
-    until(lambda: backend.open == [] and not threads_of_package())
+    until(lambda: backend.open == [] and not thread_names())
 
 
 def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
@@ -188,12 +188,12 @@ def test_a_client_is_closed_while_its_devices_are_opened(
 
 def test_devices_that_cannot_be_had_leave_nothing(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
     """Not even a thread."""
-    before = set(threads_of_package())
+    before = set(thread_names())
     client = client_of(speaker="nowhere")
     with pytest.raises(DeviceError, match="nowhere"):
         client.init_devices()
     assert backend.open == []
-    until(lambda: set(threads_of_package()) == before)
+    until(lambda: set(thread_names()) == before)
 
 
 def test_a_device_that_hangs_before_a_session(
@@ -225,7 +225,8 @@ def test_who_lacks_a_device_hears_of_new_ones(
     monkeypatch.setattr(hotplug, "ListWatch", Watch)  # a backend of the application is listed by this one
     backend.there.clear()
     with client_of() as client:
-        threading.Event().wait(0.4)  # without a listener
+        threading.Event().wait(0.4)
+        assert watches == []  # without a listener
         with client.events("available_mics_updated"):
             until(lambda: watches == [backend.devices])
 

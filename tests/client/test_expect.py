@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
-from rtvi_sync import Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from rtvi_sync import Event, Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
 from tests.support.scripted_talk import said as says_aloud
@@ -55,6 +58,27 @@ def test_after_an_absence() -> None:
         before = expect._began
         expect.absent("metrics", for_=0.01)
         assert expect._began >= before + 0.01
+
+
+def test_what_comes_after_an_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not part of it though it was there when the events were looked at, and the next expectation finds it."""
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        bot_says(client, "server-message", 1)
+        bot_says(client, "bot-llm-started")
+        settle(client)
+        next_before, late = expect._opened.next_before, time.monotonic() + GUARD
+
+        def next_late(deadline: Deadline) -> Event[Any]:
+            event = next_before(deadline)
+            assert event is not None
+            return attrs.evolve(event, received_at=late)
+
+        monkeypatch.setattr(expect._opened, "next_before", next_late)
+        expect.absent("server-message", for_=0.0)
+        expect.no_more(for_=0.0)
+        monkeypatch.undo()
+        assert expect.event("server-message", within=2 * GUARD).data == 1
+        expect.event("bot-llm-started")
 
 
 def test_where() -> None:

@@ -118,7 +118,7 @@ class TestLanguageModel:
         assert results == {"1": {"of": "tool"}, "2": {"own": True}}
 
     def test_its_function_goes_with_it(self, client: RTVIClient) -> None:
-        """Let go, it handles no call any more; the program's own function stays, if the helper has none."""
+        """Let go, it handles no call any more; a function that the application registered itself stays."""
 
         def ours(call: FunctionCall) -> str:
             return "ours"
@@ -127,7 +127,7 @@ class TestLanguageModel:
         client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
         client.unregister_helper("llm")
         assert None not in functions
-        client.register_helper("llm", LLMHelper())
+        client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
         client.register_function_call_handler(None, ours)
         client.unregister_helper("llm")
         assert functions[None] is ours

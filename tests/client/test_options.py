@@ -15,10 +15,11 @@ from rtvi_sync import (
     MissingExtraError,
     RTVIClient,
     RTVIClientOptions,
+    RTVIEvent,
     RTVIEventCallbacks,
     WebSocketTransport,
 )
-from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
+from rtvi_sync.client.options import ConstructorOptions, KeywordOptions, callback_event
 from rtvi_sync.media import SilenceSource
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
 
@@ -230,11 +231,18 @@ class TestCallbacks:
         assert mine.heard == ["x"]
 
     @pytest.mark.parametrize(
-        "name", ["on_config_update", "on_message_error", "on_bot_text", "on_generic_message", "on_bot_connected"]
+        ("name", "event"),
+        [
+            ("on_config_update", RTVIEvent.CONFIG_UPDATED),
+            ("on_message_error", RTVIEvent.MESSAGE_ERROR),
+            ("on_bot_text", RTVIEvent.BOT_LLM_TEXT),
+            ("on_generic_message", RTVIEvent.UNKNOWN_MESSAGE),
+            ("on_bot_connected", RTVIEvent.BOT_CONNECTED),
+        ],
     )
-    def test_names_of_the_javascript_client(self, name: str) -> None:
+    def test_names_of_the_javascript_client(self, name: str, event: RTVIEvent) -> None:
         """Callbacks whose name differs from their event's are known too."""
-        RTVIClient(callbacks={name: lambda: None})
+        assert callback_event(name) is event
 
     @pytest.mark.parametrize("name", ["on_bot_redy", "bot_ready", "", "on_"])
     def test_a_misspelt_callback(self, name: str) -> None:

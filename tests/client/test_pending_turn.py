@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from rtvi_sync import BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIError, RTVIEvent
+from rtvi_sync import (
+    BotNotReadyError,
+    CloseInfo,
+    DisconnectedError,
+    ReconnectPolicy,
+    RequestTimeoutError,
+    RTVIError,
+    RTVIEvent,
+)
 from rtvi_sync.client import pending_turn
-from tests.support.clients import bot_says, session_of, settle
+from rtvi_sync.client.pending_turn import PendingTurn
+from tests.support.clients import bot_says, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -103,6 +117,40 @@ def test_cancel() -> None:
         with pytest.raises(RTVIError, match="cancelled"):
             pending.result()
         assert bot.questions == []
+
+
+@contextlib.contextmanager
+def before_line(number: int, function: Callable[..., object], call: Callable[[], object]) -> Iterator[None]:
+    """Call something on this thread before a line of a function runs, counted from 1 as they run."""
+    left = number
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if frame.f_code is not function.__code__:
+            return None
+        left -= event == "line"
+        if event == "line" and not left:
+            call()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("line", range(1, 5))
+def test_cancel_at_any_moment(line: int) -> None:
+    """It returns True if nothing is asked, also while another thread is about to ask."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message")
+        was_cancelled = []
+        with before_line(line, PendingTurn._ask, lambda: was_cancelled.append(pending.cancel())):
+            pending._ask()
+        assert was_cancelled == [not bot.questions]
 
 
 def test_cancel_during_the_delay() -> None:
@@ -201,6 +249,40 @@ def test_a_source_that_blocks_delays_no_event() -> None:
         hangs_up(client)
         with pytest.raises(DisconnectedError):
             pending.result(GUARD)
+
+
+def test_a_question_of_a_session_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bot of the session that replaces it does not hear it."""
+    opened, go, was_asked = threading.Event(), threading.Event(), threading.Event()
+    with TalkingBot(audio=True).client(reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
+        pending = client.barge_in(SlowSource(opened, go), after="server-message")
+        monkeypatch.setattr(pending, "_watch", was_asked.set)
+        bot_says(client, "server-message", 1)
+        assert opened.wait(GUARD)
+        with client.events("bot_ready", timeout=GUARD) as ready:
+            transport_of(client).end(CloseInfo(code=1006, initiator="network"))
+            next(ready)
+        go.set()
+        assert was_asked.wait(GUARD)
+        assert not session_of(client).media._session._inserted
+        with pytest.raises(DisconnectedError) as raised:
+            pending.result(GUARD)
+        assert raised.value.initiator == "network"
+
+
+def test_who_ended_the_session() -> None:
+    """That is told though the question has cleaned up by itself."""
+    bot = TalkingBot(waits)
+    with bot.client() as client:
+        pending = client.barge_in("story", after="server-message")
+        bot_says(client, "server-message", 1)
+        bot.await_question()
+        transport_of(client).end(CloseInfo(code=1006, initiator="network"))
+        until(pending.done)
+        pending._question.rest()  # as a worker does at that time
+        with pytest.raises(DisconnectedError, match="The connection to the bot was lost before the bot") as raised:
+            pending.result(GUARD)
+        assert raised.value.initiator == "network"
 
 
 def test_turns_before_are_not_kept() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import (
+    BotError,
     CloseInfo,
     DeviceError,
     DisconnectedError,
@@ -23,7 +25,7 @@ from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
-from tests.support.scripted_talk import TalkingBot, hangs_up, said, says, tone, written
+from tests.support.scripted_talk import TalkingBot, acknowledgement, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
@@ -60,14 +62,23 @@ def test_a_bot_without_send_text() -> None:
     assert asked[-3:] == ["send-text", "append-to-context", "append-to-context"]
 
 
-def asked_by_action(answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]]) -> RTVIClient:
-    """Return a client of a bot of RTVI 0.3, which is asked by an action."""
-    talking = TalkingBot(version="0.3.0")
+def asked(
+    answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]],
+    type_: str = "send-text",
+    version: str = "2.2.0",
+) -> RTVIClient:
+    """Return a client of a bot that is asked by messages of a type."""
+    talking = TalkingBot(version=version)
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
-        return answer(transport, message) if message.type == "action" else talking(transport, message)
+        return answer(transport, message) if message.type == type_ else talking(transport, message)
 
     return memory_client(bot)
+
+
+def asked_by_action(answer: Callable[[MemoryTransport, RTVIMessage], Iterable[RTVIMessage]]) -> RTVIClient:
+    """Return a client of a bot of RTVI 0.3, which is asked by an action."""
+    return asked(answer, "action", "0.3.0")
 
 
 def test_an_action_that_is_refused() -> None:
@@ -124,6 +135,31 @@ def test_the_microphone_goes_on() -> None:
             assert asking.get().bot_text == "Hi."
         sent.clear()
         until(lambda: any(b"\1\0" in frame.pcm for frame in [*sent]))
+
+
+REFUSAL = RTVIMessage("error-response", {"error": "no\x1b[2J\n"}, "")
+ERROR = RTVIMessage("error", {"error": "no\x1b[2J\n"})
+CALL = RTVIMessage("llm-function-call-in-progress", {"function_name": "f\x1b[2J\n", "tool_call_id": "1"})
+
+
+@pytest.mark.parametrize(
+    ("message", "timeout", "error", "words"),
+    [
+        (REFUSAL, GUARD, RequestRejectedError, r"refused the question: no \[2J \."),
+        (ERROR, GUARD, BotError, r"answered nothing: no \[2J \."),
+        (CALL, 0.3, RequestTimeoutError, r"it waits for what it called: f \[2J \."),
+    ],
+)
+def test_what_a_bot_says_in_an_error(message: RTVIMessage, timeout: float, error: type[Exception], words: str) -> None:
+    """It is one line, whatever the bot has sent."""
+
+    def bot(_: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
+        yield from acknowledgement(question)
+        yield from written("")
+        yield attrs.evolve(message, id=question.id) if message is REFUSAL else message
+
+    with asked(bot) as client, pytest.raises(error, match=words):
+        client.ask("Hi", timeout)
 
 
 def test_a_spoken_question_after_one_that_was_given_up() -> None:

@@ -19,7 +19,7 @@ from rtvi_sync import (
 )
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 
 
 def test_two_threads_connect_at_once() -> None:
@@ -87,7 +87,7 @@ def test_a_transport_that_raises(step: str, error: Exception) -> None:
         client.connect()
     assert caught.value is error or caught.value.__cause__ is error
     assert client.state is TransportState.ERROR
-    assert threads_of_package() == []
+    assert thread_names() == []
     setattr(transport, step, real)
     client.connect()
     client.disconnect()
@@ -107,7 +107,7 @@ def test_the_bot_leaves_before_it_is_ready(begun: bool) -> None:
         client.connect()
     assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1013, "full", "server")
     assert client.state is TransportState.ERROR
-    assert threads_of_package() == []
+    assert thread_names() == []
 
 
 def test_a_fatal_error_before_ready() -> None:
@@ -186,4 +186,4 @@ def test_two_limits_in_a_row() -> None:
     for _ in range(10):
         with pytest.raises(ConnectionTimeoutError):
             client.connect()
-        assert threads_of_package() == []
+        assert thread_names() == []

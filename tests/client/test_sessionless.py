@@ -33,7 +33,7 @@ from tests.support.http_server import Answer, Request, ScriptedServer, scripted_
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
 
 
@@ -52,7 +52,7 @@ class TestStartBot:
         assert request.body == {"transport": "memory", "a": 1, "b": 2, "body": {"x": 1}}
         assert (request.headers["x-a"], request.headers["x-b"]) == ("1", "2")
         assert client.state is TransportState.AUTHENTICATED
-        assert threads_of_package() == []
+        assert thread_names() == []
         client.connect(answer)
         assert bundle_of(client) == answer
         client.disconnect()
@@ -149,7 +149,7 @@ class TestStartBot:
             assert caught.value.phase == "http"
             assert caught.value.elapsed == pytest.approx(0.3, abs=0.2)
             assert client.state is TransportState.ERROR
-            assert threads_of_package() == []
+            assert thread_names() == []
 
     def test_a_limit_that_passes_before_anything_began(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The thread of the request does not run in time: the error does not blame the server."""
@@ -197,7 +197,7 @@ class TestStartBot:
         client.start_bot(f"{server.url}/start")
         client.disconnect()
         assert client.state is TransportState.DISCONNECTED
-        assert threads_of_package() == []
+        assert thread_names() == []
 
     def test_during_a_session(self, server: ScriptedServer) -> None:
         """While a session is active there is nothing to start, and the session goes on."""
@@ -502,7 +502,7 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
     until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
     slow.answer.set()
     bundle = client.start_bot(slow.url)
-    until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+    until(lambda: not any("-reconnect-" in name for name in thread_names()))
     client.connect(bundle)
     assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
     client.close()

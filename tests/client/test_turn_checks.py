@@ -50,6 +50,12 @@ def test_met(demands: dict[str, Any]) -> None:
         ({}, {"calls": ["get_weather"]}, "missing_function_call", "it called no function"),
         ({"function_calls": (CALL,)}, {"calls": ["f"]}, "missing_function_call", "it called get_weather"),
         (
+            {"function_calls": (ReportedFunctionCall(function_name="\x1b[2Jf\n"),)},
+            {"calls": ["f"]},
+            "missing_function_call",
+            "it called  [2Jf ",
+        ),
+        (
             {"function_calls": (CALL,)},
             {"calls": {"get_weather": {"city": "Oslo"}}},
             "function_args_mismatch",

@@ -24,7 +24,7 @@ from rtvi_sync.transports.base import Inbound
 from tests.support.clients import memory_client
 from tests.support.scripted_talk import acknowledgement, hangs_up, said, says
 from tests.support.slowness import GUARD
-from tests.support.threads import threads_of_package
+from tests.support.threads import thread_names
 from tests.support.waiting import until
 
 # The messages by which a bot answers a question.
@@ -147,7 +147,7 @@ class Talk:
         assert not any(turn.is_open for turn in turns)
         assert [turn.number for turn in turns] == [*range(1, len(turns) + 1)]
         assert set(self.returned) <= {turn.number for turn in turns}
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 @few

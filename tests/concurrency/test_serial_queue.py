@@ -23,17 +23,6 @@ from tests.support.threads import in_sleepless_thread, package_threads, running
 from tests.support.waiting import until
 
 
-@pytest.fixture
-def workers():
-    """Yield workers that are stopped after the test; all must end."""
-    workers = WorkerPool()
-    yield workers
-    workers.close()
-    for thread in workers.threads():
-        thread.join(GUARD)
-    assert workers.threads() == []
-
-
 class Blocker:
     """An item that blocks until it is let go."""
 

@@ -7,20 +7,8 @@ import threading
 import pytest
 
 from rtvi_sync.concurrency.serial_work import SerialWork
-from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def workers():
-    """Yield workers that are stopped after the test; all must end."""
-    workers = WorkerPool()
-    yield workers
-    workers.close()
-    for thread in workers.threads():
-        thread.join(GUARD)
-    assert workers.threads() == []
 
 
 @pytest.mark.parametrize("way", ["call", "call_soon"])

@@ -139,7 +139,7 @@ def test_it_may_be_created_while_connected_and_shows_errors() -> None:
             session.send({"label": "rtvi-ai", "type": "error", "data": {"error": "\x1b[2Jno tea", "fatal": False}})
             session.send({"label": "rtvi-ai", "type": "server-message", "data": {}})
             next(events)
-        assert repr(talk).splitlines()[-1] == "(The bot reports an error: [2Jno tea)"
+        assert repr(talk).splitlines()[-1] == "(The bot reports an error:  [2Jno tea)"
         with client.events("disconnected", timeout=GUARD) as ends:
             session.close(1011, f"\x1b[31m{MARKUP}")
             next(ends)

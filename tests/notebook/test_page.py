@@ -87,7 +87,7 @@ def test_a_long_text_is_cut() -> None:
 def test_plain_text() -> None:
     """Each utterance is a line; the last line is the state."""
     text = transcript_text([turn(user_text="Hello there"), turn(bot_text="Hi."), turn()], "bye\x1b[2J\nnow")
-    assert text == "you: Hello there\nbot: Hi.\n(bye[2J now)"
+    assert text == "you: Hello there\nbot: Hi.\n(bye [2J now)"
 
 
 def test_tables() -> None:

@@ -17,7 +17,7 @@ from rtvi_sync.client.ways import TransportName
 from tests.captures.expected import EXPECTED
 from tests.captures.scenarios import SCENARIOS
 from tests.support.slowness import GUARD
-from tests.support.wavs import quiet, tone, write_wav
+from tests.support.wavs import silence, tone, write_wav
 
 from .conftest import BotServer, Shared
 
@@ -151,7 +151,7 @@ def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
 @pytest.fixture
 def spoken(tmp_path: Path) -> Path:
     """Return a WAV file that bots take as speech."""
-    return write_wav(tmp_path / "spoken.wav", [tone(0.8), quiet(0.1)])
+    return write_wav(tmp_path / "spoken.wav", [tone(0.8), silence(0.1)])
 
 
 @pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
@@ -173,7 +173,7 @@ def test_the_sample_rate_of_a_question_is_no_matter(talk: Talk, way: Way, tmp_pa
     """The bot needs the same time whatever the rate, also after a number of questions."""
     waited: dict[int, list[float]] = {}
     for rate in (8000, 16_000, 22_050, 48_000):
-        question = write_wav(tmp_path / f"{rate}.wav", [tone(1.0, rate), quiet(0.1, rate)], rate)
+        question = write_wav(tmp_path / f"{rate}.wav", [tone(1.0, rate), silence(0.1, rate)], rate)
         with talk(way) as client:
             turns = [client.ask(question, GUARD) for _ in range(5)]
         assert [turn.bot_text for turn in turns] == ["You said: hello bot."] * 5

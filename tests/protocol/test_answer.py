@@ -6,6 +6,7 @@ import pytest
 
 from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
 from rtvi_sync.protocol.speech_payloads import BotOutputData, SpokenProgressData
+from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
 
 WAITS = Waits()
 
@@ -128,3 +129,31 @@ def test_a_filler_that_is_told_when_it_was_spoken() -> None:
     assert not answer.speak("One moment.")
     answer.add_spoken("One moment.")
     assert answer.text == "One moment. It is twelve."
+
+
+def test_the_text_of_all_runs_is_bounded() -> None:
+    """A run that brings nothing because of that is none without text: it is no call that the bot does not report."""
+    answer = answer_of(*["a" * MAX_CHARACTERS] * 3, has_voice=False)
+    answer.add_spoken("more")
+    answer.add_segment(segment("even more", ""))
+    assert len(answer.text) == MAX_CHARACTERS - 1  # the blank after the first run
+    assert answer.wait(WAITS) is None
+
+
+def test_many_parts_are_bounded() -> None:
+    answer = Answer(BotTraits())
+    for count in range(1200):
+        answer.add_segment(segment("a" * 200, "", count))
+    assert len(answer.text) <= MAX_CHARACTERS
+
+
+def test_what_is_kept_of_functions_is_bounded() -> None:
+    answer = Answer(BotTraits())
+    answer.call(1.0, "first", "1", {"a": "a" * 600_000})
+    answer.call(1.0, "second", "2", {"a": "a" * 600_000})
+    answer.call(1.0, "a" * 600_000, "3")
+    answer.end_call(2.0, "1", result="a" * 600_000)
+    answer.end_call(2.0, "2", result="a")
+    first, second = answer.calls
+    assert first.arguments is not None
+    assert (first.result, second.arguments, second.result, second.stopped) == (None, None, "a", 2.0)

@@ -268,6 +268,13 @@ class TestRefusals:
         assert kinds_of(old(engine).receive(message)) == [RTVIEvent.MESSAGE_ERROR]
         asked(engine, "get-config")
 
+    def test_by_a_bot_whose_version_is_no_line(self, engine: Engine) -> None:
+        """The error is one."""
+        id_ = asked(ready(engine, "2.2.0\x1b[2J\n"), "client-message")
+        (rejected, _) = engine.receive(unsupported("client-message", id_))
+        assert isinstance(rejected, Reject)
+        assert "RTVI 2.2.0 [2J , does" in str(rejected.error)
+
     def test_of_a_config(self, engine: Engine) -> None:
         """An update that is refused is a `ConfigUpdateError`, and the config that is known stays."""
         ready(engine, "0.3.0", **config("a"))

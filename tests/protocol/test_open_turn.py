@@ -39,4 +39,15 @@ def test_what_a_bot_sends_is_bounded() -> None:
         turn.hear("a" * 1000, final=True)
     record = turn.record()
     assert len(record.timeline) == 500
-    assert len(record.user_text) <= MAX_CHARACTERS + 600
+    assert len(record.user_text) == MAX_CHARACTERS
+    turn.hear("more", final=False)
+    assert turn.record().user_text == record.user_text
+
+
+def test_an_entry_of_the_timeline_is_bounded() -> None:
+    turn = spoken_turn()
+    turn.note(1.0, "bot", "error", "a" * 3000)
+    turn.note_end_of_call(2.0, "bot", "1", "a" * 3000)
+    turn.note(3.0, "bot", "speaks")
+    turn.answer.add_spoken("a" * 3000)
+    assert [len(entry.text) for entry in turn.record().timeline] == [2000, 2000, 2000]

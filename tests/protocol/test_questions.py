@@ -34,6 +34,15 @@ def test_a_typed_question_is_found_by_its_message_and_its_text() -> None:
     assert questions.before(two) == [one]
 
 
+def test_a_question_without_letters_is_found_by_itself_only() -> None:
+    thumb, empty, who = question(1, "👍"), question(2), question(3, "Who?")
+    questions = questions_of(BotTraits(), question(4, "👎"), thumb, who, empty)
+    assert questions.of_text("Who?") is who
+    assert questions.of_text(" 👍") is thumb
+    assert questions.of_text("Why?") is None
+    assert questions.of_text("") is empty
+
+
 def test_a_text_that_runs_no_model_is_no_question() -> None:
     questions = questions_of(BotTraits(), question(1, "Who?"))
     questions.add_silently("1")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
 
 
@@ -41,6 +44,16 @@ def test_letters_without_case() -> None:
     text = text_of("Straße, ja")
     assert text.speak("STRASSE")
     assert text.spoken == "Straße,"
+
+
+@given(st.text(), st.integers(0))
+@example("abc\u0345", 3)  # no letter, but without case it is one
+def test_any_text(text: str, letters: int) -> None:
+    """What was spoken is the beginning of the text, however far that is."""
+    cursor = text_of(text)
+    cursor.speak_until(letters)
+    assert text.startswith(cursor.spoken)
+    assert letters_of(cursor.spoken).startswith(cursor.letters[:letters])
 
 
 def test_a_text_is_bounded() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import Event, RTVIMessage
@@ -487,3 +488,20 @@ def test_a_bot_without_a_model() -> None:
     talk.bot("bot-stopped-speaking")
     (turn,) = talk.over
     assert (turn.user_text, turn.bot_text, turn.spoken_exact) == ("Hi?", "Hello there.", "sentence")
+
+
+@pytest.mark.parametrize("field", ["message", "other"])
+def test_errors_and_metrics_are_bounded(field: str) -> None:
+    """Errors over the limit have their text only, as one line; metrics over it are left out."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.bot("bot-llm-started")
+    for _ in range(3):
+        talk.bot("error", {"message": "no\n", field: "\n" + "a" * 600_000, "fatal": False})
+        talk.bot("metrics", {"ttfb": [{"processor": "a", "value": 1.0}], field: "a" * 300_000})
+    (turn,) = talk.tracker.turns
+    assert 0 < sum(map(len, (str(attrs.asdict(each)) for each in (*turn.errors, *turn.metrics)))) < 1_003_000
+    assert len(turn.errors) == 3
+    assert "\n" not in turn.errors[-1].message
+    assert len(turn.metrics) == 1

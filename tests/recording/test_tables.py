@@ -1,4 +1,4 @@
-"""Tables on a terminal, by way of rich."""
+"""Tables on a terminal, plain and by way of rich."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
-from rtvi_sync.recording.tables import rich_table
+from rtvi_sync.recording.tables import columns, rich_table
+
+
+def test_plain_columns() -> None:
+    """The first ones are aligned to the left, the others to the right."""
+    assert columns(("name", "ms"), [("a", "1"), ("long name", "100")]) == [
+        "name        ms",
+        "a            1",
+        "long name  100",
+    ]
 
 
 def test_columns_of_text_and_of_numbers() -> None:

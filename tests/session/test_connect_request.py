@@ -28,7 +28,7 @@ from rtvi_sync.session.connect_request import BotURL, ConnectRequest
 from tests.support.clients import bundle_of, memory_client, session_of, transport_of
 from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 
 
 class TestDefaultRequest:
@@ -166,7 +166,7 @@ class TestDefaultRequest:
             client.connect()
         assert caught.value.status == 402
         assert client.state.value == "error"
-        assert threads_of_package() == []
+        assert thread_names() == []
         server.answers["/connect/"] = Answer({})
         with client:
             assert client.state is TransportState.READY
@@ -296,7 +296,7 @@ class TestHandler:
         with pytest.raises(SystemExit):
             client.connect()
         assert client.state is TransportState.ERROR
-        assert threads_of_package() == []
+        assert thread_names() == []
 
     def test_abort_inside(self) -> None:
         """`abort()` in the handler rejects the request: `StartBotError`, state `error`."""
@@ -386,7 +386,7 @@ class TestHandler:
         for _ in range(2):
             with pytest.raises(ConnectionTimeoutError):
                 client.connect()
-            assert threads_of_package() == []
+            assert thread_names() == []
 
     def test_disconnect_inside(self) -> None:
         """A handler may call `disconnect()`: it returns at once, and `connect()` raises."""

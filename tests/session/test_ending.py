@@ -31,7 +31,7 @@ from tests.support.clients import (
     websocket_client,
 )
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 
@@ -59,7 +59,7 @@ class TestDisconnect:
         client.connect()
         client.disconnect()
         assert heard == ["handler", "signal"]
-        assert threads_of_package() == []
+        assert thread_names() == []
         assert client.state is TransportState.DISCONNECTED
 
     def test_idempotent(self) -> None:
@@ -111,7 +111,7 @@ class TestDisconnect:
         for thread in [InThread(leave) for _ in range(10)]:
             thread.get()
         assert len(heard) == 1
-        assert threads_of_package() == []
+        assert thread_names() == []
 
     def test_on_a_thread_of_the_transports(self) -> None:
         """A transport's own thread may end the session, and a callback of the program's on it may disconnect."""
@@ -226,7 +226,7 @@ class TestLimits:
         release.set()
         with client:
             assert client.send_client_request("ping", 1) == 1
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
     def test_a_transport_that_raises(self, caplog: pytest.LogCaptureFixture) -> None:
         """Its error is logged; the session ends as any other."""
@@ -283,7 +283,7 @@ class TestLimits:
         client.disconnect()
         assert heard == ["hang", "new", "disconnected"]
         assert [e.data for e in stream] == ["hang"]
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
     @pytest.mark.usefixtures("short")
     def test_only_the_busy_handler_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -331,7 +331,7 @@ class TestLimits:
         client.connect()
         client.disconnect()
         until(lambda: errors)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.state is TransportState.ERROR
 
 

@@ -30,7 +30,7 @@ from tests.support.clients import bot_says, memory_client, say, session_of, sett
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
 
 IN_PROGRESS = "llm-function-call-in-progress"
@@ -408,6 +408,7 @@ class TestAnnouncements:
             call(client, f"{n}" * 1_000_000, "x" * 1_000_000, DEPRECATED)
         results(client, 3)
         settle(client)
+        assert caplog.records  # of the exceptions
         assert all(len(record.message) < 1000 for record in caplog.records)
         calls = session_of(client).channel.functions
         assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
@@ -544,7 +545,7 @@ class TestTheEnd:
         with takes(0.5):
             call(client)
             assert done.wait(GUARD)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.state is TransportState.DISCONNECTED
         assert answers(client) == []
 
@@ -586,7 +587,7 @@ class TestTheEnd:
         record = next(r for r in caplog.records if "its result is lost" in r.message)
         assert "assert self.release.wait(GUARD)" in record.message
         held.release.set()
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert answers(client) == []
 
     def test_one_that_ends_in_time(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -598,7 +599,7 @@ class TestTheEnd:
         call(client)
         held.wait_entered()
         client.disconnect()
-        assert not threads_of_package()
+        assert not thread_names()
         assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
     def test_the_next_session_waits_for_none(self) -> None:
@@ -637,7 +638,7 @@ class TestTheEnd:
         assert entered.wait(GUARD)
         with takes(1.0):
             client.disconnect()
-        assert not threads_of_package()
+        assert not thread_names()
         assert [type(f).__name__ for f in failures] == ["DisconnectedError"]
 
     def test_a_client_that_is_dropped(self) -> None:

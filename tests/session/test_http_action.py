@@ -40,7 +40,7 @@ from tests.support.garbage import collect
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD, Stopwatch, takes
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 RUN = {"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}
@@ -167,7 +167,7 @@ def test_request() -> None:
     assert turn.body == {"bot": "a", "actions": [{"label": "rtvi-ai", "type": "action", "id": turn.id, "data": RUN}]}
     assert (answer.id, answer.type, answer.label) == (turn.id, "action-response", "rtvi-ai")
     assert answer.data == {"result": True}
-    assert threads_of_package() == []
+    assert thread_names() == []
 
 
 def test_path_of_its_own() -> None:
@@ -296,7 +296,7 @@ def test_a_server_that_cannot_be_reached() -> None:
     assert isinstance(caught.value, ConnectionError)
     assert caught.value.initiator == "network"
     assert "secret" not in str(caught.value)
-    assert threads_of_package() == []
+    assert thread_names() == []
 
 
 def test_a_stream_that_breaks_off() -> None:
@@ -320,7 +320,7 @@ def test_a_server_that_never_answers(respond: Callable[[Turn], None]) -> None:
     with serving(respond) as (client, _):
         with takes(2.0), pytest.raises(RequestTimeoutError, match=r"within 0\.3 s"):
             client.action(RUN, timeout=0.3)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 def test_the_clients_limit() -> None:
@@ -484,7 +484,7 @@ def test_a_stream_whose_next_message_does_not_come() -> None:
         with pytest.raises(RequestTimeoutError):
             next(stream)
         assert list(stream) == []
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 def test_a_stream_of_a_refused_action() -> None:
@@ -523,7 +523,7 @@ def test_a_stream_that_is_left_early(way: str) -> None:
             del stream
         collect()
         assert ended.wait(GUARD)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 def test_a_stream_is_read_no_faster_than_it_is_taken() -> None:
@@ -565,7 +565,7 @@ def test_it_is_abandoned(respond: Callable[[Turn], None], end: str) -> None:
         error = acting.error()
         assert isinstance(error, DisconnectedError)
         assert error.initiator == "client"
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 def test_after_disconnect_and_close() -> None:
@@ -596,7 +596,7 @@ def test_ctrl_c(call: Callable[[RTVIClient, Any], Any]) -> None:
         with pytest.raises(KeyboardInterrupt):
             call(client, RUN)
         assert ended.wait(GUARD)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.action(RUN).data == {"result": True}
 
 

@@ -22,7 +22,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
 from tests.support.scripted_talk import TalkingBot, hangs_up
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 
@@ -41,7 +41,7 @@ def test_nothing_runs_by_itself() -> None:
     with client:
         say(client, 1, 2)
         assert heard == []
-        assert not [name for name in threads_of_package() if "-worker-" in name]
+        assert not [name for name in thread_names() if "-worker-" in name]
         assert client.process_events() == 2
         assert heard == [1, 2]
         assert set(names) == {threading.current_thread().name}
@@ -156,7 +156,7 @@ def test_disconnected_is_delivered_by_process_events() -> None:
     say(client, 1)
     with takes(0.5):
         client.disconnect()
-    assert threads_of_package() == []
+    assert thread_names() == []
     assert (heard, ended) == ([], [])
     assert client.process_events() == 2
     assert heard == [1]

@@ -46,7 +46,7 @@ from tests.support.clients import deaf_bot, manager_of, memory_client, transport
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.slowness import GUARD, Stopwatch, takes
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 NETWORK = CloseInfo(initiator="network")
@@ -101,7 +101,7 @@ def reconnecting_client(bot: Any = ready_bot, policy: ReconnectPolicy = QUICK, *
         yield client
     finally:
         client.close()
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
 
 def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
@@ -163,7 +163,7 @@ def test_off_unless_asked_for() -> None:
     client = memory_client()
     client.connect()
     lose(client)
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())
     assert client.state == "disconnected"
 
 
@@ -184,7 +184,7 @@ def test_an_end_that_is_meant_stays(info: CloseInfo) -> None:
         telling = Telling(client)
         client.connect()
         lose(client, info)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert telling.heard[-1] == ("disconnected", info)
         assert client.state == "disconnected"
 
@@ -220,7 +220,7 @@ def test_it_gives_up() -> None:
         with pytest.raises(DisconnectedError, match="no 2"):
             client.wait_for("bot_ready", timeout=GUARD)
         assert waiting.get().data.attempts == 3
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         (failed,) = telling.data("reconnect_failed")
         assert (failed.attempts, str(failed.error)) == (3, "no 2")
         assert telling.names[-1] == "reconnect_failed"
@@ -417,7 +417,7 @@ def test_a_session_that_lasts_begins_a_new_count() -> None:
         for times in (2, 3, 4):
             lose(client)
             until(partial(lambda times: telling.names.count("bot_ready") == times, times))
-            until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+            until(lambda: not any("-reconnect-" in name for name in thread_names()))
         assert [data.attempt for data in telling.data("reconnecting")] == [1, 1, 1]
         until(lambda: client.stats().reconnects == 3)
 
@@ -430,7 +430,7 @@ def test_a_session_that_does_not_last_and_was_meant_to_end() -> None:
         lose(client)
         until(lambda: telling.names.count("bot_ready") == 2)
         lose(client, CloseInfo(code=1000, initiator="server"))
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert telling.names[-1] == "disconnected"
 
 
@@ -507,7 +507,7 @@ def test_disconnect_ends_the_waiting(end: str) -> None:
         pending(client)
         with takes(5.0):
             getattr(client, end)()
-        assert threads_of_package() == []
+        assert thread_names() == []
         assert client.stats().sessions == 1
 
 
@@ -518,7 +518,7 @@ def test_disconnect_in_a_handler(event: str) -> None:
         client.on(RTVIEvent(event), client.disconnect)
         client.connect()
         lose(client)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.stats().sessions == 1
         assert client.state == "disconnected"
 
@@ -541,7 +541,7 @@ def test_disconnect_ends_an_attempt() -> None:
         lose(client)
         assert entered.wait(GUARD)
         client.disconnect()
-        assert threads_of_package() == []
+        assert thread_names() == []
         assert client.stats().sessions == 2
         assert "reconnect_failed" not in telling.names
 
@@ -567,7 +567,7 @@ def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> 
         until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector._run is None)
         go_on.set()
         disconnecting.get()
-        assert threads_of_package() == []
+        assert thread_names() == []
         assert client.state == "disconnected"
         assert telling.names.count("connected") == 1
 
@@ -580,7 +580,7 @@ def test_connect_takes_over() -> None:
         pending(client)
         client.connect()
         assert client.state == "ready"
-        until(lambda: not any("-reconnect-" in name for name in threads_of_package()))
+        until(lambda: not any("-reconnect-" in name for name in thread_names()))
         assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
         lose(client)
         pending(client)  # the new session is looked after as well
@@ -681,7 +681,7 @@ def test_a_rule_that_disconnects() -> None:
     with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, retry_on=rule)) as client:
         client.connect()
         lose(client)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.stats().sessions == 1
         assert watch.took > 0
         assert watch.given < 5.0
@@ -704,7 +704,7 @@ def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
         client.connect()
         lose(client)
         until(lambda: client.state == "error")
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert telling.names.count("reconnecting") == 1
         assert "reconnect_failed" not in telling.names
 
@@ -758,7 +758,7 @@ def test_a_rule_that_raises(kind: type[BaseException], caplog: pytest.LogCapture
     with reconnecting_client(policy=ReconnectPolicy(retry_on=rule)) as client:
         client.connect()
         lose(client)
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert client.state == "disconnected"
         assert "retry_on of the reconnect policy raised" in caplog.text
 
@@ -876,7 +876,7 @@ def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
         return gone() is None
 
     until(is_gone)
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())
 
 
 def test_in_a_forked_child() -> None:
@@ -893,7 +893,7 @@ def test_in_a_forked_child() -> None:
             client.connect()
             assert client.send_client_request("echo", 1) == 1
             client.disconnect()
-            assert threads_of_package() == []
+            assert thread_names() == []
 
         in_child(child)
         pending(client)

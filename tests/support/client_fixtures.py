@@ -9,7 +9,7 @@ import pytest
 from rtvi_sync import RTVIClient
 from tests.support.clients import memory_client
 from tests.support.http_server import ScriptedServer, scripted_server
-from tests.support.threads import threads_of_package
+from tests.support.threads import thread_names
 from tests.support.waiting import until
 
 
@@ -30,4 +30,4 @@ def client() -> Iterator[RTVIClient]:
 @pytest.fixture(autouse=True)
 def no_threads_before() -> None:
     """Wait until whatever an earlier test left to end by itself is gone."""
-    until(lambda: not threads_of_package(), timeout=10.0)  # the test that has left some has failed already
+    until(lambda: not thread_names(), timeout=10.0)  # the test that has left some has failed already

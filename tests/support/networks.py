@@ -115,7 +115,7 @@ def cable() -> Iterator[tuple[Namespace, Namespace]]:
 
 @contextlib.contextmanager
 def nat() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
-    """Put a router between the near and the far namespace, which lets nobody find the near one: the third of them."""
+    """Put a router between the near and the far namespace, which hides the near one: the third of them."""
     with cable() as (router, far), namespaces(1) as (near,):
         _run("ip", "-n", near.name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1", "netns", router.name)
         for end, name, address in ((near, "eth0", "10.98.0.1/24"), (router, "eth1", "10.98.0.2/24")):

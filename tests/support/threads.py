@@ -109,21 +109,21 @@ def open_descriptors() -> dict[str, str]:
     return found
 
 
-def threads_of_package() -> list[str]:
+def thread_names() -> list[str]:
     """Return the names of the live threads that the package started, without those that only wait for work."""
     return sorted(thread.name for thread in package_threads())
 
 
 def own_threads() -> list[str]:
     """Return the same without those of embedded bots, which are the test's."""
-    return [name for name in threads_of_package() if not name.startswith("rtvi-bot-")]
+    return [name for name in thread_names() if not name.startswith("rtvi-bot-")]
 
 
 def workers_of_package() -> list[str]:
-    return [name for name in threads_of_package() if "-worker-" in name]
+    return [name for name in thread_names() if "-worker-" in name]
 
 
-def descriptors() -> int:
+def count_descriptors() -> int:
     """Return how many descriptors the process has open, without those of threads that only wait for something to do."""
     stop_idle_threads()
     return len(os.listdir("/dev/fd"))

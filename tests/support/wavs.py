@@ -15,7 +15,7 @@ def tone(seconds: float, rate: int = 16_000, amplitude: int = 8000) -> bytes:
     return struct.pack(f"<{count}h", *(round(amplitude * math.sin(0.2 * index)) for index in range(count)))
 
 
-def quiet(seconds: float, rate: int = 16_000) -> bytes:
+def silence(seconds: float, rate: int = 16_000) -> bytes:
     """Return silence."""
     return bytes(2 * round(seconds * rate))
 

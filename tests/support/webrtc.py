@@ -267,7 +267,7 @@ def ready_answers(text: str) -> list[str]:
 def unreachable(answer: dict[str, Any]) -> dict[str, Any]:
     """Change an answer so that ICE hangs, as with a bot behind a firewall.
 
-    The client's checks go to a port where nobody is, and by the wrong password those that answer the bot's own checks
+    The client's checks go to a port without a socket, and by the wrong password those that answer the bot's own checks
     fail. The password alone is not enough with aioice 0.10, the last one for Python 3.10: there the bot's refusal ends
     ICE at once.
     """

@@ -32,7 +32,7 @@ from rtvi_sync import (
 from tests.support.clients import manager_of, transport_of
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, threads_of_package
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 
@@ -126,7 +126,7 @@ def test_every_feature_that_needs_no_media() -> None:
                 assert next(stream).data == "asked"
                 assert client.connected
         assert heard == ["asked"] * 3
-        assert threads_of_package() == []
+        assert thread_names() == []
 
 
 def test_the_bot_leaves() -> None:
@@ -295,7 +295,7 @@ def test_disconnect_is_called_after_a_failed_connect() -> None:
     assert isinstance(connecting.error(), DisconnectedError)
     assert transport.calls[-1] == "disconnect"
     release.set()
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())
     assert transport.sent == []
 
 
@@ -461,4 +461,4 @@ def test_a_late_initialize_changes_nothing() -> None:
         release.set()
         assert returned.wait(GUARD)
         assert client.send_client_request("echo", 1) == 1
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())

@@ -144,10 +144,14 @@ def test_bad_urls_are_none(text):
         ("http://host/@me", "http://host/@me"),
         ("http://host/a/sessions/secret/api/offer", "http://host/a/sessions/.../api/offer"),
         ("http://host/sessions/secret", "http://host/sessions/..."),
+        ("ws://host/a/ws-client/secret", "ws://host/a/ws-client/..."),
+        ("ws://host/ws/secret/", "ws://host/ws/.../"),
+        ("ws://host/ws-client", "ws://host/ws-client"),
+        ("ws://host/news/item", "ws://host/news/item"),
     ],
 )
 def test_what_is_shown_of_a_url_is_not_secret(url, shown):
-    """User, password, query, fragment and the name of a session are left out; the rest is short and printable."""
+    """User, password, query, fragment, a session's name and a token are left out; the rest is short and printable."""
     assert printable(url) == shown
 
 

@@ -137,11 +137,11 @@ def test_a_token_that_is_no_header(kind, runtime, attempt):
     transport.disconnect()
 
 
-def test_secrets_do_not_show(runtime, attempt, caplog):
+def test_secrets_do_not_show(kind, runtime, attempt, caplog):
     """repr, errors and logs have neither token nor password."""
-    transport = WebSocketTransport("ws://ada:secret@127.0.0.1:9/ws?key=secret", token="secret")
-    assert repr(transport) == "WebSocketTransport(ws_url='ws://127.0.0.1:9/ws')"
-    assert repr(WebSocketTransport()) == "WebSocketTransport(ws_url=None)"
+    transport = kind("ws://ada:secret@127.0.0.1:9/ws/secret?key=secret", token="secret")
+    assert repr(transport) == f"{kind.__name__}(ws_url='ws://127.0.0.1:9/ws/...')"
+    assert repr(kind()) == f"{kind.__name__}(ws_url=None)"
     Session(runtime).begin(transport)
     with caplog.at_level(logging.DEBUG), pytest.raises(TransportStartError) as caught:
         transport.connect(None, attempt.signal)

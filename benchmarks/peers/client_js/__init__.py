@@ -29,7 +29,7 @@ _SCRIPT = Path(sys.prefix) / "page/bundle.js"
 _LOT = 50
 _ARGUMENTS = (
     "--no-sandbox",  # which is not to be had for root, who measures in containers
-    "--autoplay-policy=no-user-gesture-required",  # nobody clicks before there is sound
+    "--autoplay-policy=no-user-gesture-required",  # no click comes before the sound
     "--use-fake-device-for-media-stream",
 )
 _OF_THE_BROWSER = "the process is that of the browser"

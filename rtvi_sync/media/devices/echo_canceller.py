@@ -104,7 +104,7 @@ class Reference:
             self._end = at
 
     def take(self, frames: int, at: float) -> bytes:
-        """Remove and return so many samples of what is played at the time `at`; silence where nothing is."""
+        """Remove and return `frames` samples of what is played at the time `at`; silence where nothing is."""
         if not self._pcm:
             self._is_aligned = False
             return bytes(2 * frames)

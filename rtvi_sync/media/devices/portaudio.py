@@ -37,10 +37,10 @@ class PortAudioStream(Protocol):
     """
 
     def read(self, frames: int) -> bytes:
-        """Wait for so many frames and return them; audio that was lost before them raises nothing."""
+        """Wait for `frames` frames and return them; audio that was lost before them raises nothing."""
 
     def write(self, pcm: bytes, frames: int) -> None:
-        """Wait for room and write `pcm`, which has so many frames."""
+        """Wait for room and write `pcm`, which has `frames` frames."""
 
     def read_available(self) -> int:
         """Return how many frames can be read without blocking."""

@@ -91,7 +91,7 @@ class PyAudioStream:
         self._pa = pa
 
     def read(self, frames: int) -> bytes:
-        """Wait for so many frames and return them."""
+        """Wait for `frames` frames and return them."""
         # An overflow must not raise, because an error would close the stream; the lost audio is lost anyway.
         pcm: bytes = self._stream.read(frames, exception_on_overflow=False)
         return pcm

@@ -127,7 +127,7 @@ class SoundDeviceStream:
         self._call = call
 
     def read(self, frames: int) -> bytes:
-        """Wait for so many frames and return them."""
+        """Wait for `frames` frames and return them."""
         pcm, _overflowed = self._call(self._stream.read, frames)
         return bytes(pcm)
 

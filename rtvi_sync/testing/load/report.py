@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 import attrs
 
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
-from rtvi_sync.recording.tables import rich_table
-from rtvi_sync.recording.text import clean, columns
+from rtvi_sync.recording.tables import columns, rich_table
+from rtvi_sync.recording.text import clean
 from rtvi_sync.testing.load.measured import Kind, Measurement
 
 if TYPE_CHECKING:

@@ -186,7 +186,7 @@ class AiortcPeer:
         opening = self._opening
         if opening is not None and not opening.done():
             opening.set_exception(ConnectionError(reason))
-            opening.exception()  # it may be that nobody waits for it
+            opening.exception()  # maybe no thread waits for it
         elif not self._ended:
             self._ended = True
             self._events.on_closed(reason)

@@ -85,7 +85,7 @@ class PictureTrack(MediaStreamTrack):
             self._next = None
 
     def stop(self) -> None:
-        """End the track, and wake whoever waits for it."""
+        """End the track, and wake what waits for it."""
         super().stop()
         self._resolve_encoded()
         self._drop()
@@ -150,7 +150,7 @@ def converted(picture: Any, pixel_format: str, **size: int) -> Any:
 async def read_pictures(
     track: MediaStreamTrack, on_video: Callable[[VideoFrame], None], wanted: Callable[[], bool]
 ) -> None:
-    """Hand on the pictures of the bot, until its track ends; one that nobody reads is not converted.
+    """Hand on the pictures of the bot, until its track ends; one that is not read is not converted.
 
     The newest wins: while one is converted, later ones replace each other, because aiortc's queue has no bound.
     """

@@ -222,7 +222,7 @@ class WebRTCConnection:
         if not first:
             return 0
         if self._info is not None:
-            polite = 0.0  # nobody is there
+            polite = 0.0  # no bot is there
         unsent = 0
         if self._cancel_timer is not None:
             self._loop.call(self._cancel_timer)

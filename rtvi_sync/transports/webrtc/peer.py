@@ -60,7 +60,7 @@ class PeerEvents:
         on_text: a message arrived on the data channel.
         on_audio: the bot's audio, as `MediaPort.receive_audio()` takes it.
         on_video: an image of the bot.
-        wants_video: whether anybody reads the bot's images; one that nobody reads need not be decoded.
+        wants_video: whether the bot's images are read; one that is not read need not be decoded.
         on_closed: the connection has ended, or the bot has closed the data channel; called once. The text says what
             has happened, as the end of a sentence.
     """

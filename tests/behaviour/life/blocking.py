@@ -24,7 +24,7 @@ from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, transport_of
 from tests.support.slowness import GUARD
-from tests.support.threads import threads_of_package
+from tests.support.threads import thread_names
 from tests.support.waiting import until
 
 
@@ -309,7 +309,7 @@ def main(name: str) -> None:
         assert blocked.client.state is blocked.state
         blocked.heal()
         check_usable(blocked.client, closed=blocked.closed)
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())
     tell("ended")
 
 

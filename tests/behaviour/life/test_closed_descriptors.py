@@ -21,7 +21,7 @@ PREAMBLE = """
     from rtvi_sync.media import *
     from tests.support.clients import session_of
     from tests.support.slowness import takes
-    from tests.support.threads import threads_of_package
+    from tests.support.threads import thread_names
     from tests.support.waiting import until
 
     gone, ends = threading.Event(), []
@@ -115,7 +115,7 @@ STRIKE = """
     with make_client() as second:
         report["second"] = second.send_client_request("echo", 3)
     client.disconnect()
-    report["threads"] = len(threads_of_package()) <= 1  # one may sleep until the process ends
+    report["threads"] = len(thread_names()) <= 1  # one may sleep until the process ends
     report["untouched"] = all(map(untouched, taken))
     print(json.dumps(report))
 """

@@ -30,7 +30,7 @@ from tests.support.clients import (
 )
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, own_threads, threads_of_package
+from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
 
 
@@ -69,7 +69,7 @@ class TestCollection:
         clients[0].connect()
         transport = transport_of(clients[0])
         assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         assert not transport._open
 
     def test_dropped_with_handlers_that_know_it(self) -> None:
@@ -86,7 +86,7 @@ class TestCollection:
 
         clients = [build()]
         assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
     @pytest.mark.parametrize(
         "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
@@ -103,7 +103,7 @@ class TestCollection:
 
         clients = [build()]
         assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
     def test_dropped_over_websocket(self) -> None:
         """With a real connection the server sees it end, and no descriptor is left."""
@@ -152,7 +152,7 @@ class TestCollection:
             clients[0].connect()
         gone = weakref.ref(clients.pop())
         release.set()
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
         collect()
         assert gone() is None
 
@@ -163,7 +163,7 @@ class TestCollection:
         clients[0].connect()
         bot_says(clients[0], "server-message", 1)
         assert self.drop(clients)() is None
-        until(lambda: not threads_of_package())
+        until(lambda: not thread_names())
 
     def test_what_it_gave_out_ends(self) -> None:
         """Calls that wait for its events, its audio or its source end; none of these keeps the client."""
@@ -207,7 +207,7 @@ class TestCollection:
             transport.receive(server_message("drop me"))
             until(lambda: not clients)
             until(collected)
-            until(lambda: not threads_of_package())
+            until(lambda: not thread_names())
 
     def test_collected_on_the_thread_that_reads_the_network(self) -> None:
         """The garbage collector runs where it likes; there it must not wait for the end, which this thread brings."""

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 SCRIPT = """
     import sys, threading, time
     from tests.support import hung_phases as phases
-    from tests.support.threads import own_threads, threads_of_package
+    from tests.support.threads import own_threads, thread_names
     from tests.support.waiting import until
 
     with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
@@ -38,7 +38,7 @@ SCRIPT = """
         hung.heal()
         hung.client.connect()
         hung.client.disconnect()
-    until(lambda: not threads_of_package())
+    until(lambda: not thread_names())
     print("ended")
 """
 

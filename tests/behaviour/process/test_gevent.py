@@ -5,14 +5,11 @@ from __future__ import annotations
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import python, rest_of
 
-SCRIPT = """
+#: The beginning of a program whose greenlet counts while others work.
+TICKING = """
     from gevent import monkey
     monkey.patch_all()
-    import sys
     import gevent
-    from rtvi_sync import RTVIClient, WebSocketTransport
-    from rtvi_sync.media import BytesSink, ToneSource
-    from tests.support.threads import threads_of_package
 
     ticks = []
 
@@ -22,6 +19,13 @@ SCRIPT = """
             gevent.sleep(0.01)
 
     ticker = gevent.spawn(tick)
+"""
+SCRIPT = f"""{TICKING}
+    import sys
+    from rtvi_sync import RTVIClient, WebSocketTransport
+    from rtvi_sync.media import BytesSink, ToneSource
+    from tests.support.threads import thread_names
+
     sink = BytesSink()
     client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=ToneSource(duration=0.3), speaker=sink,
                         connect_timeout=10)
@@ -31,7 +35,7 @@ SCRIPT = """
         next(events)
     client.disconnect()
     ticker.kill()
-    print(len(sink.pcm) > 0, len(ticks) > 10, client.state, threads_of_package())
+    print(len(sink.pcm) > 0, len(ticks) > 10, client.state, thread_names())
 """
 
 

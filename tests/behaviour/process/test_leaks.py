@@ -16,7 +16,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, memory_client, session_of, websocket_client
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, descriptors, own_threads, threads_of_package, workers_of_package
+from tests.support.threads import InThread, count_descriptors, own_threads, thread_names, workers_of_package
 from tests.support.waiting import until
 
 
@@ -33,13 +33,13 @@ class TestNothingIsLeft:
         client.on("bot_ready", lambda: None)
         with client:
             pass
-        before = descriptors()
+        before = count_descriptors()
         for _ in range(50):
             client.connect()
             assert client.send_client_request("ping", 1) == 1
             client.disconnect()
-            assert threads_of_package() == []
-            assert descriptors() == before
+            assert thread_names() == []
+            assert count_descriptors() == before
 
     def test_fifty_sessions_over_websocket(self) -> None:
         """The same with HTTP, WebSocket and audio."""
@@ -54,37 +54,37 @@ class TestNothingIsLeft:
             with client:
                 pass
             until(lambda: not bot.sessions)
-            before = descriptors()
+            before = count_descriptors()
             for _ in range(50):
                 client.connect()
                 assert client.send_client_request("ping", 1) == 1
                 client.disconnect()
                 assert own_threads() == []
                 until(lambda: not bot.sessions)
-                until(lambda: descriptors() <= before)
+                until(lambda: count_descriptors() <= before)
 
     def test_a_hundred_clients(self) -> None:
         """Invariant "few threads, many sessions": 100 connected clients need O(1) threads; afterwards none is left."""
         clients = [memory_client() for _ in range(100)]
-        before = descriptors()
+        before = count_descriptors()
         connecting = [InThread(client.connect) for client in clients]
         for thread in connecting:
             thread.get()
         heard: list[int] = []
         for number, client in enumerate(clients):
             client.on("server_message", lambda n=number: heard.append(n))
-        until(lambda: not [n for n in threads_of_package() if "-connect-" in n])
+        until(lambda: not [n for n in thread_names() if "-connect-" in n])
         for client in clients:
             bot_says(client, "server-message", 1)
             assert client.send_client_request("ping", 1) == 1
         until(lambda: len(heard) == 100)
         # Workers that were busy with the connects are idle now and go after a while.
-        until(lambda: len(threads_of_package()) <= 5)
+        until(lambda: len(thread_names()) <= 5)
         leaving = [InThread(client.disconnect) for client in clients]
         for thread in leaving:
             thread.get()
-        assert threads_of_package() == []
-        assert descriptors() == before
+        assert thread_names() == []
+        assert count_descriptors() == before
 
     def test_a_hundred_clients_over_websocket(self) -> None:
         """The same over real connections with running audio sources."""
@@ -137,7 +137,7 @@ class TestNothingIsLeft:
         threading.Event().wait(1.5)
         stop.set()
         assert all(thread.get() > 3 for thread in threads)
-        assert threads_of_package() == []
+        assert thread_names() == []
 
     def test_a_session_without_media_starts_no_timer_thread(self) -> None:
         """A transport that carries neither audio nor video has no device that the timer thread would look after."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.behaviour.process.test_gevent import TICKING
 from tests.notebook.kernel import Kernel, running_kernel
 from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD
@@ -85,21 +86,11 @@ def test_celery(offers: str, tmp_path: Path) -> None:
         assert worker.process.wait(GUARD) == 0
 
 
-GEVENT = """
-    from gevent import monkey
-    monkey.patch_all()
+GEVENT = f"""{TICKING}
     import sys
-    import gevent
     from rtvi_sync import RTVIClient, SmallWebRTCTransport
     from rtvi_sync.media import BytesSink, ToneSource
-    from tests.support.threads import threads_of_package
-
-    ticks = []
-
-    def tick():
-        while True:
-            ticks.append(1)
-            gevent.sleep(0.01)
+    from tests.support.threads import thread_names
 
     def talk(n):
         client = RTVIClient(transport=SmallWebRTCTransport(sys.argv[1]), mic=ToneSource(duration=0.3),
@@ -108,11 +99,10 @@ GEVENT = """
             gevent.sleep(0.5)
             return client.send_client_request("echo", n), client.stats().audio_sent > 0.3
 
-    ticker = gevent.spawn(tick)
     jobs = [gevent.spawn(talk, n) for n in range(3)]
     gevent.joinall(jobs)
     ticker.kill()
-    print([job.value for job in jobs], len(ticks) > 30, threads_of_package())
+    print([job.value for job in jobs], len(ticks) > 30, thread_names())
 """
 
 

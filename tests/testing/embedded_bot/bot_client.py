@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import threading
-from array import array
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -36,14 +34,6 @@ WRITTEN = [
     "bot-transcription Three.",
     "bot-llm-stopped",
 ]
-
-
-def tone(seconds: float) -> bytes:
-    return array("h", [int(8000 * math.sin(index / 7)) for index in range(round(seconds * RATE))]).tobytes()
-
-
-def silence(seconds: float) -> bytes:
-    return bytes(2 * round(seconds * RATE))
 
 
 class Client:

@@ -13,9 +13,10 @@ from websockets.sync.client import connect
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import descriptors
+from tests.support.threads import count_descriptors
+from tests.support.wavs import silence, tone
 
-from .bot_client import QUICK, Client, Talk, names, pcm_of, silence, threads_of_bots, tone
+from .bot_client import QUICK, Client, Talk, names, pcm_of, threads_of_bots
 
 
 def test_a_hundred_clients_at_once(talk: Talk) -> None:
@@ -35,7 +36,7 @@ def test_a_hundred_clients_at_once(talk: Talk) -> None:
 
 def test_stop_leaves_nothing_behind() -> None:
     """With clients in any state, `stop()` leaves no more threads and descriptors than before."""
-    before = descriptors()
+    before = count_descriptors()
     bot = EmbeddedBot(replies="A very long reply of many words " * 20)
     bot.start()
     http, ws = (int(url.split(":")[2].split("/")[0]) for url in (bot.base_url, bot.ws_url))
@@ -59,7 +60,7 @@ def test_stop_leaves_nothing_behind() -> None:
         assert caught.value.rcvd.code == 1012
         with pytest.raises(ConnectionClosed):
             listening.until("never")
-    assert descriptors() == before
+    assert count_descriptors() == before
     bot.stop()
 
 

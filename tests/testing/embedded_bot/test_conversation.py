@@ -6,8 +6,9 @@ from rtvi_sync.protocol.frames import (
     AudioRawFrame,
 )
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.wavs import silence, tone
 
-from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of, silence, tone
+from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of
 
 
 def test_a_text_turn_in_the_order_of_a_real_bot(talk: Talk) -> None:

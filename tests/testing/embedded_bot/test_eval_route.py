@@ -14,8 +14,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
+from tests.support.wavs import silence, tone
 
-from .bot_client import QUICK, silence, tone
+from .bot_client import QUICK
 
 
 class EvalClient:

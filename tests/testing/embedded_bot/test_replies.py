@@ -10,8 +10,9 @@ from rtvi_sync.protocol.frames import (
     AudioRawFrame,
 )
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.wavs import silence, tone
 
-from .bot_client import QUICK, RATE, Talk, names, silence, tone
+from .bot_client import QUICK, RATE, Talk, names
 
 
 def test_audio_can_have_a_fixed_rate(talk: Talk) -> None:

@@ -12,8 +12,9 @@ from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD
+from tests.support.wavs import silence
 
-from .bot_client import RATE, Client, Talk, silence
+from .bot_client import RATE, Client, Talk
 
 
 def test_a_test_can_send_as_the_bot(talk: Talk) -> None:

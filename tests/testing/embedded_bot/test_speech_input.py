@@ -9,8 +9,9 @@ from rtvi_sync.protocol.frames import (
     TranscriptionFrame,
 )
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.wavs import silence, tone
 
-from .bot_client import QUICK, RATE, Talk, pcm_of, silence, tone
+from .bot_client import QUICK, RATE, Talk, pcm_of
 
 
 def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:

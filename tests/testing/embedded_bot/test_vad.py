@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from array import array
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted, Utterance
+from tests.support.wavs import silence, tone
 
 RATE = 16000
-
-
-def tone(seconds: float, amplitude: int = 8000, rate: int = RATE) -> bytes:
-    return array("h", [int(amplitude * math.sin(index / 7)) for index in range(round(seconds * rate))]).tobytes()
-
-
-def silence(seconds: float, rate: int = RATE) -> bytes:
-    return bytes(2 * round(seconds * rate))
 
 
 def detector(hangover: float = 0.6, max_speech: float = 60.0) -> SpeechDetector:

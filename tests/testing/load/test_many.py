@@ -88,7 +88,7 @@ class TestRunning:
         first, second = report.failed
         assert (first.error or "").startswith("RequestTimeoutError: ")
         assert "send_client_request" in (first.traceback or "")
-        assert second.error == "SystemExit: enough [31mred"
+        assert second.error == "SystemExit: enough  [31mred"
 
     def test_no_session(self) -> None:
         """A bot that cannot be reached and a client that cannot be made are rows."""

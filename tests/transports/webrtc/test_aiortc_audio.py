@@ -55,7 +55,7 @@ def test_packets_of_the_microphone(loop):
 
 
 def test_a_rate_that_opus_has_not(loop):
-    """It is resampled to 24 kHz; a change of the rate begins anew."""
+    """It is resampled to 24 kHz; a change of the rate begins again."""
     track = on_loop(loop, lambda: MicTrack(loop))
     track.send(tone(44100, 0.2), 44100)
     track.send(tone(8000, 0.1), 8000)

@@ -84,7 +84,7 @@ def test_the_newest_wins(run):
 
 
 def test_the_end_of_the_track(run):
-    """Whoever waits is woken, on either side; a later picture is dropped."""
+    """A reader that waits is woken, on either side; a later picture is dropped."""
 
     async def end():
         track = PictureTrack()
@@ -120,7 +120,7 @@ def read(pictures, on_video, wanted=lambda: True):
 
 
 def test_the_bot_s_pictures(run):
-    """They become RGB; one that nobody reads is dropped."""
+    """They become RGB; one that is not read is dropped."""
     shown: list[VideoFrame] = []
     wanted = [True, False, True]
 

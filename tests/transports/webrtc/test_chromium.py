@@ -43,7 +43,7 @@ class PageBot:
         return counters
 
     def decoded(self, samples: int) -> dict[str, Any]:
-        """Return the counters once Chromium has decoded so many samples of our voice in all."""
+        """Return the counters once Chromium has decoded `samples` samples of our voice in all."""
         found: dict[str, Any] = {}
 
         def enough() -> bool:

@@ -168,7 +168,7 @@ def test_a_change_is_told_at_once(link, log):
 
 
 def test_a_bot_that_stalls(link, log, monkeypatch):
-    """One packet begins the count anew: a bot that is silent for less than 10 s, again and again, is not lost."""
+    """One packet restarts the count: a bot that is silent for less than 10 s, again and again, is not lost."""
     monkeypatch.setattr(module, "_PING_INTERVAL", 0.001)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.01)
     measured = []
@@ -204,7 +204,7 @@ def test_ends_of_the_bot(link, log):
     link.peer.events.on_closed("again")
     assert [(info.initiator, str(info.error)) for info in log] == [("network", "it has crashed")]
     link.close(1.0)
-    assert link.peer.closed_with == 0.0  # nobody is there
+    assert link.peer.closed_with == 0.0  # no bot is there
 
 
 def test_a_bot_that_said_that_it_leaves(link, log):
@@ -241,7 +241,7 @@ def test_a_bot_that_takes_nothing(link, log, monkeypatch):
 
 
 def test_before_it_is_open(link):
-    """Nothing can be sent, and closing waits for nobody."""
+    """Nothing can be sent, and closing waits for nothing."""
     with pytest.raises(DisconnectedError):
         link.send("{}")
     link.tell_tracks()

@@ -219,7 +219,7 @@ def test_audio_that_is_none(bot: RTCBot) -> None:
 
 
 def test_strangers_that_send_packets(bot: RTCBot, caplog: pytest.LogCaptureFixture) -> None:
-    """Datagrams of every kind that a WebRTC port tells apart, from somebody else, change nothing, and are not told."""
+    """Datagrams of every kind that a WebRTC port tells apart, from another peer, change nothing, and are not told."""
     chance = random.Random(1)
     with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), text_only=True, **LIMITS) as client:
         targets = set(re.findall(r"(?m)^a=candidate:\S+ 1 udp \d+ (\S+) (\d+) typ host", bot.call.offers[0]["sdp"]))

@@ -20,7 +20,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from tests.support.forking import in_child
 from tests.support.processes import python
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import descriptors, threads_of_package
+from tests.support.threads import count_descriptors, thread_names
 from tests.support.waiting import until
 from tests.support.webrtc import BOT_PROGRAM, ready_answers, rtc_bot
 
@@ -136,7 +136,7 @@ def test_many_sessions_leave_nothing():
                 client.disconnect()
             gc.collect()
             until(lambda: not asyncio.all_tasks(loop._loop))
-            left.append((descriptors(), threads_of_package()))
+            left.append((count_descriptors(), thread_names()))
             sizes.append(psutil.Process().memory_info().rss)
         process.stdin.close()
         process.wait(GUARD)

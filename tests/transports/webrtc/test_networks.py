@@ -173,7 +173,7 @@ def test_a_network_that_is_lost(ends: Ends, what: str) -> None:
 
 
 def test_a_session_at_another_address(ends: Ends) -> None:
-    """Whoever reconnects has a new session by the new address."""
+    """A client that reconnects has a new session by the new address."""
     with ends.client(ends.bot(), reconnect=True) as client:
         assert client.hear() == "connected"
         client.tell("again")
@@ -224,7 +224,7 @@ NO_TURN = "No TURN server has given an address: it does not answer, or refuses u
 
 @pytest.mark.parametrize("trouble", ["password", "port"])
 def test_a_turn_server_that_does_not_help(ends: Ends, turn: str, trouble: str) -> None:
-    """A wrong password, or nobody there: the error says both, because aiortc does not tell them apart."""
+    """A wrong password, or no server there: the error says both, because aiortc does not tell them apart."""
     block_udp(ends.near)
     port = 3478 if trouble == "password" else 3479
     servers = server(f"turn:{turn}:{port}?transport=tcp", password="wrong" if trouble == "password" else PASSWORD)

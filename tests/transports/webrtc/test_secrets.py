@@ -80,7 +80,7 @@ def bot(far_loop: FarLoop) -> Iterator[RTCBot]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """Return a port of UDP at which nobody answers."""
+    """Return a port of UDP at which no socket answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
         yield udp.getsockname()[1]

@@ -1,0 +1,84 @@
+"""The page `docs/reference.md`: every event, and every public name. `python -m tools.reference` writes it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+from rtvi_sync import RTVIEvent
+
+from .event_overloads import groups
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_sync.testing")
+
+_HEAD = """\
+# Reference
+
+`python -m tools.reference` writes this page from the docstrings; `help(name)` shows the whole of each.
+The names of the integrations are in [flask.md](flask.md), [notebook.md](notebook.md) and [scaling.md](scaling.md).
+
+## Events
+
+`client.on()`, `client.wait_for()`, `client.events()` and `signals` take these names, and the members of `RTVIEvent`.
+The class of `event.data` is one of those below.
+[protocol.md](protocol.md) says which bots send which message.
+"""
+# Names without a docstring of their own.
+_OTHERS: Mapping[str, str] = {
+    "DEFAULT_TIMEOUT": "The client's `request_timeout`, which is the `timeout` of calls that wait for an answer.",
+    "RTVIActionResponse": "The answer to an action: an `RTVIMessage`.",
+    "Timeout": "The type of a `timeout`: seconds, `DEFAULT_TIMEOUT`, or None for no limit.",
+    "__version__": "The version of the package.",
+}
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "\n".join([_HEAD, *_table(("event", "data", "when it comes"), _events()), *_modules()]) + "\n"
+
+
+def _events() -> Iterator[tuple[str, str, str]]:
+    types = {event: group.type for group in groups() for event in group.events}
+    when = occasions()
+    for event in RTVIEvent:
+        data = {"None": "", "Any": "any JSON"}.get(types[event], f"`{types[event]}`")
+        yield f"`{event.snake}`", data, when[event.name]
+
+
+def occasions() -> dict[str, str]:
+    """Return when an event comes, by the name of its member: the text behind it in the source."""
+    (enum,) = ast.parse(inspect.getsource(RTVIEvent)).body
+    assert isinstance(enum, ast.ClassDef)
+    return {
+        ast.unparse(member.targets[0]): ast.literal_eval(text.value)
+        for member, text in pairwise(enum.body)
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr)
+    }
+
+
+def _modules() -> Iterator[str]:
+    for name in MODULES:
+        yield f"\n## `{name}`\n"
+        yield from _table(("name", "what it is"), _names(import_module(name)))
+
+
+def _names(module: ModuleType) -> Iterator[tuple[str, str]]:
+    for name in module.__all__:
+        text = _OTHERS.get(name) or inspect.getdoc(getattr(module, name)) or ""
+        first, _, _ = text.partition("\n\n")
+        yield f"`{name}`", first.replace("\n", " ").replace("``", "`").replace("|", "\\|")
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    for cells in (heads, ("---",) * len(heads), *rows):
+        yield f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
