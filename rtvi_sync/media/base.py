@@ -36,7 +36,7 @@ class AudioSource(Protocol):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the samples per second of what `read()` returns; called once per session."""
+        """Return the samples per second of what `read()` returns; read at the beginning of a session only."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""
@@ -270,26 +270,14 @@ class FrameQueue(Generic[F]):
         self.notifier.notify_all()
         return begins
 
-    def get(self, generation: int = 0) -> tuple[int, F | None] | None:
-        """Wait for the next frame.
-
-        Args:
-            generation: the generation known to the caller.
-
-        Returns:
-            The current generation and its next frame, which is None if the generation is new and has no frame yet.
-            None instead of both if the queue has ended and is empty.
-        """
+    def get(self) -> F | None:
+        """Wait for the next frame and return it; None if the queue has ended and is empty."""
         while True:
-            self.notifier.wait_for(
-                lambda: self._frames or self._ended or self._generation != generation, Deadline(None)
-            )
+            self.notifier.wait_for(lambda: self._frames or self._ended, Deadline(None))
             ended = self._ended
-            current, frame = self.poll()
-            if frame is not None or current != generation:
-                return current, frame
-            if ended:
-                return None
+            _, frame = self.poll()
+            if frame is not None or ended:
+                return frame
 
     def poll(self) -> tuple[int, F | None]:
         """Return the current generation and its next frame, None if there is no frame; does not block."""
@@ -391,13 +379,16 @@ class AudioQueue(FrameQueue[AudioFrame]):
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:
-        """Append audio, as `put()` does.
+        """Append audio, as `put()` does; after `end()` count it as dropped.
 
         Returns:
             The seconds dropped for it if a run of losses begins, else 0.0.
         """
         before = self.dropped_seconds
-        begins = self.put(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp))
+        frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)
+        if self._ended:
+            self._drop(frame)
+        begins = self.put(frame)
         return self.dropped_seconds - before if begins else 0.0
 
     def _drop(self, frame: AudioFrame) -> None:

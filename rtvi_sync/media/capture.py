@@ -42,6 +42,10 @@ class Mic(Protocol):
     def stale_dropped(self) -> int:
         """Return the number of 20 ms chunks not sent because they were read too late."""
 
+    @property
+    def ended(self) -> bool:
+        """Tell whether all of a source was sent, or it has failed."""
+
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin to send, because the bot is ready; only the first call has an effect."""
 
@@ -311,6 +315,11 @@ class AudioSender:
     def stale_dropped(self) -> int:
         """Return the number of 20 ms chunks not sent because the application pushed too much."""
         return round(self._reader.dropped_seconds * CHUNKS_PER_SECOND)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the source has ended or failed; silence is sent since."""
+        return self.run.is_over
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin to send; only the first call has an effect; does not block."""

@@ -13,6 +13,7 @@ from ..errors import DeviceError, MissingExtraError
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader
+from .convert import ResamplingSource
 from .devices.backend import AudioBackend
 from .kinds import Kind
 from .leases import Lease
@@ -166,6 +167,7 @@ class ComponentFactory:
                 f"The mic {type(choice).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
             ) from error
         lease = Lease(choice, "mic")
+        source = choice.source if type(choice) is ResamplingSource else choice
 
         def failed(error: BaseException) -> None:
             run.end()
@@ -174,12 +176,12 @@ class ComponentFactory:
         reader: Reader
         if isinstance(choice, MemorySource) and type(choice) in MEMORY_SOURCES:
             reader = MemoryReader(choice, lease)
-        elif type(choice) is PushSource:  # no subclass, which may run code of the application
-            reader = PushReader(choice, lease)
+        elif type(source) is PushSource:  # no subclass, which may run code of the application
+            reader = PushReader(source, lease, rate)
         else:
             reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
-        run = choice.begin_run() if isinstance(choice, PackagedSource) else SourceRun()
+        run = source.begin_run() if isinstance(source, PackagedSource) else SourceRun()
         return AudioSender(reader, rate, run=run, enabled=enabled, publish=publish)
 
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:

@@ -15,6 +15,7 @@ from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource
 from .g711 import ALAW, MULAW
 from .kinds import is_sink, is_source
+from .leases import lease_key_of
 from .pcm import to_mono, to_stereo
 from .resample import RateConverter
 
@@ -37,7 +38,7 @@ _SINK: Final = Rule("an AudioSink such as WavSink(path)", is_sink)
 # -- µ-law and A-law --------------------------------------------------------------------------------------------------
 
 
-def encode_mulaw(pcm: bytes) -> bytes:
+def encode_mulaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as µ-law (G.711, PCMU), one byte a sample.
 
     Raises:
@@ -47,13 +48,13 @@ def encode_mulaw(pcm: bytes) -> bytes:
     return MULAW.encode(pcm_tools.samples_of(pcm))
 
 
-def decode_mulaw(data: bytes) -> bytes:
+def decode_mulaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return µ-law (G.711, PCMU) as PCM."""
     BYTES.check(data=data)
     return MULAW.decode(bytes(data))
 
 
-def encode_alaw(pcm: bytes) -> bytes:
+def encode_alaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as A-law (G.711, PCMA), one byte a sample.
 
     Raises:
@@ -63,7 +64,7 @@ def encode_alaw(pcm: bytes) -> bytes:
     return ALAW.encode(pcm_tools.samples_of(pcm))
 
 
-def decode_alaw(data: bytes) -> bytes:
+def decode_alaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return A-law (G.711, PCMA) as PCM."""
     BYTES.check(data=data)
     return ALAW.decode(bytes(data))
@@ -76,19 +77,34 @@ class ResamplingSource:
     """A source that reads another source and returns its audio at another sample rate.
 
     It may end, be closed and be read again as that source. Like each source of the application it is read on a thread
-    of its own.
+    of its own, except for a `PushSource`, which needs none.
 
     Args:
-        source: the source that is read and closed with this one.
+        source: the source that is read and closed with this one; one session at a time uses it, with or without this
+            one.
         sample_rate_hz: the rate that the bot gets.
     """
 
     def __init__(self, source: AudioSource, sample_rate_hz: int) -> None:
         _SOURCE.check(source=source)
         self._source = source
+        self._source_rate: int | None = None  # read once per session
         self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
         self._ready = b""
         self._ended = False
+
+    def __repr__(self) -> str:
+        return f"ResamplingSource({self._source!r}, {self._converter.to_hz})"
+
+    @property
+    def source(self) -> AudioSource:
+        """Return the source that this one reads, itself no `ResamplingSource`."""
+        return self._source.source if type(self._source) is ResamplingSource else self._source
+
+    @property
+    def lease_key(self) -> object:
+        """Return that of the source, because its session reads it."""
+        return lease_key_of(self._source)
 
     @property
     def sample_rate_hz(self) -> int:
@@ -98,7 +114,7 @@ class ResamplingSource:
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples at the new rate; `b""` after the last."""
         COUNT.check(frames=frames)
-        rate = self._source.sample_rate_hz
+        rate = self._source_rate = self._source_rate or pcm_tools.check_rate(self._source.sample_rate_hz)
         while not self._ready and not self._ended:
             pcm = self._source.read(-(-frames * rate // self._converter.to_hz))
             self._ended = not pcm
@@ -109,18 +125,19 @@ class ResamplingSource:
     def close(self) -> None:
         """Close the source, which may be read again."""
         self._converter.reset()
-        self._ready, self._ended = b"", False
+        self._ready, self._ended, self._source_rate = b"", False, None
         self._source.close()
 
 
 class ResamplingSink:
     """A sink that passes the bot's audio on to another sink, at one sample rate whatever the bot's is.
 
-    Audio of that rate passes bit exact. Other audio is up to 20 ms late, and its last samples follow with the next
-    audio, or at the end of the session.
+    Audio of that rate passes bit exact. Other audio is up to 40 ms late, or 60 from 16 to 8 kHz. Its last samples
+    follow with the next audio, or at the end of the session.
 
     Args:
-        sink: the sink that is written, dropped and closed with this one.
+        sink: the sink that is written, dropped and closed with this one; one session at a time uses it, with or without
+            this one.
         sample_rate_hz: the rate that it gets.
     """
 
@@ -130,6 +147,14 @@ class ResamplingSink:
         self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
         #: As the sink's: a recorder also gets what an interruption voids; see `AudioSink`.
         self.is_recorder: bool = getattr(sink, "is_recorder", False) is True
+
+    def __repr__(self) -> str:
+        return f"ResamplingSink({self._sink!r}, {self._converter.to_hz})"
+
+    @property
+    def lease_key(self) -> object:
+        """Return that of the sink, because its session writes to it."""
+        return lease_key_of(self._sink)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Write the converted audio."""
@@ -142,8 +167,10 @@ class ResamplingSink:
 
     def close(self) -> None:
         """Write the samples that are held back, and close the sink."""
-        self._write(self._converter.finish())
-        self._sink.close()
+        try:
+            self._write(self._converter.finish())
+        finally:
+            self._sink.close()
 
     def _write(self, pcm: bytes) -> None:
         if pcm:

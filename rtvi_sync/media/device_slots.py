@@ -34,8 +34,8 @@ class MediaCounters:
         mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
             pushed beyond the limit of a `PushSource`.
         speaker_underruns: how often the speaker had nothing to play during the bot's speech.
-        speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, or did not take before the
-            session ended.
+        speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, did not take before the
+            session ended, or lost because it failed.
         video_dropped: images of the camera and the screen that the transport was too slow for.
         bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """
@@ -59,6 +59,10 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
 
 class MediaComponent(Protocol):
     """A component that records or plays."""
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it has ended or failed for good; a device that fails is opened again and does not."""
 
     def halt(self) -> None:
         """Begin to end; idempotent, does not block."""
@@ -95,6 +99,10 @@ class DeviceSlot(Generic[P, T]):
     def works(self) -> bool:
         """Tell whether what is in the slot has not failed."""
         return not (isinstance(self.component, Device) and self.component.has_failed)
+
+    def holds(self, choice: Any) -> bool:
+        """Tell whether a choice is in the slot and goes on."""
+        return self.component is not None and not self.component.ended and choice == self.choice
 
     def put(self, component: P | None, choice: Any) -> tuple[T | None, T | None]:
         """Set or remove the component; an existing track continues with a new component.
@@ -203,6 +211,8 @@ class DeviceSlots:
             DeviceError, MissingExtraError: it cannot be opened; the present component continues.
         """
         slot = self[kind]
+        if slot.component is not None and slot.component.ended and choice == slot.choice:
+            self._end(slot, slot.component)  # its lease is on what is opened again
         try:
             component = slot.open_component(choice, Deadline(OPEN_TIMEOUT))
         except DeviceError as error:

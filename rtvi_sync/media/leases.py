@@ -11,6 +11,11 @@ from ..errors import DeviceError
 _leases: dict[tuple[int, object], Lease] = {}
 
 
+def lease_key_of(thing: object) -> object:
+    """Return what stands for a source or sink: its own `lease_key`, or its id."""
+    return getattr(thing, "lease_key", None) or id(thing)
+
+
 class Lease:
     """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
 
@@ -20,10 +25,9 @@ class Lease:
 
     def __init__(self, thing: object, device: str) -> None:
         self._thing = thing  # kept alive, so that no other object gets its id
-        own_key = getattr(thing, "lease_key", None)
-        self._key = (fork_generation(), own_key or id(thing))
+        self._key = (fork_generation(), lease_key_of(thing))
         if _leases.setdefault(self._key, self) is not self:
-            name = repr(thing) if own_key else f"This {type(thing).__name__}"
+            name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
             raise DeviceError(
                 f"{name} is used by another session; give each client a {device} of its own",
                 devices=(device,),

@@ -84,7 +84,7 @@ class MediaManager:
         self._max_queued_audio_bytes = max_queued_audio_bytes
         self._session: MediaSession | None = None
         self._played_rate_hz: int | None = None  # the last supported sample rate of the bot
-        self._counters = MediaCounters()
+        self._counters: Callable[[], MediaCounters] = MediaCounters  # of the last session, also while it ends
         # Set while there is no session that would close an opened device.
         self._over = False
         self._runtime: Runtime | None = None  # of the current or last session
@@ -291,16 +291,17 @@ class MediaManager:
         """
         with self._lock:
             self._over = True
-            session, self._session = self._session, None
-        if session is None:
-            return []
+            if (session := self._session) is None:
+                return []
+            self._counters, self._session = session.counters, None
         event_sink = self.status_reporter.event_sink
         threads = session.close(Deadline(timeout), Deadline(timeout if flush_timeout is None else flush_timeout))
-        self._counters = session.counters()
-        if self._counters.speaker_dropped_seconds:
-            logger.warning(
-                "%.2f s of the bot's audio were dropped in this session", self._counters.speaker_dropped_seconds
-            )
+        counters = session.counters()
+        if counters.speaker_dropped_seconds:
+            logger.warning("%.2f s of the bot's audio were dropped in this session", counters.speaker_dropped_seconds)
+        with self._lock:
+            if self._counters == session.counters:  # no later session has ended meanwhile
+                self._counters = lambda: counters
         if self.status_reporter.event_sink is event_sink:
             # Until the next session no publisher delivers events.
             self.status_reporter.event_sink = NullEventSink()
@@ -309,8 +310,7 @@ class MediaManager:
     def after_fork_in_child(self) -> None:
         """Reset the state in the child process; the session, its threads and the lock's owner are the parent's."""
         self._lock = threading.RLock()
-        self._session = None
-        self._opening_thread = None
+        self._session, self._opening_thread, self._counters = None, None, MediaCounters
         self.status_reporter.event_sink = NullEventSink()
 
     # -- state: any thread --------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class MediaManager:
     def counters(self) -> MediaCounters:
         """Return the counters of the current session, or of the last one."""
         session = self._session
-        return session.counters() if session is not None else self._counters
+        return session.counters() if session is not None else self._counters()
 
     # -- calls of the application: shielded, so that Ctrl-C and signal handlers never see a partial change -------------
 
@@ -438,7 +438,7 @@ class MediaManager:
                     session.slots.close(kind)
                     slot.choice = False
                     self.status_reporter.status(kind, DeviceStatus())
-            if slot is not None and slot.component is not None and choice is not None and choice == slot.choice:
+            if slot is not None and choice is not None and slot.holds(choice):
                 return
             opens = session is not None and session.opens(kind, choice)
             if not opens:  # opening a device reports the choice itself

@@ -39,7 +39,7 @@ def silence(frames: int) -> bytes:
 
 #: Rule for a valid sample rate.
 RATE = integer(MIN_RATE_HZ, MAX_RATE_HZ)
-SAMPLES = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: len(pcm) % 2 == 0)
+SAMPLES = Rule("16-bit samples, an even number of bytes", BYTES.has_type, lambda pcm: memoryview(pcm).nbytes % 2 == 0)
 
 
 def is_rate(rate_hz: object) -> bool:
@@ -53,10 +53,11 @@ def check_rate(rate_hz: int) -> int:
     return rate_hz
 
 
-def to_mono(pcm: bytes, channels: int = 2) -> bytes:
+def to_mono(pcm: bytes | bytearray | memoryview, channels: int = 2) -> bytes:
     """Return the mean of interleaved channels, without an incomplete last frame."""
     BYTES.check(pcm=pcm)
     COUNT.check(channels=channels)
+    pcm = bytes(pcm)  # the length of a memoryview need not be in bytes
     if channels == 1:
         return pcm[: len(pcm) - len(pcm) % 2]
     if channels == 2:
@@ -83,9 +84,10 @@ def _mean_of_pairs(pcm: memoryview) -> bytes:
     return memoryview(mean.to_bytes(4 * count, "little")).cast("H")[::2].tobytes()
 
 
-def to_stereo(pcm: bytes) -> bytes:
+def to_stereo(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return two interleaved channels with the same samples, without an incomplete last sample."""
     BYTES.check(pcm=pcm)
+    pcm = bytes(pcm)
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
     both = array.array("h", bytes(4 * len(samples)))
     both[0::2] = both[1::2] = samples
@@ -111,9 +113,9 @@ def scaled(pcm: bytes, volume: float) -> bytes:
     return bytes_of([(sample * factor + 32768) >> 16 for sample in samples_of(pcm)])
 
 
-def samples_of(pcm: bytes) -> array.array[int]:
+def samples_of(pcm: bytes | bytearray | memoryview) -> array.array[int]:
     """Return the samples as numbers."""
-    samples = array.array("h", pcm)
+    samples = array.array("h", bytes(pcm))  # of a memoryview it would take the items
     _swap_on_big_endian(samples)
     return samples
 

@@ -36,11 +36,15 @@ class Speaker(Protocol):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow."""
+        """Return the seconds of audio lost because the sink was too slow, or has failed."""
 
     @property
     def underruns(self) -> int:
         """Return how often there was nothing to play during the bot's speech."""
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the sink has failed."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Play this audio next.
@@ -80,9 +84,16 @@ class DirectSpeaker:
         self._lease = lease
         self._open = True
 
+    @property
+    def ended(self) -> bool:
+        """Tell whether the sink has failed."""
+        return not self._open
+
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
-        """Write to the sink; return 0.0, because nothing is dropped."""
-        if self._open:
+        """Write to the sink; return 0.0, because nothing is dropped before it fails, which is reported."""
+        if not self._open:
+            self.dropped_seconds += len(pcm) / (2 * sample_rate_hz)
+        else:
             try:
                 self._sink.write(pcm, sample_rate_hz)
             except Exception as error:
@@ -114,6 +125,7 @@ class DirectSpeaker:
 class BufferingSpeaker:
     """A component that holds the bot's audio until the component that plays it is open."""
 
+    ended = False
     underruns = 0
 
     def __init__(self) -> None:
@@ -181,15 +193,19 @@ class QueuedSpeaker:
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow."""
+        """Return the seconds of audio lost because the sink was too slow, or has failed."""
         return self._queue.dropped_seconds
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the sink has failed, or was abandoned."""
+        return self._over.is_set()
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio for the sink; see `Speaker.write()`."""
-        if self._over.is_set():
-            return 0.0
         dropped = self._queue.add(pcm, sample_rate_hz, time.monotonic())
-        self._work.call_soon()
+        if not self.ended:
+            self._work.call_soon()
         return dropped
 
     def begin(self) -> None:
@@ -267,7 +283,7 @@ class QueuedSpeaker:
         except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
             failed = True
             self._queue.end()
-            self._queue.clear()
+            self._queue.drop_all()
             self._device.failed(error)
         if failed or self._queue.exhausted or self._device.abandoned:
             # A recorder without a session is not closed, because that would overwrite an older recording.

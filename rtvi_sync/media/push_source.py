@@ -11,6 +11,7 @@ from ..concurrency.latch import Notifier
 from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
 from . import pcm as pcm_tools
 from .leases import Lease
+from .resample import RateConverter, longest_lag
 from .sources import PackagedSource
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class PushSource(PackagedSource):
                     )
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until all that was pushed so far was sent to the bot in the current session.
+        """Block until all that was pushed before this call was sent to the bot, or dropped, in the current session.
 
         Never waits for a session to begin: while no session uses this source, the result is that of the last session,
         or False. May be called from any thread.
@@ -120,11 +121,20 @@ class PushSource(PackagedSource):
             True if all of it was sent; False if the timeout has passed, or the session ended first.
         """
         WAIT.or_none.check(timeout=timeout)
-        self._taken.wait_for(lambda: self._is_unused or not self.waiting_bytes, Deadline(timeout))
-        return self._was_sent if self._is_unused else not self.waiting_bytes
+        pushed_bytes = self._pushed_bytes
+
+        def is_sent() -> bool:
+            return self._dropped_bytes + self._taken_bytes >= pushed_bytes
+
+        self._taken.wait_for(lambda: self._is_unused or is_sent(), Deadline(timeout))
+        return self._was_sent if self._is_unused else is_sent()
 
     def read(self, frames: int) -> bytes:
-        """Return the next samples, for wrappers of the source; silence if nothing is pushed while they would last."""
+        """Return the next samples, for an application that reads the source; silence if none are pushed in time.
+
+        A session does not call it, for a `ResamplingSource` of this source either: it reads after the clock by which it
+        sends, so that a push that is a little late leaves no gap.
+        """
         COUNT.check(frames=frames)
         self._pushed.wait_for(lambda: self.waiting_bytes, Deadline(frames / self._sample_rate_hz))
         return self.take(frames) or pcm_tools.silence(frames)
@@ -164,13 +174,24 @@ class PushSource(PackagedSource):
 
 
 class PushReader:
-    """A reader of a `PushSource`, for one session; it reads on the scheduler's thread."""
+    """A reader of a `PushSource`, for one session; it reads on the scheduler's thread.
+
+    Args:
+        source: the source.
+        lease: on it.
+        rate_hz: the rate of what is sent.
+    """
 
     exhausted = False
 
-    def __init__(self, source: PushSource, lease: Lease) -> None:
+    def __init__(self, source: PushSource, lease: Lease, rate_hz: int) -> None:
         self._source = source
         self._lease = lease
+        self._converter = RateConverter(rate_hz)
+        # Silence in front of speech, as long as what the converter may hold back, so that speech has no gap.
+        lag = longest_lag(source.sample_rate_hz, rate_hz) if source.sample_rate_hz != rate_hz else 0.0
+        self._head = pcm_tools.silence(round(lag * rate_hz))
+        self._ready = b""  # the next samples at the rate of what is sent
         self._is_silent = True
         self._dropped_before = source.dropped_seconds
 
@@ -187,10 +208,24 @@ class PushReader:
 
     def take(self, frames: int) -> bytes:
         """See `Reader.take()`; speech begins one chunk after it could."""
-        was_silent, self._is_silent = self._is_silent, not self._source.waiting_bytes
-        if self._is_silent or was_silent:
-            return b""
-        return self._source.take(frames)
+        if not self._is_silent:
+            self._read(frames)
+        elif self._source.waiting_bytes:
+            self._is_silent = False
+            self._ready += self._head
+        pcm, self._ready = self._ready[: 2 * frames], self._ready[2 * frames :]
+        return pcm
+
+    def _read(self, frames: int) -> None:
+        """Read until this number of samples is ready, or nothing waits, which ends the speech."""
+        rate, rate_sent = self._source.sample_rate_hz, self._converter.to_hz
+        while (missing := frames - len(self._ready) // 2) > 0:
+            pcm = self._source.take(-(-missing * rate // rate_sent))
+            if not pcm:
+                self._ready += self._converter.finish()
+                self._is_silent = True
+                return
+            self._ready += self._converter.convert(pcm, rate)
 
     def halt(self) -> None:
         """Discard what was not sent, and release the source."""

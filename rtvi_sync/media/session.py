@@ -43,8 +43,12 @@ _TICK = 0.25
 _SLOW_TICK = 1.0
 
 _TOO_SLOW = (
-    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let a sink return faster, or raise "
+    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let the sink return faster, or raise "
     "max_queued_audio_bytes"
+)
+_TOO_FAST = (
+    "the bot sends audio faster than it is played, two minutes of it wait, and the oldest goes first. Let the bot send "
+    "in real time, or give the client a sink, which takes audio at any speed"
 )
 
 _LOCAL = Participant(id="local", name="", local=True)
@@ -109,6 +113,7 @@ class MediaSession:
         self._factory = factory
         # The sources that speak in the microphone's place; only the last one is sent. Changed under the lock.
         self._inserted: list[Insertion] = []
+        self._takes_insertions = True  # until the session ends; changed under the lock
         self._sent: AudioTrack | None = None  # what is sent, from whichever source; made when it is asked for
         self.slots: DeviceSlots = DeviceSlots(
             factory, settings, status_reporter, begin=self._begin, publish=self._publish_track
@@ -226,10 +231,10 @@ class MediaSession:
 
         sender = insertion.sender = self._factory.sender(source, lambda: self._speaks(insertion), publish)
         with self._lock:
-            is_over = self.slots.closed
-            if not is_over:
+            takes = self._takes_insertions
+            if takes:
                 self._inserted.append(insertion)
-        if is_over:
+        if not takes:
             sender.halt()
             raise DeviceError("The session has ended", devices=("mic",))
         sender.start(senders.schedule, self._gated(senders.send_audio, insertion))
@@ -297,7 +302,7 @@ class MediaSession:
             speaker, sink = self._speaker.component, self._speaker.choice
             dropped = speaker.write(pcm, sample_rate_hz) if speaker is not None else 0.0
         if dropped:
-            self._status_reporter.audio_dropped(sink, dropped, _TOO_SLOW)
+            self._status_reporter.audio_dropped(sink, dropped, _TOO_FAST if is_device(sink) else _TOO_SLOW)
         if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp):
             self._tick_soon()
 
@@ -409,7 +414,9 @@ class MediaSession:
         if self._ticks is not None:
             self._ticks.cancel()
         self._hotplug.close()
-        inserted = [insertion.sender for insertion in [*self._inserted]]
+        with self._lock:
+            self._takes_insertions = False
+            inserted = [insertion.sender for insertion in self._inserted]
         for sender in inserted:
             sender.halt()
         if self._sent is not None:

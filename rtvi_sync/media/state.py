@@ -55,11 +55,11 @@ class AudioLevel:
 class AudioDroppedData:
     """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
 
-    The event is published once for each run of losses, when it begins; `stats().speaker_dropped_seconds` counts all
-    losses.
+    The event is published once for each run of losses, when it begins, and once more for what a sink has not taken at
+    the end of the session, or after it was replaced. `stats().speaker_dropped_seconds` counts all losses.
 
     Attributes:
-        seconds: audio lost in this run when the event was published.
+        seconds: audio lost in this run when the event was published; at the end, what is dropped then.
         sink: the sink that was given to the client, a device's id, or None for the default device.
     """
 

@@ -48,10 +48,10 @@ class TrackFrames(Iterator[F]):
         self._queue.shrink(buffer)
 
     def __next__(self) -> F:
-        item = self._queue.get()
-        if item is None or item[1] is None:
+        frame = self._queue.get()
+        if frame is None:
             raise StopIteration
-        return item[1]
+        return frame
 
     def close(self) -> None:
         """Take no more frames; the iteration ends after those that have arrived. May be called from any thread."""

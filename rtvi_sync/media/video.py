@@ -31,6 +31,11 @@ class Pace:
         self._period = 1 / fps
         self._due: float | None = None
 
+    @property
+    def remaining(self) -> float:
+        """Return the seconds that `wait()` would wait now."""
+        return 0.0 if self._due is None else max(0.0, self._due - time.monotonic())
+
     def wait(self) -> int:
         """Wait until the next period is due; return how many were missed since the last call."""
         now = time.monotonic()
@@ -38,8 +43,7 @@ class Pace:
             self._due = now
         missed = int(max(0.0, now - self._due) / self._period)
         self._due += missed * self._period
-        if self._due > now:
-            Latch().wait(Deadline(self._due - now))
+        Latch().wait(Deadline(self.remaining))
         self._due += self._period
         return missed
 
@@ -61,6 +65,12 @@ class PackagedVideo(abc.ABC):
         if stream is None:
             stream = self._own.stream = self._open()
         return stream.read()
+
+    @property
+    def remaining(self) -> float:
+        """Return the seconds until the next image is due, for a thread that does something else until then."""
+        pace: Pace | None = getattr(self._opened(), "pace", None)  # a camera has a pace of its own
+        return 0.0 if pace is None else pace.remaining
 
     def close(self) -> None:
         """Close this thread's stream; the next `read()` opens a new one."""
@@ -175,13 +185,13 @@ class _FileStream:
         self._capture = self._begin()
         stated = self._capture.get(cv2.CAP_PROP_FPS)
         low, high = _FILE_FPS
-        self._pace = Pace(fps or (stated if low <= stated <= high else _DEFAULT_FPS))
+        self.pace = Pace(fps or (stated if low <= stated <= high else _DEFAULT_FPS))
         self._frames = 0  # since the beginning of the file
         self._image: Any = None  # the latest
 
     def read(self) -> VideoFrame | None:
         """Wait until the next frame is due and return it; skip the frames that were missed."""
-        for _ in range(self._pace.wait()):
+        for _ in range(self.pace.wait()):
             self._next()
         return opencv_backend.to_frame(self._cv2, self._image) if self._next() else None
 
@@ -262,7 +272,7 @@ class ScreenSource(PackagedVideo):
 class _ScreenStream:
     def __init__(self, monitor: int, fps: float) -> None:
         self._mss = _mss()
-        self._pace = Pace(fps)
+        self.pace = Pace(fps)
         try:
             self._grabber = self._mss.MSS()
         except self._mss.ScreenShotError as error:
@@ -281,7 +291,7 @@ class _ScreenStream:
 
     def read(self) -> VideoFrame:
         """Wait until the next frame is due and return an image of the screen."""
-        self._pace.wait()
+        self.pace.wait()
         timestamp = time.monotonic()
         try:
             shot = self._grabber.grab(self._area)

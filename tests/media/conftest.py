@@ -128,10 +128,10 @@ class Talk:
     def sent(self) -> bytes:
         return b"".join(self.chunks)
 
-    def prepare(self, *, audio: bool = True, timer=None) -> Talk:
+    def prepare(self, *, audio: bool = True, video: bool = False, timer=None) -> Talk:
         runtime: Any = SimpleNamespace(timer=timer or self.timer, workers=self.workers)
         self.manager.expect(runtime)
-        self.manager.prepare(audio=audio, video=False)
+        self.manager.prepare(audio=audio, video=video)
         return self
 
     def begin(self) -> Talk:

@@ -39,3 +39,25 @@ def test_what_is_taken_at_once():
         queue.add(bytes(24000), 24000, at)
     assert [frame.timestamp for frame in queue.get_queued()] == [2.0, 2.5]
     assert queue.dropped == 0
+
+
+def test_what_comes_after_the_end_is_counted():
+    """Its sink has failed, so that audio is lost, as what was queued."""
+    queue = AudioQueue(1.0)
+    queue.add(bytes(960), 24000, 0.0)
+    queue.end()
+    queue.drop_all()
+    assert queue.add(bytes(960), 24000, 0.0) == 0.0
+    assert (queue.dropped, queue.dropped_seconds) == (2, 0.04)
+    assert queue.get() is None
+
+
+def test_the_next_frame():
+    """It is returned though the queue has ended, and None after the last."""
+    queue = AudioQueue(1.0)
+    queue.clear()
+    queue.add(b"last", 24000, 0.0)
+    queue.end()
+    assert (frame := queue.get()) is not None
+    assert frame.pcm == b"last"
+    assert queue.get() is None

@@ -111,6 +111,35 @@ def test_stereo_and_back(values: list[int], channels: int):
     assert to_mono(pcm_of(*(value for value in values for _ in range(channels))), channels) == pcm
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        bytearray,
+        memoryview,
+        lambda pcm: memoryview(pcm).cast("h"),
+        lambda pcm: memoryview(to_stereo(pcm)).cast("h")[::2],  # the left channel, whose samples are not adjacent
+    ],
+)
+@pytest.mark.parametrize(
+    "function",
+    [encode_mulaw, encode_alaw, to_stereo, to_mono, lambda pcm: to_mono(pcm, 1), lambda pcm: to_mono(pcm, 3)],
+)
+def test_any_buffer_counts_as_its_bytes(function: Function, view: Callable[[bytes], Any]):
+    """A view has the samples of its bytes, whatever its items are, and the result is a copy."""
+    pcm = pcm_of(*range(-3000, 3000, 500))
+    converted = function(view(pcm))
+    assert type(converted) is bytes
+    assert converted == function(pcm)
+
+
+@pytest.mark.parametrize("encode", [encode_mulaw, encode_alaw])
+def test_half_a_sample_is_refused(encode: Callable[[memoryview], bytes]):
+    """The bytes of a view are counted, not its items."""
+    with pytest.raises(ValueError, match="an even number of bytes"):
+        encode(memoryview(b"abc"))
+    assert len(encode(memoryview(bytes(6)).cast("h"))) == 3
+
+
 def level(pcm: bytes, skip: int = 200) -> float:
     """Return the mean loudness of audio without its first and last samples."""
     inner = samples_of(pcm)[skip:-skip]
@@ -148,6 +177,21 @@ def test_a_source_of_the_same_rate_is_bit_exact():
     parts: Iterator[Any] = iter((bytearray(b"abcd"), b"ef", b""))
     source = ResamplingSource(CallbackSource(lambda frames: next(parts), 16_000), 16_000)
     assert read_all(source, 1) == [b"ab", b"cd", b"ef"]
+
+
+def test_the_rate_of_the_source_is_read_once():
+    """A source may compute it, which may block; after `close()` it may be another one."""
+    rates = [8_000, 16_000]
+
+    class Source(BytesSource):
+        @property
+        def sample_rate_hz(self) -> int:
+            return rates.pop(0)
+
+    source = ResamplingSource(Source(bytes(640), 8_000), 16_000)
+    assert len(b"".join(read_all(source, 10))) == 1280
+    source.close()
+    assert len(b"".join(read_all(source, 10))) == 640
 
 
 def test_a_source_in_a_session():
@@ -189,6 +233,21 @@ class Log:
 
     def close(self) -> None:
         self.calls.append("close")
+
+
+def test_a_sink_that_fails_at_the_end_is_closed():
+    """Its file would stay open if the samples that are held back could not be written."""
+
+    class Full(Log):
+        def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+            raise OSError("the disk is full")
+
+    log = Full()
+    sink = ResamplingSink(log, 8_000)
+    sink.write(pcm_of(*range(10)), 24_000)  # too few for soxr to return one
+    with pytest.raises(OSError, match="the disk is full"):
+        sink.close()
+    assert log.calls == ["close"]
 
 
 def test_an_interruption_reaches_the_inner_sink():

@@ -9,10 +9,35 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
 from rtvi_sync.media.device_slots import MediaCounters
+from rtvi_sync.media.pcm import wav_header
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
 
 from .conftest import Talk
+
+
+class FailingOnce(BytesSink):
+    """A sink that a session calls on a worker, whose first call fails."""
+
+    failed = False
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        if not self.failed:
+            self.failed = True
+            raise OSError("the disk is full")
+        super().write(pcm, sample_rate_hz)
+
+
+class Film:
+    """Video without an image."""
+
+    reads = 0
+
+    def read(self) -> None:
+        self.reads += 1
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def test_a_source_is_replaced_while_it_runs(talk, timer):
@@ -61,6 +86,68 @@ def test_replacing_by_itself_changes_nothing(talk, timer):
     session.manager.select("mic", source)
     timer.advance(0.1)
     assert session.sent == ToneSource().read(10 * 320)
+
+
+def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
+    """It is sent again from its beginning: an object, a file by its path, and a source with a thread."""
+    tone = ToneSource(440, 0.02).read(320)
+    (tmp_path / "q.wav").write_bytes(wav_header(16000, len(tone)) + tone)
+    for source in (BytesSource(tone, 16000), tmp_path / "q.wav", Once(tone)):
+        session = talk(mic=SilenceSource()).begin()
+        for _ in range(2):
+            session.chunks.clear()
+            session.manager.select("mic", source)
+            for _ in range(2):  # what ended is silent, and what goes on is not chosen again
+                until(lambda: is_read(session))  # noqa: B023
+                timer.advance(0.1)
+            assert session.sent.strip(b"\0") == tone.strip(b"\0")
+        session.manager.stop(GUARD)
+
+
+def is_read(session: Talk) -> bool:
+    """Tell whether the source has been read to its end."""
+    reader = session.manager._session.slots.mic.component._reader  # type: ignore[union-attr]
+    return getattr(reader, "_ended", True)
+
+
+class Once(CallbackSource):
+    """A source that is read to its end, and begins again after `close()`."""
+
+    def __init__(self, pcm: bytes) -> None:
+        self._pcm = [pcm]
+        self._whole = pcm
+        super().__init__(lambda frames: self._pcm.pop() if self._pcm else b"")
+
+    def close(self) -> None:
+        self._pcm = [self._whole]
+
+
+@pytest.mark.parametrize("sink", [BytesSink(max_bytes=960), FailingOnce()], ids=lambda sink: type(sink).__name__)
+def test_a_sink_that_has_failed_is_chosen_again(talk, until, sink):
+    """It gets the audio from then on; before, nothing happened."""
+    session = talk(speaker=sink).prepare()
+    session.hear(bytes(962))
+    assert session.reported.wait(GUARD)
+    until(lambda: session.manager._session.slots.speaker.component.ended)
+    session.manager.select("speaker", sink)
+    assert session.manager.status_reporter.state.speaker.state == "granted"
+    session.hear(b"ab")
+    session.manager.select("speaker", sink)  # works, so that it stays
+    session.hear(b"cd")
+    session.manager.stop(GUARD)
+    assert sink.pcm == b"abcd"
+
+
+def test_video_that_has_ended_is_chosen_again(talk, until):
+    """It is read again, as after the camera was turned off and on."""
+    film = Film()
+    session = talk(cam=film, enable_cam=True)
+    session.prepare(video=True)
+    component = session.manager._session.slots.cam.component
+    until(lambda: component.ended)
+    session.manager.select("cam", film)
+    assert session.manager._session.slots.cam.component is not component
+    until(lambda: film.reads == 2)
 
 
 def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):

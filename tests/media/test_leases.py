@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rtvi_sync import DeviceError
-from rtvi_sync.media import BytesSink
+from rtvi_sync.media import BytesSink, PushSource, WavSink
+from rtvi_sync.media.convert import ResamplingSink, ResamplingSource
 from rtvi_sync.media.leases import Lease
 
 
@@ -37,3 +38,22 @@ def test_objects_with_the_same_key_are_one() -> None:
     with pytest.raises(DeviceError, match=r"Named\('out.wav'\) is used"):
         Lease(Named(), "speaker")
     lease.release()
+
+
+def test_a_wrapper_uses_what_it_wraps(tmp_path) -> None:
+    """Two sinks of one file, or a source in two wrappers, are in use, also in wrappers of wrappers."""
+    path, source = tmp_path / "call.wav", PushSource()
+
+    def sink() -> ResamplingSink:
+        return ResamplingSink(WavSink(path), 8_000)
+
+    for first, second, role in [
+        (sink(), sink(), "speaker"),
+        (WavSink(path), sink(), "speaker"),
+        (ResamplingSource(source, 8_000), source, "mic"),
+        (ResamplingSource(ResamplingSource(source, 8_000), 16_000), ResamplingSource(source, 8_000), "mic"),
+    ]:
+        lease = Lease(first, role)
+        with pytest.raises(DeviceError, match=rf"{type(second).__name__}.* is used by another session"):
+            Lease(second, role)
+        lease.release()

@@ -490,6 +490,50 @@ def test_a_failing_sink_ends_alone(talk, failure, caplog):
     assert sink.calls == [(0, 960, 24000), "close"]
 
 
+@pytest.mark.parametrize("sink", [UserSink(), BytesSink(max_bytes=960)], ids=lambda sink: type(sink).__name__)
+def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
+    """What waits for it when it fails is lost, and all that the bot says afterwards."""
+    session = talk(speaker=sink).prepare()
+    if isinstance(sink, UserSink):
+        sink.failure, sink.hang = OSError("the disk is full"), threading.Event()
+        session.hear(frame(0))
+        session.hear(frame(1))
+        sink.hang.set()
+    else:
+        session.hear(frame(0))
+        session.hear(frame(1) * 2)
+    assert session.reported.wait(GUARD)
+    until(lambda: session.manager._session.slots.speaker.component.ended)
+    for number in range(10):
+        session.hear(frame(number))
+    seconds = 0.22 if isinstance(sink, UserSink) else 0.2
+    assert session.manager.counters.speaker_dropped_seconds == pytest.approx(seconds)
+    session.manager.stop(GUARD)
+    assert session.manager.counters.speaker_dropped_seconds == pytest.approx(seconds)
+    assert dropped(session) == []
+
+
+def test_the_counters_while_a_session_ends(talk, monkeypatch):
+    """They are of that session, as a handler of `audio_dropped` reads them, and of the last one afterwards."""
+    counted: list[float] = []
+    sink = UserSink()
+    sink.hang = threading.Event()
+    session = talk(speaker=sink).prepare()
+    for number in range(11):
+        session.hear(frame(number))
+    assert sink.entered.wait(GUARD)
+    monkeypatch.setattr(session, "event", lambda *_: counted.append(session.manager.counters.speaker_dropped_seconds))
+    (thread,) = session.manager.stop(0.1, 60.0)
+    assert counted[-1] == pytest.approx(0.2)
+    assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.2)
+    sink.hang.set()
+    returned(session, thread)
+    session.prepare()
+    assert session.manager.counters.speaker_dropped_seconds == 0
+    session.manager.stop(GUARD)
+    assert session.manager.counters.speaker_dropped_seconds == 0
+
+
 def test_a_hanging_sink_is_given_up(talk):
     """stop() returns the thread at its limit, which then does not use the sink any more; the sink can be used again."""
     sink = UserSink()

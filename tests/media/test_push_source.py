@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import random
+import sys
 import threading
 import time
 
@@ -11,6 +12,7 @@ import pytest
 
 from rtvi_sync.media import PushSource
 from rtvi_sync.media.convert import ResamplingSource
+from rtvi_sync.media.resample import longest_lag
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import media_threads, running
 
@@ -162,6 +164,20 @@ def test_wait(talk, timer, until):
         assert waiting.get() is False
 
 
+def test_wait_beside_a_thread_that_pushes(talk, timer, until):
+    """It waits for what was pushed before, though something waits at every moment."""
+    source = PushSource(16000)
+    talk(mic=source).begin()
+    source.push(noise(330))
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        for _ in range(4):
+            source.push(noise(330))
+            timer.advance(0.02)
+        assert waiting.get() is True
+        assert source.waiting_seconds > 0
+
+
 def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
     """What a session has not sent when it ends is discarded, also the rest of a push that was begun."""
     source = PushSource(16000)
@@ -196,17 +212,62 @@ def test_many_threads_and_the_session_at_once(talk, timer):
     assert source.wait(0)
 
 
-def test_a_wrapper_reads_it(talk, until):
-    """In a wrapper, which has a thread, it is read in real time: what is pushed, and silence while there is nothing."""
+@pytest.mark.parametrize("soxr", [True, False])
+@pytest.mark.parametrize(("rate", "rate_sent"), [(8000, 16000), (16000, 8000), (24000, 8000), (44100, 16000)])
+def test_a_live_voice_at_another_rate_has_no_gap(talk, timer, monkeypatch, rate, rate_sent, soxr):
+    """Pushes that are up to 15 ms late leave no gap, nothing is missing, and the delay is that of the resampler."""
+    if soxr:
+        pytest.importorskip("soxr")
+    else:
+        monkeypatch.setitem(sys.modules, "soxr", None)
+    longest_lag.cache_clear()
+    source, jitter = PushSource(rate), random.Random(1)
+    session = talk(mic=ResamplingSource(ResamplingSource(source, 11025), rate_sent)).begin()
+    for _ in range(2):  # the second after silence
+        session.chunks.clear()
+        for _ in range(100):
+            late = jitter.uniform(0, 0.015)
+            timer.advance(late)
+            source.push(b"\0\x10" * (rate // 50))
+            timer.advance(0.02 - late)
+        timer.advance(0.2)
+        spoken = array.array("h", session.sent)
+        loud = [number for number, sample in enumerate(spoken) if sample > 0x800]
+        assert loud == list(range(loud[0], loud[0] + len(loud)))
+        assert len(loud) == pytest.approx(2 * rate_sent, abs=rate_sent / 1000)
+        assert loud[0] < 0.12 * rate_sent
+        assert source.wait(0)
+    assert media_threads() == []
+    assert session.manager.counters.mic_underruns == 0
+    longest_lag.cache_clear()
+
+
+def test_a_wrapped_source_is_used_by_the_session(talk, timer):
+    """A push may wait for room, and what is dropped is counted, as without the wrapper."""
+    source = PushSource(16000, max_seconds=0.1)
+    session = talk(mic=ResamplingSource(source, 8000)).begin()
+    source.push(bytes(5 * CHUNK))
+    with running(lambda: source.push(bytes(CHUNK), timeout=None)) as pushing:
+        assert pushing.goes_on(0.05)
+        timer.advance(0.12)  # the lag of the resampler, and more
+        pushing.get()
+    assert session.manager.counters.mic_dropped == 0
+    for _ in range(10):
+        source.push(bytes(CHUNK))
+    assert session.manager.counters.mic_dropped > 0
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        timer.advance(0.2)
+        assert waiting.get() is True
+
+
+def test_a_read_of_the_application():
+    """It returns what is pushed, and silence if nothing is while it would last."""
     source = PushSource(16000)
     source.push(noise(320))
     assert source.read(320) == noise(320)
     with takes(0.3, at_least=0.015):
         assert source.read(320) == bytes(CHUNK)
-    session = talk(mic=ResamplingSource(source, 8000)).begin()
-    source.push(bytes(range(1, 251)) * 64)
-    until(lambda: source.waiting_seconds == 0)
-    session.manager.stop(GUARD)
 
 
 def test_a_read_is_woken_by_a_push():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
+from rtvi_sync.media.leases import Lease
 from tests.support.slowness import GUARD
-from tests.support.threads import media_threads
+from tests.support.threads import media_threads, running
+from tests.support.waiting import until
 
 
 def test_a_source_set_between_prepare_and_start(talk, timer):
@@ -155,6 +158,20 @@ def test_enabling_from_many_threads_ends_in_one_state(talk, timer):
     assert bool(session.chunks) is session.manager.settings.mic
 
 
+@pytest.mark.parametrize(
+    ("choice", "advice"), [(None, "send in real time"), (BytesSink(), "raise max_queued_audio_bytes")]
+)
+def test_what_to_do_about_losses(talk, monkeypatch, caplog, choice, advice):
+    """The limit of a loudspeaker is fixed, and no option changes it."""
+    session = talk().begin()
+    with monkeypatch.context() as patch:
+        slot = session.manager._session.slots.speaker
+        patch.setattr(slot, "component", SimpleNamespace(write=lambda *_: 1.5))
+        patch.setattr(slot, "choice", choice)
+        session.hear(bytes(960))
+    assert advice in caplog.text
+
+
 class TestInsertion:
     """A source that speaks in the microphone's place."""
 
@@ -218,6 +235,23 @@ class TestInsertion:
             session.manager.insert(source)
         session.begin()
         session.manager.remove(session.manager.insert(source))
+
+    def test_the_session_ends_meanwhile(self, talk, timer, monkeypatch):
+        """A source that comes too late for the end is refused and released, on whatever thread."""
+        source = CallbackSource(lambda frames: bytes(2 * frames))
+        session = talk(mic=None, enable_mic=False).begin()
+        media = session.manager._session
+        end = media.sent.end
+
+        def end_late() -> None:
+            with running(lambda: media.insert(source)) as inserting, pytest.raises(DeviceError, match="has ended"):
+                inserting.get()
+            end()
+
+        monkeypatch.setattr(media.sent, "end", end_late)
+        assert session.manager.stop(GUARD) == []
+        until(lambda: not media_threads())
+        Lease(source, "mic").release()
 
     def test_a_source_that_is_in_use(self, talk):
         """It is refused, and the microphone goes on."""

@@ -70,6 +70,8 @@ class Camera(Device):
         self._publish = publish
         self._lease: Lease | None = Lease(self._source, role)  # guarded by `_lock`
         self._switches = 0  # how often it was turned on or off
+        #: Whether a source has ended or failed, and is read again only when the camera is turned off and on.
+        self.ended: bool = False
         self._notifier = Notifier()  # notified when it was turned on or off, or halted
         self._send: SendVideo | None = None
         self._outgoing = VideoQueue(1)
@@ -141,7 +143,9 @@ class Camera(Device):
                 switches = self._switches
                 again, interval = self._capture()
                 if again and self._is_on():
+                    self.ended = interval is None
                     self._wait(partial(self._switched_since, switches), interval)
+                    self.ended = False
         finally:
             self._outgoing.end()
             self._release_lease()
@@ -163,12 +167,16 @@ class Camera(Device):
         Returns:
             Whether to try again, and after how many seconds; None: only when the camera is turned off and on.
         """
-        pace = None if isinstance(self._source, PackagedVideo) else Pace(_MAX_FPS)
+        pace = Pace(_MAX_FPS)
         self._hangs_after = _OPEN_TIMEOUT
         try:
             while self._is_on():
-                if pace is not None:
+                if not isinstance(self._source, PackagedVideo):
                     pace.wait()
+                else:  # waits here, because the source's own wait cannot be interrupted, and would count as hanging
+                    self._wait(lambda: not self._enabled(), self._source.remaining)
+                    if not self._is_on():
+                        break
                 frame = self._call_library(self._source.read)
                 if frame is None:
                     break
@@ -231,11 +239,11 @@ class Camera(Device):
     # -- the sending thread -------------------------------------------------------------------------------------------
 
     def _send_all(self, send: SendVideo) -> None:
-        while (item := self._outgoing.get()) is not None and item[1] is not None:
+        while (frame := self._outgoing.get()) is not None:
             if not self._is_on():
                 continue
             try:
-                send(item[1])
+                send(frame)
             except RTVIError as error:
                 # The connection is lost, and the session is about to end.
                 logger.debug("Sending video ended: %s", error)

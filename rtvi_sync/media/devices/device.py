@@ -86,6 +86,8 @@ class Device:
         self._watched_call = 0
         self._watched_since = 0.0
 
+    ended = False  # a device that fails is opened again
+
     def wait_opened(self, deadline: Deadline) -> None:
         """Wait until the device was opened for the first time.
 

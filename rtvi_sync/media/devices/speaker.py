@@ -151,7 +151,10 @@ class DeviceSpeaker(Device):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that arrived too fast, or for a device that had failed. Thread-safe."""
+        """Return the seconds of audio that arrived too fast, or were not played before a failure or the end.
+
+        Thread-safe.
+        """
         return self._queue.dropped_seconds + self._skipped_seconds
 
     @property
@@ -204,7 +207,8 @@ class DeviceSpeaker(Device):
             return self._thread
         if not join_thread(self._thread, Deadline(self._until_abort(deadline))):
             self._abort = True
-            self._queue.clear()
+            self._queue.drop_all()
+            self._queue.clear()  # for its new generation, of which nothing is to be played out
             if not join_thread(self._thread, deadline):
                 return self._thread
         return None

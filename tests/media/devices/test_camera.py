@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
-from rtvi_sync.media import CameraSource, VideoFrame
+from rtvi_sync.media import CameraSource, ScreenSource, VideoFrame, video
 from rtvi_sync.media.devices import camera
 from tests.support.fake_camera import WEBCAM, FakeCameras, Shoot, number_of, picture
 from tests.support.slowness import GUARD, takes
@@ -379,6 +380,39 @@ def test_a_process_that_was_stopped(fake, shoot):
     session.watched += 60
     watch(session, 1.0)
     assert session.errors == []
+
+
+@pytest.fixture
+def screenshots(monkeypatch):
+    """Put a screen of 2 x 1 pixels in place of that of the machine; return an event, set when it is closed."""
+    closed = threading.Event()
+
+    class Screen:
+        MSS = classmethod(lambda cls: cls())
+        ScreenShotError = OSError
+        monitors = ("all", "the first")
+
+        def grab(self, area):
+            return SimpleNamespace(rgb=bytes(6), width=2, height=1)
+
+        def close(self) -> None:
+            closed.set()
+
+    monkeypatch.setattr(video, "_mss", lambda: Screen)
+    return closed
+
+
+def test_a_screen_that_is_read_seldom(screenshots, shoot):
+    """Between two images it does not hang, and it ends or is turned off at once."""
+    session = shoot(ScreenSource(fps=0.001), role="screen")
+    session.until(lambda: session.published)
+    watch(session, 60.0)
+    assert session.errors == []
+    session.turn(False)
+    assert screenshots.wait(GUARD)
+    session.turn(True)
+    session.until(lambda: len(session.published) == 2)
+    assert session.end() is None
 
 
 def test_a_source_of_the_application_may_block(shoot):

@@ -805,6 +805,7 @@ def test_audio_not_played_at_the_deadline_is_cut_off(rig):
     assert given_up == [None]
     assert not rig.stream_now.open
     assert 0 < len(rig.heard()) < 30 * RATE
+    assert 29 < rig.speaker.dropped_seconds < 60
 
 
 def test_a_hanging_device_is_abandoned(rig):
