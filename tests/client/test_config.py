@@ -730,7 +730,7 @@ class TestWithoutAConfig:
     @pytest.mark.parametrize(
         ("bot", "error", "words"),
         [
-            (ConfigBot("1.0.0", tells=False, says={"get-config": "no"}), BotNotReadyError, "pass the config"),
+            (ConfigBot("1.0.0", tells=False, says={"get-config": "no"}), BotNotReadyError, "Pass the config"),
             (deaf_bot, UnsupportedFeatureError, "before 2.0"),
         ],
         ids=["a bot that could have one", "a bot of RTVI 2"],
