@@ -19,6 +19,7 @@ from aiortc import (
     RTCSessionDescription,
 )
 
+from ...concurrency.deadline import Deadline
 from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
@@ -44,6 +45,8 @@ for _name in [*logging.root.manager.loggerDict]:
 _CLOSE_TIMEOUT = 1.0
 # Seconds between two looks whether the messages that wait are sent.
 _FLUSH_INTERVAL = 0.01
+# A bot that acknowledges nothing for this long takes no messages any more. A lost packet is sent again after 1 s.
+_STALL_TIMEOUT = 1.5
 # The bot acknowledges the end of the data channel within milliseconds.
 _POLITE_CLOSE_TIMEOUT = 1.0
 
@@ -66,6 +69,7 @@ class AiortcPeer:
         self._opening: asyncio.Future[None] | None = None
         self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is given up
         self._ended = False  # it has been told, or is not told any more
+        self._has_failed_to_measure = False
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
         self._bytes_handed_over = 0  # by `send_text()`, and not yet taken by the loop
@@ -192,9 +196,18 @@ class AiortcPeer:
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages are not sent yet."""
+        """Return how many bytes of messages the bot has not acknowledged yet."""
         channel = self._channel
-        return self._bytes_handed_over + (channel.bufferedAmount if channel is not None else 0)
+        if channel is None:
+            return self._bytes_handed_over
+        # aiortc takes a message out of `bufferedAmount` when it cuts it into chunks, long before they have arrived.
+        sctp = channel.transport
+        chunks = [*getattr(sctp, "_outbound_queue", ()), *getattr(sctp, "_sent_queue", ())]
+        return (
+            self._bytes_handed_over
+            + channel.bufferedAmount
+            + sum(len(chunk.user_data) for chunk in chunks if not chunk._acked and not _is_ping(chunk.user_data))
+        )
 
     def send_text(self, text: str) -> None:
         """Send a message on the data channel."""
@@ -228,8 +241,13 @@ class AiortcPeer:
         """Call `done` with the counters."""
 
         async def measure() -> None:
-            if self._connection is not None:
-                done(self._stats_of(await self._connection.getStats()))
+            try:
+                if self._connection is not None:
+                    done(self._stats_of(await self._connection.getStats()))
+            except Exception:
+                if not self._has_failed_to_measure:
+                    logger.exception("The counters of a connection cannot be read; a bot that dies is noticed late")
+                self._has_failed_to_measure = True
 
         self._loop.run(measure())
 
@@ -260,32 +278,46 @@ class AiortcPeer:
         self._ended = True
         if self._opening is not None and not self._opening.done():
             self._opening.cancel()
-        connection, channel = self._connection, self._channel
-        if connection is None:
-            await self._gathering.close(_CLOSE_TIMEOUT)
-            return 0
-        if polite > 0 and channel is not None and channel.readyState == "open":
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._close_channel(channel), polite)
-        unsent = self.bytes_waiting
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
-        await self._gathering.close(_CLOSE_TIMEOUT)
-        for reader in self._readers.copy():
-            reader.cancel()
-        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
-            if track is not None:
-                track.stop()
-        return unsent
+        channel = self._channel
+        try:
+            if polite > 0 and channel is not None and channel.readyState == "open":
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._close_channel(channel), polite)
+            return self.bytes_waiting
+        finally:
+            await self._close_connection()
 
-    @staticmethod
-    async def _close_channel(channel: Any) -> None:
-        """Close the data channel behind the messages that wait, and wait for the bot to close it."""
-        while channel.bufferedAmount:
+    async def _close_channel(self, channel: Any) -> None:
+        """Close the data channel once all messages have arrived, and wait for the bot to close it."""
+        waiting, deadline = self.bytes_waiting, Deadline(_STALL_TIMEOUT)
+        while waiting and channel.readyState == "open":
+            if deadline.expired:
+                return
             await asyncio.sleep(_FLUSH_INTERVAL)
+            if (left := self.bytes_waiting) < waiting:
+                waiting, deadline = left, Deadline(_STALL_TIMEOUT)
         channel.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_until_closed(channel), _POLITE_CLOSE_TIMEOUT)
+
+    async def _close_connection(self) -> None:
+        deadline = Deadline(_CLOSE_TIMEOUT)
+        try:
+            if self._connection is not None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._connection.close(), deadline.remaining())
+        finally:
+            for reader in self._readers.copy():
+                reader.cancel()
+            for track in (self._mic, self._cam, self._screen):  # also those that were never sent
+                if track is not None:
+                    track.stop()
+            await self._gathering.close(deadline.at_most(_CLOSE_TIMEOUT))
+
+
+def _is_ping(data: bytes) -> bool:
+    """Tell whether a chunk is a ping, which is no loss."""
+    return data.startswith(b"ping: ")
 
 
 def _prefer(transceiver: Any, *types: str) -> None:

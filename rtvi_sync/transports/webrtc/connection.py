@@ -28,8 +28,9 @@ SILENCE_LIMIT = 10.0
 _MAX_WAITING = 16 * 1024 * 1024
 # Messages that come before the client is told that it is connected.
 _MAX_HELD = 1000
-# Seconds beyond the polite ones until a closing connection is left to its loop.
+# Seconds until a closing connection is left to its loop: of all, and beyond the polite ones.
 _CLOSE_TIMEOUT = 1.5
+_IMPOLITE_TIMEOUT = 0.3
 
 
 class WebRTCConnection:
@@ -213,10 +214,16 @@ class WebRTCConnection:
         unsent = 0
         if self._cancel_timer is not None:
             self._loop.call(self._cancel_timer)
-        closed = self.peer.close(polite if self._is_open else 0.0)
-        if not self._loop.is_current and closed.wait(Deadline(polite + _CLOSE_TIMEOUT)):
-            unsent = closed.result()
-        self._loop.release()
+        try:
+            closed = self.peer.close(polite if self._is_open else 0.0)
+            if not self._loop.is_current:
+                is_done = closed.wait(Deadline(max(_CLOSE_TIMEOUT, polite + _IMPOLITE_TIMEOUT)))
+                unsent = closed.result() if is_done else self.peer.bytes_waiting
+        except Exception:
+            logger.exception("The WebRTC library has failed to close a connection; please report it")
+            unsent = self.peer.bytes_waiting
+        finally:
+            self._loop.release()
         return unsent
 
 

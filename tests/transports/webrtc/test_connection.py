@@ -198,6 +198,31 @@ def test_our_own_end(link, log):
         link.send("{}")
 
 
+def test_a_peer_that_fails_to_close(link, monkeypatch, caplog):
+    """It is logged, what waits counts as lost, and the connection is a user of the loop no more."""
+    link.peer.bytes_waiting = 5
+    monkeypatch.setattr(link.peer, "close", lambda _: rejected(LookupError("a fault")))
+    assert link.close(1.0) == 5
+    assert "has failed to close" in caplog.text
+    assert loop_of[link].users == 0
+
+
+def rejected(error):
+    future: Future[int] = Future()
+    future.reject(error)
+    return future
+
+
+def test_a_peer_that_does_not_close(link, monkeypatch):
+    """It is left to the loop, and what waits counts as lost."""
+    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.01)
+    monkeypatch.setattr(module, "_IMPOLITE_TIMEOUT", 0.01)
+    link.peer.bytes_waiting = 5
+    monkeypatch.setattr(link.peer, "close", lambda _: Future())
+    assert link.close(0.01) == 5
+    assert loop_of[link].users == 0
+
+
 def test_a_bot_that_takes_nothing(link, log, monkeypatch):
     """What waits is bounded: beyond it the connection ends."""
     monkeypatch.setattr(module, "_MAX_WAITING", 100)
