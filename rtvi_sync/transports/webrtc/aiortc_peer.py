@@ -20,6 +20,7 @@ from aiortc import (
 )
 
 from ...concurrency.deadline import Deadline
+from ...concurrency.descriptors import closed_error
 from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import TransportStartError
@@ -73,6 +74,7 @@ class AiortcPeer:
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
         self._bytes_handed_over = 0  # by `send_text()`, and not yet taken by the loop
+        loop.on_loss.add(self._lose_loop)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +180,11 @@ class AiortcPeer:
     def _on_channel_closed(self) -> None:
         self._end("the bot has closed the connection without saying that it leaves")
 
+    def _lose_loop(self) -> None:
+        """Take the loss of the loop, by which no call may wait for a picture any more."""
+        self._end(str(closed_error()))
+        self._stop_tracks()
+
     @property
     def _is_open(self) -> bool:
         opening = self._opening
@@ -272,6 +279,7 @@ class AiortcPeer:
 
     def close(self, polite: float) -> Future[int]:
         """End the connection."""
+        self._loop.on_loss.discard(self._lose_loop)
         return self._loop.run(self._close(polite))
 
     async def _close(self, polite: float) -> int:
@@ -309,10 +317,13 @@ class AiortcPeer:
         finally:
             for reader in self._readers.copy():
                 reader.cancel()
-            for track in (self._mic, self._cam, self._screen):  # also those that were never sent
-                if track is not None:
-                    track.stop()
+            self._stop_tracks()
             await self._gathering.close(deadline.at_most(_CLOSE_TIMEOUT))
+
+    def _stop_tracks(self) -> None:
+        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
+            if track is not None:
+                track.stop()
 
 
 def _is_ping(data: bytes) -> bool:

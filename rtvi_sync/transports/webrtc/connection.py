@@ -219,6 +219,8 @@ class WebRTCConnection:
             if not self._loop.is_current:
                 is_done = closed.wait(Deadline(max(_CLOSE_TIMEOUT, polite + _IMPOLITE_TIMEOUT)))
                 unsent = closed.result() if is_done else self.peer.bytes_waiting
+        except DisconnectedError:
+            pass  # the loop is lost, which is how the connection has ended
         except Exception:
             logger.exception("The WebRTC library has failed to close a connection; please report it")
             unsent = self.peer.bytes_waiting
