@@ -23,7 +23,7 @@ from ...concurrency.deadline import Deadline
 from ...concurrency.descriptors import closed_error
 from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread, Scope
-from ...errors import TransportStartError
+from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_turn import reachable_first
@@ -94,12 +94,19 @@ class AiortcPeer:
 
     async def _offer(self) -> str:
         self._gathering.enter()
+        self._check_not_ended()
         if self._connection is None:
-            self._connection = self._begin(await reachable_first(self._servers))
+            servers = await reachable_first(self._servers)
+            self._check_not_ended()
+            self._connection = self._begin(servers)
         connection = self._connection
         await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
         return sdp
+
+    def _check_not_ended(self) -> None:
+        if self._ended:  # nothing would close what an offer opens now
+            raise DisconnectedError("The WebRTC connection has ended", initiator="client")
 
     def _begin(self, servers: Iterable[ICEServer]) -> RTCPeerConnection:
         ice_servers = [

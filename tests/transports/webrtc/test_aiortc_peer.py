@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import logging
@@ -252,6 +253,27 @@ def test_an_end_before_the_beginning(loop, heard):
     """Nothing to close, and nothing to wait for."""
     peer = AiortcPeer(loop, [ICEServer(urls=("turn:127.0.0.1:9",), username="u", credential="c")], LIMITS, heard.events)
     assert result_of(peer.close(1.0)) == 0
+
+
+def test_an_offer_after_the_end(loop, heard, monkeypatch):
+    """It is refused, because nothing would close the connection; also if the end comes while servers are asked."""
+    peer = AiortcPeer(loop, [], LIMITS, heard.events)
+    result_of(peer.close(0.0))
+    with pytest.raises(ConnectionError, match="has ended"):
+        result_of(peer.offer())
+    assert peer._connection is None
+    other = AiortcPeer(loop, [], LIMITS, heard.events)
+
+    async def slow(servers):
+        with contextlib.suppress(asyncio.CancelledError):
+            await other._close(0.0)
+        return servers
+
+    monkeypatch.setattr(module, "reachable_first", slow)
+    with pytest.raises(ConnectionError, match="has ended"):
+        result_of(other.offer())
+    assert other._connection is None
+    other.close(0.0)
 
 
 def test_no_secrets_in_the_log(peer, call, far_loop, caplog):
