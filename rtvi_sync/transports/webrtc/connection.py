@@ -84,8 +84,8 @@ class WebRTCConnection:
         self.stats: PeerStats = PeerStats()
         events = PeerEvents(
             on_text=self._receive,
-            on_audio=on_audio,
-            on_video=on_video,
+            on_audio=self._until_closing(on_audio),
+            on_video=self._until_closing(on_video),
             wants_video=wants_video,
             on_closed=self._lost,
         )
@@ -159,6 +159,15 @@ class WebRTCConnection:
             self._bot_left = True
         elif kind == "renegotiate":
             self._on_renegotiate()
+
+    def _until_closing(self, take: Callable[..., None]) -> Callable[..., None]:
+        """Return what calls `take` until the connection is closed here: the next session may use its receiver."""
+
+        def take_if_wanted(*args: Any) -> None:
+            if not self._closing:
+                take(*args)
+
+        return take_if_wanted
 
     def _lost(self, reason: str) -> None:
         """Take the end of the connection. In good order a bot says before that it leaves."""

@@ -66,8 +66,8 @@ def link(log):
         loop,
         make_wire,
         on_message=log.append,
-        on_audio=lambda *_: None,
-        on_video=lambda *_: None,
+        on_audio=lambda *_: log.append("audio"),
+        on_video=lambda *_: log.append("video"),
         wants_video=lambda: False,
         tracks_on=lambda: log.tracks,
         on_closed=log.append,
@@ -196,6 +196,16 @@ def test_our_own_end(link, log):
     assert log == []
     with pytest.raises(DisconnectedError):
         link.send("{}")
+
+
+def test_media_that_comes_late(link, log):
+    """What a peer still hands on after the close does not reach the next session."""
+    link.opened()
+    for _ in range(2):
+        link.peer.events.on_audio(b"", 24000, 1)
+        link.peer.events.on_video(None)
+        link.close(0.0)
+    assert log == ["audio", "video"]
 
 
 def test_a_peer_that_fails_to_close(link, monkeypatch, caplog):
