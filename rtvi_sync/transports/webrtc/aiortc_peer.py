@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from aiortc import (
@@ -99,6 +100,8 @@ class AiortcPeer:
             servers = await reachable_first(self._servers)
             self._check_not_ended()
             self._connection = self._begin(servers)
+            for name, track in self._own_tracks.items():
+                track.on("ended", partial(self._on_own_track_ended, name))
         connection = self._connection
         await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
@@ -186,6 +189,20 @@ class AiortcPeer:
 
     def _on_channel_closed(self) -> None:
         self._end("the bot has closed the connection without saying that it leaves")
+
+    @property
+    def _own_tracks(self) -> dict[str, MediaStreamTrack]:
+        tracks = {"microphone": self._mic, "camera": self._cam, "screen": self._screen}
+        return {name: track for name, track in tracks.items() if track is not None}
+
+    def _on_own_track_ended(self, name: str) -> None:
+        """Take the end of a track. aiortc stops one that it cannot send, warns, and goes on without it."""
+        if self._ended or self._connection is None or self._connection.connectionState != "connected":
+            return  # all tracks end
+        if name == "microphone":
+            self._end("the WebRTC library has failed to send the user's audio; see its warning in the log")
+        else:
+            logger.error("Sending a picture of the %s failed; no more is sent in this session", name)
 
     def _lose_loop(self) -> None:
         """Take the loss of the loop, by which no call may wait for a picture any more."""
@@ -328,9 +345,8 @@ class AiortcPeer:
             await self._gathering.close(deadline.at_most(_CLOSE_TIMEOUT))
 
     def _stop_tracks(self) -> None:
-        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
-            if track is not None:
-                track.stop()
+        for track in self._own_tracks.values():  # also those that were never sent
+            track.stop()
 
 
 def _is_ping(data: bytes) -> bool:

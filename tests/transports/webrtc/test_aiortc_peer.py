@@ -16,6 +16,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
+from rtvi_sync.media import VideoFrame
 from rtvi_sync.transports.webrtc import aiortc_peer as module
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
@@ -207,6 +208,34 @@ def test_a_library_that_fails_to_close(peer, call, far_loop):
         result_of(peer.close(0.0))
     assert [track.readyState for track in (peer._mic, peer._cam, peer._screen)] == ["ended"] * 3
     peer._connection.close = close
+
+
+async def fail():
+    """Fail as an encoder may."""
+    raise LookupError("a fault")
+
+
+def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
+    """It ends the connection: the bot would never hear the user again."""
+    connect(peer, call, far_loop)
+    peer._mic.recv = fail
+    for _ in range(2):  # aiortc waits for the first one already
+        peer.send_audio(bytes(640), 16000)
+    until(lambda: heard.ends)
+    assert heard.ends == ["the WebRTC library has failed to send the user's audio; see its warning in the log"]
+
+
+def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
+    """It is logged, the next ones are dropped, and the connection goes on."""
+    connect(peer, call, far_loop)
+    peer._cam.recv = fail
+    picture = VideoFrame(image=bytes(3 * 32 * 32), width=32, height=32, timestamp=0.0)
+    peer.send_video(picture, is_screen=False)
+    until(lambda: "Sending a picture of the camera failed" in caplog.text)
+    assert result_of(peer.send_video(picture, is_screen=False)) is False
+    peer.send_text('{"type": "note"}')
+    until(lambda: call.texts)
+    assert heard.ends == []
 
 
 def test_the_bot_closes(peer, call, heard, far_loop):
