@@ -65,7 +65,8 @@ class SmallWebRTCTransport(Transport):
     Args:
         webrtc_url: takes the offer, such as ``http://host:7860/api/offer``; it takes precedence over what the start
             endpoint answered. None: where the bot was started.
-        headers: sent with the offer. Those of the request that has started the bot are sent, too.
+        headers: sent with the offer. Those of the request that has started the bot are sent, too, if its answer had a
+            sessionId and no URL, so that the offer goes to the same server.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
             ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
             start endpoint named, if any.
