@@ -94,7 +94,7 @@ SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 # Samples that need more than the others.
 SAMPLE_EXTRAS = {
     "video_transport": ("video",),
-    "video_call": ("audio", "video", "webrtc"),
+    "video_call": ("sounddevice", "video", "webrtc"),
     "load_test": ("locust",),
     "phone_bridge": ("resample",),
 }

@@ -8,20 +8,20 @@ Without a URL it connects to the built-in bot, for some seconds.
 import argparse
 import contextlib
 import sys
-import time
+import threading
 
 from rtvi_sync import ReconnectPolicy, RTVIClient
 from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
 
-def serve(url: str, seconds: float) -> None:
-    """Keep a session for `seconds`, whatever happens to the bot and the network."""
+def serve(url: str, seconds: float | None) -> None:
+    """Keep a session for `seconds`, or until Ctrl-C, whatever happens to the bot and the network."""
     client = RTVIClient.for_url(url, reconnect=ReconnectPolicy.forever(max_delay=10))
     client.on("bot-ready", lambda: print("ready", flush=True))
     client.on("bot-transcription", lambda said: print("bot:", said.text, flush=True))
     with client:
-        time.sleep(seconds)
+        threading.Event().wait(seconds)
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         url = given.url or stack.enter_context(EmbeddedBot()).base_url
-        serve(url, given.seconds or (7 * 24 * 3600.0 if given.url else 5.0))
+        serve(url, given.seconds or (None if given.url else 5.0))
 
 
 if __name__ == "__main__":

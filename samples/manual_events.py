@@ -13,13 +13,12 @@ import time
 
 from rtvi_sync import BotLLMTextData, RTVIClient
 from rtvi_sync.cli import run_program
-from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 
 
 def talk(url: str) -> None:
     """Ask for a story, and run the loop until the bot has told it."""
-    client = RTVIClient.for_url(url, events="manual", enable_mic=False, speaker=NullSink(), connect_timeout=15)
+    client = RTVIClient.for_url(url, events="manual", mic=False, speaker=False, connect_timeout=15)
     score = {"sentences": 0, "rounds": 0}
 
     @client.on("bot-transcription")

@@ -9,7 +9,6 @@ import sys
 
 from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIMessage
 from rtvi_sync.cli import run_program
-from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 
 
@@ -44,7 +43,7 @@ class VoiceHelper(RTVIClientHelper):
 
 def talk(url: str) -> None:
     """Change the voice, and make the bot speak."""
-    client = RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), connect_timeout=15)
+    client = RTVIClient.for_url(url, mic=False, speaker=False, connect_timeout=15)
     voice = client.register_helper("tts", VoiceHelper({"on_spoken": lambda text: print("spoken:", text)}))
     with client:
         print("the voice was", voice.use("alto"))

@@ -54,7 +54,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         enable_cam: whether the camera is on; `enable_camera` is another name for it.
         custom_connect_handler: makes the connect request itself: ``handler(params, timeout, abort_controller)`` returns
             what the transport is given. It runs on the connect thread.
-        request_timeout: seconds; default limit of every call that waits for the bot's answer. None: no limit.
+        request_timeout: seconds; limit of `send_client_request()` and of the calls for config and actions, unless they
+            are given another. None: no limit.
         mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
             object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
             `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
@@ -303,7 +304,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     @property
     def transport(self) -> Transport | None:
-        """Return the transport that the client was made with."""
+        """Return the transport of the current or last session; before the first one, the one that is tried first."""
         return self._manager.transport
 
     @property

@@ -130,5 +130,5 @@ class BotConfig(ClientBase):
         known = self.config
         if known is None:
             require_feature("get-config", session.channel.engine.version)
-            raise BotNotReadyError("The bot has told no config; pass the config to start from")
+            raise BotNotReadyError("The bot has sent no config. Pass the config to start from")
         return known

@@ -65,7 +65,7 @@ class PendingTurn:
         if self._error is not None:
             raise fresh_copy(self._error)
         if self._cancelled:
-            raise RTVIError("This question was cancelled")
+            raise RTVIError("This question was cancelled. Call barge_in() again")
         try:
             self._turn = self._question.answer(Deadline(timeout))
         except (RequestTimeoutError, WouldDeadlockError) as error:
@@ -77,7 +77,7 @@ class PendingTurn:
             ) from None
         except Exception as error:
             if self._cancelled:
-                raise RTVIError("This question was cancelled") from None
+                raise RTVIError("This question was cancelled. Call barge_in() again") from None
             self._error = error
             self._end()
             raise

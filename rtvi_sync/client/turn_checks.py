@@ -167,14 +167,14 @@ class TurnChecks:
 
     def _status(self, turn: Turn, fail: _Fail) -> None:
         if turn.interrupted != self.interrupted:
-            expected = "an answer that is interrupted" if self.interrupted else "a whole answer"
+            expected = "an answer that is interrupted" if self.interrupted else "a complete answer"
             raise fail(expected, f"it is {turn.status.replace('_', ' ')}", "interrupted")
 
     def _errors(self, turn: Turn, fail: _Fail) -> None:
         if turn.errors and not self.errors:
             raise fail("no error", f"the bot reported {one_line(turn.errors[0].message)!r}", "error")
         if turn.status == "failed" and not self.errors:
-            raise fail("a whole answer", "the session ended first", "bot_ended")
+            raise fail("a complete answer", "the session ended first", "bot_ended")
 
     def _texts(self, turn: Turn, fail: _Fail) -> None:
         said = repr(one_line(turn.bot_text))

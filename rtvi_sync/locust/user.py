@@ -48,7 +48,7 @@ class RTVIUser(User):
         except (InvalidTransportParamsError, StopTest) as error:
             environment.process_exit_code = 1
             # Any other exception would leave Locust running without users, for the whole time of the test.
-            what = "" if isinstance(error, StopTest) else "Nobody can talk to the host (--host, or the user's `host`). "
+            what = "" if isinstance(error, StopTest) else "No bot is reached at the host (--host or `host`): "
             raise StopTest(f"{what}{error}") from None
         self.client.on_measurement = self._fire_request
 

@@ -214,7 +214,10 @@ class MediaSession:
         """
         senders = self._senders
         if senders is None or senders.send_audio is None:
-            raise DeviceError("This session carries no audio of the user", devices=("mic",))
+            raise DeviceError(
+                "This session carries no audio of the user. Ask in writing, or use a transport that carries audio",
+                devices=("mic",),
+            )
         insertion = Insertion()
 
         def publish(pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:

@@ -33,7 +33,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
     for what, keys in _OTHERS.items():
         if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
             advice = (
-                f"This is for {what}, which needs another transport. Use that transport, or let the server start the "
+                f"This is for {what}, which needs another transport. Let the server start the "
                 "bot with its websocket transport (up to Pipecat 1.12: its runner with -t eval)."
             )
             break

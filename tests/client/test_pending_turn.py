@@ -219,7 +219,7 @@ def test_cancel_while_result_waits() -> None:
         waiting = InThread(lambda: pending.result(GUARD))
         until(lambda: pending._question._stream._notifier._sleepers)
         pending.cancel()
-        assert str(waiting.error()) == "This question was cancelled"
+        assert str(waiting.error()) == "This question was cancelled. Call barge_in() again"
         with pytest.raises(RTVIError, match="cancelled"):
             pending.result(GUARD)
 

@@ -41,7 +41,8 @@ class EmbeddedBot(BotOptions):
     of its own. Use it as a context manager, or call `start()` and `stop()`.
 
         with EmbeddedBot(transcripts=["What time is it?"], replies=["Time to go."]) as bot:
-            client.connect({"endpoint": f"{bot.base_url}/connect"})
+            with connect(bot.base_url, text_only=True) as client:
+                print(client.ask("What time is it?").bot_text)
 
     Attributes:
         transcripts: the transcripts of the user's speech, turn by turn and again from the first; without a script the

@@ -26,8 +26,9 @@ from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 _TONES_HZ: Final = 24000
-# To the thread of a reply: the id of a call and its result, or None to stop.
-_Signals: TypeAlias = "queue.SimpleQueue[tuple[str, Any] | None]"
+# To the thread of a reply: the id of a call and its result, or None to stop. No SimpleQueue: in Python 3.10 its get()
+# with a short limit may never return.
+_Signals: TypeAlias = "queue.Queue[tuple[str, Any] | None]"
 
 
 class ReplyPlayer:
@@ -61,7 +62,7 @@ class ReplyPlayer:
         # that they stop has ended; the thread of a reply does not take it.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._signals: _Signals = queue.SimpleQueue()
+        self._signals: _Signals = queue.Queue()
         self._speaking = False
         self._cut = CutReply()
         # Messages of replies that were interrupted, by the type of message after which they are sent.
@@ -165,7 +166,7 @@ class ReplyPlayer:
             self._send(acknowledgement)
             if script.reply.text is None:
                 self._send(self._late.pop("bot-llm-started", ()))
-            self._signals = queue.SimpleQueue()
+            self._signals = queue.Queue()
             self._thread = start_thread("bot-turn", self._play, script, self._signals, fault)
 
     def _stop(self) -> None:
