@@ -65,8 +65,7 @@ class SmallWebRTCTransport(Transport):
     Args:
         webrtc_url: takes the offer, such as ``http://host:7860/api/offer``; it takes precedence over what the start
             endpoint answered. None: where the bot was started.
-        headers: sent with the offer. Those of the request that has started the bot are sent, too, if its answer had a
-            sessionId and no URL, so that the offer goes to the same server.
+        headers: sent with the offer. If the start endpoint answered with a sessionId alone, those of its request, too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
             ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
             start endpoint named, if any.
@@ -127,7 +126,7 @@ class SmallWebRTCTransport(Transport):
             screen=PictureLimits(bitrate=screen_bitrate, size=screen_size),
         )
         self._step: Callable[[], str] = str
-        self._advice: Callable[[], str | None] | None = None
+        self._advice: Callable[[], str | None] = _no_advice
         self._bot_takes = max_message_size
         self._audio_sent = self._audio_received = 0.0
         # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
@@ -218,20 +217,21 @@ class SmallWebRTCTransport(Transport):
             raise TransportStartError(advice.NO_ADDRESS)
         self._begin_step(abort, lambda: f"an answer of {printable(target.url)} to the offer")
         answer = self._exchange(offer, connection, target, abort)
-        advise = partial(advice.for_step, offer=offer, answer=answer.sdp, servers=target.ice_servers)
-        self._begin_step(abort, lambda: connection.peer.step, lambda: advise(connection.peer.step))
+        self._begin_step(
+            abort,
+            lambda: connection.peer.step,
+            lambda: advice.for_step(connection.peer.step, offer, answer.sdp, target.ice_servers),
+        )
         opened = connection.peer.accept(answer.sdp)
         abort.on_abort(lambda: opened.reject(abort.reason or DisconnectedError("abandoned")))
         if not opened.wait(Deadline(self._ice_timeout)):
             raise TransportStartError(
-                f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout). {advise(connection.peer.step)}"
+                f"The WebRTC connection was not open within {self._ice_timeout:g} s (ice_timeout). {self._advice()}"
             )
         try:
             opened.result()
         except ConnectionError as error:
-            raise TransportStartError(
-                f"The WebRTC connection was not established: {error}. {advise(connection.peer.step)}"
-            ) from None
+            raise TransportStartError(f"The WebRTC connection was not established: {error}. {self._advice()}") from None
         self._bot_takes = answer.max_message_size
         connection.opened()
 

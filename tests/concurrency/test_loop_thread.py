@@ -206,7 +206,7 @@ def test_descriptors_that_the_application_closes():
         return made[0].get_extra_info("socket").fileno()
 
     result_of(loop.run(open_socket()))
-    numbers = [key.fd for key in loop._selector.get_map().values()] + [loop._loop._csock.fileno()]
+    numbers = [key.fd for key in loop._selector.get_map().values()] + [vars(loop._loop)["_csock"].fileno()]
     if isinstance(loop._selector, getattr(selectors, "EpollSelector", ())):
         numbers.append(loop._selector.fileno())
     for number in numbers:
@@ -233,7 +233,7 @@ def test_a_selector_that_the_application_closes():
     """The thread ends, and the next user gets a new loop."""
     loop = acquire_loop()
     result_of(loop.run(this_thread()))
-    left = [loop._loop._csock.fileno(), loop._loop._ssock.fileno()]
+    left = [vars(loop._loop)[name].fileno() for name in ("_csock", "_ssock")]
     os.close(loop._selector.fileno())
     loop.call(int)
     loop.thread.join(GUARD)

@@ -172,18 +172,18 @@ def test_an_attempt_that_is_given_up(bot, client):
     assert client(transport).connect().version == "2.2.0"
 
 
-def test_an_attempt_that_ends_late():
+def test_an_attempt_that_ends_late(monkeypatch):
     """It changes nothing of what the next one tells about itself."""
     transport = SmallWebRTCTransport("http://bot.example/api/offer")
-    attempts = [AbortController(Deadline(None), DisconnectedError) for _ in range(2)]
+    attempts = [AbortController(Deadline(None), lambda: DisconnectedError("abandoned")) for _ in range(2)]
     hanging, go_on = threading.Event(), threading.Event()
 
     def hang(*_):
         hanging.set()
         assert go_on.wait(GUARD)
 
-    transport._make_connection = lambda *_: types.SimpleNamespace(close=lambda _: 0)
-    transport._open = hang
+    monkeypatch.setattr(transport, "_make_connection", lambda *_: types.SimpleNamespace(close=lambda _: 0))
+    monkeypatch.setattr(transport, "_open", hang)
     first = InThread(lambda: transport.connect(None, attempts[0].signal))
     assert hanging.wait(GUARD)
     attempts[0].abort(DisconnectedError("abandoned"))

@@ -234,11 +234,9 @@ class AiortcPeer:
         # aiortc takes a message out of `bufferedAmount` when it cuts it into chunks, long before they have arrived.
         sctp = channel.transport
         chunks = [*getattr(sctp, "_outbound_queue", ()), *getattr(sctp, "_sent_queue", ())]
-        return (
-            self._bytes_handed_over
-            + channel.bufferedAmount
-            + sum(len(chunk.user_data) for chunk in chunks if not chunk._acked and not _is_ping(chunk.user_data))
-        )
+        on_the_way = sum(len(each.user_data) for each in chunks if not each._acked and not _is_ping(each.user_data))
+        queued: int = channel.bufferedAmount
+        return self._bytes_handed_over + queued + on_the_way
 
     def send_text(self, text: str) -> None:
         """Send a message on the data channel."""

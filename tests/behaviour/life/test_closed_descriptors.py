@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
 from tests.support.waiting import until
-from tests.support.webrtc import FarLoop, far_loop, ready_answers, rtc_bot  # noqa: F401 - a fixture
+from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 

@@ -172,7 +172,7 @@ def test_a_large_message_over_a_dead_line(peer, call, far_loop, monkeypatch):
 def test_a_lost_packet_at_the_end(peer, call, far_loop):
     """The library sends it again after a second, for which the end waits."""
     connect(peer, call, far_loop)
-    lost = []
+    lost: list[object] = []
 
     async def lose_first(take):
         if lost:
