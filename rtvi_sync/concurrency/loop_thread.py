@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from .deadline import Deadline, join_thread
+from .descriptors import DescriptorGuard, abandon, closed_error, keep_open
 from .future import Future
 from .latch import sleepless
 from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
@@ -112,6 +113,19 @@ class _Loop(asyncio.SelectorEventLoop):
         PoolTask("blocking", run).start()
         return asyncio.wrap_future(outcome, loop=self)
 
+    def guard(self) -> DescriptorGuard:
+        """Return what tells whether the application has closed the loop's descriptors: that by which it is woken."""
+        return DescriptorGuard(self._csock)  # type: ignore[attr-defined]
+
+    def abandon(self) -> None:
+        """Leave the descriptors, which the application has closed, and whose numbers may be its own now. Any thread."""
+        keep_open(self)
+        abandon(self._selector)  # type: ignore[attr-defined]
+        transports = [reference() for reference in self._transports.valuerefs()]  # type: ignore[attr-defined]
+        sockets = [transport._sock for transport in transports if transport is not None]
+        for each in (self._csock, self._ssock, *sockets):  # type: ignore[attr-defined]
+            each.detach()
+
 
 def _noted(made: tuple[asyncio.BaseTransport, Any]) -> tuple[asyncio.BaseTransport, Any]:
     if (scope := _scope.get()) is not None:
@@ -129,10 +143,14 @@ class LoopThread:
         self._selector = selectors.DefaultSelector()
         self._loop = _Loop(self._selector)
         self._loop.set_exception_handler(_log_failure)
+        self._guard = self._loop.guard()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly; used on its thread only
-        # These two are guarded by the lock of the only `_Slot`.
+        #: What is called, on any thread, if the application closes the loop's descriptors. It then runs nothing more.
+        self.on_loss: set[Callable[[], object]] = set()
+        # These three are guarded by the lock of the only `_Slot`.
         self.users: int = 0
         self.unused_since: float = 0.0
+        self.is_lost: bool = False
         self._generation = fork_generation()
         self._thread: threading.Thread | None = None
 
@@ -161,6 +179,9 @@ class LoopThread:
 
     def call(self, function: Callable[..., object], *args: Any) -> bool:
         """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
+        self.check()
+        if self.is_lost:
+            return False
         try:
             self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
@@ -186,12 +207,21 @@ class LoopThread:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        try:
-            self._loop.call_soon_threadsafe(start)
-        except RuntimeError as error:
+        if not self.call(start):
             work.close()
-            future.reject(error)
+            future.reject(closed_error() if self.is_lost else RuntimeError("The asyncio loop has ended"))
         return future
+
+    def check(self) -> None:
+        """Give the loop up if the application has closed its descriptors: its thread may block for ever."""
+        if not self.is_lost and not self._loop.is_closed() and not self._guard.intact:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if _slot.lose(self):
+            self._loop.abandon()
+            for tell in [*self.on_loss]:
+                tell()
 
     def release(self) -> None:
         """Remove one user. If the loop stays unused for `IDLE_TIMEOUT`, its thread ends."""
@@ -218,7 +248,11 @@ class LoopThread:
                 self._loop.run_until_complete(asyncio.wait(leftover, timeout=_LEFTOVER_TIMEOUT))
             self._loop.run_until_complete(asyncio.sleep(0))  # a round in which closed transports close their sockets
             self._loop.close()
+        except OSError:
+            logger.debug("The asyncio loop has lost its selector", exc_info=True)
         finally:
+            if not self._loop.is_closed():
+                self._give_up()
             sleepless.discard(me)
             asyncio.set_event_loop(None)
 
@@ -227,6 +261,7 @@ class LoopThread:
 
         Each number is given to another file, because the objects that it belongs to will close it once more.
         """
+        self.is_lost = True
         _inherited.append(self._loop)
         null = os.open(os.devnull, os.O_RDWR)
         try:
@@ -252,6 +287,8 @@ class _Slot:
 
     def enter(self) -> LoopThread:
         """Return the current loop, or a new one, with one user more."""
+        if (current := self._current) is not None:
+            current.check()
         with self._lock:
             is_new = self._current is None
             loop = self._current = self._current or LoopThread()
@@ -273,6 +310,14 @@ class _Slot:
             loop.users -= 1
             loop.unused_since = time.monotonic()
             return not loop.users
+
+    def lose(self, loop: LoopThread) -> bool:
+        """Forget `loop`, whose descriptors are closed; return False if it is lost already."""
+        with self._lock:
+            known, loop.is_lost = loop.is_lost, True
+            if self._current is loop:
+                self._current = None
+            return not known
 
     def retire_unused(self, loop: LoopThread) -> None:
         """End `loop` if it was unused for `IDLE_TIMEOUT`. A check that comes too early is followed by another one."""

@@ -24,7 +24,7 @@ from ..errors import (
     RTVIError,
     TransportStartError,
 )
-from ..media import VideoFrame
+from ..media import MediaPort, VideoFrame
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, Rule, integer
@@ -65,7 +65,7 @@ class SmallWebRTCTransport(Transport):
     Args:
         webrtc_url: takes the offer, such as ``http://host:7860/api/offer``; it takes precedence over what the start
             endpoint answered. None: where the bot was started.
-        headers: sent with the offer. Those of the request that has started the bot are sent, too.
+        headers: sent with the offer. If the start endpoint answered with a sessionId alone, those of its request, too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
             ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
             start endpoint named, if any.
@@ -154,7 +154,7 @@ class SmallWebRTCTransport(Transport):
         """Negotiate the connection, and wait for its data channel; it is read from `send_ready_message()` on."""
         target = self._target(auth_bundle)
         abort.raise_if_aborted()
-        connection = self._make_connection(target)
+        connection = self._make_connection(target, abort)
         with self._lock:
             abandoned = abort.aborted
             if not abandoned:
@@ -167,10 +167,18 @@ class SmallWebRTCTransport(Transport):
             connection.close(0.0)
             raise
         finally:
-            self._step, self._advice = str, _no_advice
+            self._begin_step(abort, str)
 
-    def _make_connection(self, target: Target) -> WebRTCConnection:
-        self._step = lambda: "the import of aiortc"
+    def _begin_step(
+        self, abort: AbortSignal, step: Callable[[], str], advice: Callable[[], str | None] | None = None
+    ) -> None:
+        """Change what the attempt waits for, unless it was abandoned: the transport may serve another one then."""
+        with self._lock:
+            if not abort.aborted:
+                self._step, self._advice = step, advice or _no_advice
+
+    def _make_connection(self, target: Target, abort: AbortSignal) -> WebRTCConnection:
+        self._begin_step(abort, lambda: "the import of aiortc")
         from ..concurrency.loop_thread import acquire_loop  # imported late, because asyncio and aiortc take a second
         from .webrtc.aiortc_peer import AiortcPeer
         from .webrtc.connection import WebRTCConnection
@@ -186,7 +194,7 @@ class SmallWebRTCTransport(Transport):
                 loop,
                 partial(AiortcPeer, loop, target.ice_servers, self._limits),
                 on_message=self.on_message,
-                on_audio=self._receive_audio,
+                on_audio=partial(self._receive_audio, options.media),
                 on_video=options.media.receive_video,
                 wants_video=lambda: options.media.wants_video,
                 tracks_on=self._tracks_on,
@@ -199,15 +207,21 @@ class SmallWebRTCTransport(Transport):
         return connection
 
     def _open(self, connection: WebRTCConnection, target: Target, abort: AbortSignal) -> None:
-        self._step = lambda: "the addresses of this machine, and for its STUN and TURN servers"
-        self._advice = lambda: advice.for_gathering(target.ice_servers)
+        self._begin_step(
+            abort,
+            lambda: "the addresses of this machine, and for its STUN and TURN servers",
+            lambda: advice.for_gathering(target.ice_servers),
+        )
         offer = _result(connection.peer.offer(), abort)
         if not signalling.candidates(offer):
             raise TransportStartError(advice.NO_ADDRESS)
-        self._step, self._advice = (lambda: f"an answer of {printable(target.url)} to the offer"), _no_advice
+        self._begin_step(abort, lambda: f"an answer of {printable(target.url)} to the offer")
         answer = self._exchange(offer, connection, target, abort)
-        self._step = lambda: connection.peer.step
-        self._advice = lambda: advice.for_step(connection.peer.step, offer, answer.sdp, target.ice_servers)
+        self._begin_step(
+            abort,
+            lambda: connection.peer.step,
+            lambda: advice.for_step(connection.peer.step, offer, answer.sdp, target.ice_servers),
+        )
         opened = connection.peer.accept(answer.sdp)
         abort.on_abort(lambda: opened.reject(abort.reason or DisconnectedError("abandoned")))
         if not opened.wait(Deadline(self._ice_timeout)):
@@ -273,6 +287,7 @@ class SmallWebRTCTransport(Transport):
             connection, self._connection = self._connection, None
             abort, self._abort = self._abort, None
             renegotiation, self._renegotiation = self._renegotiation, None
+            self._step, self._advice = str, _no_advice
         if renegotiation is not None:
             task, controller = renegotiation
             controller.abort()
@@ -308,6 +323,7 @@ class SmallWebRTCTransport(Transport):
         try:
             task.start()
         except NoThreadError as error:
+            self._renegotiation = None
             logger.warning("The connection could not be negotiated once more, as the bot has asked: %s", error)
 
     def _renegotiate(self, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> None:
@@ -360,9 +376,9 @@ class SmallWebRTCTransport(Transport):
         connection.peer.send_video(frame, is_screen=is_screen).wait(Deadline(None))
         connection.check_open()
 
-    def _receive_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
+    def _receive_audio(self, media: MediaPort, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
         self._audio_received += len(pcm) / (2 * sample_rate_hz)
-        self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)
+        media.receive_audio(pcm, sample_rate_hz, num_channels)
 
     def _tracks_on(self) -> tuple[bool, ...]:
         local = self.options.media.tracks().local

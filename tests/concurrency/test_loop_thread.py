@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import selectors
 import socket
 import threading
 from typing import Any
@@ -15,7 +17,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.concurrency.lifecycle import start_thread, stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import Scope, acquire_loop
-from rtvi_sync.errors import WouldDeadlockError
+from rtvi_sync.errors import DisconnectedError, WouldDeadlockError
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -190,6 +192,58 @@ def test_a_finalizer_must_not_wait_on_it(loop):
 
     with pytest.raises(WouldDeadlockError):
         result_of(loop.run(wait()))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
+def test_descriptors_that_the_application_closes():
+    """The loop is given up, its users are told once, and the next one gets a new loop; files with the numbers stay."""
+    loop, told = acquire_loop(), []
+    loop.on_loss.add(lambda: told.append(True))
+
+    async def open_socket():
+        asyncio.get_running_loop().call_later(0.1, int)  # the thread is woken, and ends
+        made = await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, ("127.0.0.1", 0))
+        return made[0].get_extra_info("socket").fileno()
+
+    result_of(loop.run(open_socket()))
+    numbers = [key.fd for key in loop._selector.get_map().values()] + [vars(loop._loop)["_csock"].fileno()]
+    if isinstance(loop._selector, getattr(selectors, "EpollSelector", ())):
+        numbers.append(loop._selector.fileno())
+    for number in numbers:
+        os.close(number)
+    files = [os.open(os.devnull, os.O_RDWR) for _ in numbers]
+    assert sorted(files) == sorted(numbers)
+    other = acquire_loop()
+    assert result_of(other.run(this_thread())) is other.thread
+    assert other is not loop
+    assert told == [True]
+    assert loop.call(pytest.fail) is False
+    with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
+        result_of(loop.run(this_thread()))
+    loop.thread.join(GUARD)
+    loop.release()
+    other.release()
+    stop_idle_threads()
+    for file in files:
+        os.close(file)
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="the selector has no descriptor")
+def test_a_selector_that_the_application_closes():
+    """The thread ends, and the next user gets a new loop."""
+    loop = acquire_loop()
+    result_of(loop.run(this_thread()))
+    left = [vars(loop._loop)[name].fileno() for name in ("_csock", "_ssock")]
+    os.close(loop._selector.fileno())
+    loop.call(int)
+    loop.thread.join(GUARD)
+    for number in left:  # nothing tells whether they were closed, too
+        os.close(number)
+    other = acquire_loop()
+    assert other is not loop
+    loop.release()
+    other.release()
+    stop_idle_threads()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

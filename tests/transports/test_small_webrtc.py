@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from typing import Any
 
 import attrs
@@ -26,6 +27,10 @@ from rtvi_sync import (
     TransportStartError,
     connect,
 )
+from rtvi_sync.concurrency.abort import AbortController
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
@@ -167,6 +172,29 @@ def test_an_attempt_that_is_given_up(bot, client):
     assert client(transport).connect().version == "2.2.0"
 
 
+def test_an_attempt_that_ends_late(monkeypatch):
+    """It changes nothing of what the next one tells about itself."""
+    transport = SmallWebRTCTransport("http://bot.example/api/offer")
+    attempts = [AbortController(Deadline(None), lambda: DisconnectedError("abandoned")) for _ in range(2)]
+    hanging, go_on = threading.Event(), threading.Event()
+
+    def hang(*_):
+        hanging.set()
+        assert go_on.wait(GUARD)
+
+    monkeypatch.setattr(transport, "_make_connection", lambda *_: types.SimpleNamespace(close=lambda _: 0))
+    monkeypatch.setattr(transport, "_open", hang)
+    first = InThread(lambda: transport.connect(None, attempts[0].signal))
+    assert hanging.wait(GUARD)
+    attempts[0].abort(DisconnectedError("abandoned"))
+    transport.disconnect()
+    assert transport.waiting_for() == ""
+    transport._begin_step(attempts[1].signal, lambda: "the second", lambda: "advice")
+    go_on.set()
+    first.get()
+    assert (transport.waiting_for(), transport.diagnosis()) == ("the second", "advice")
+
+
 # -- in a session ------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +265,23 @@ def test_another_negotiation_that_fails(bot, client, caplog):
     bot.call.signal("renegotiate")
     until(lambda: "could not be negotiated once more" in caplog.text)
     assert it.send_client_request("echo", 2) == 2
+
+
+def test_another_negotiation_without_a_thread(bot, client, caplog, monkeypatch):
+    """It is logged, and the next one is not affected."""
+
+    class Refused(PoolTask):
+        def start(self):
+            raise NoThreadError("can't start new thread")
+
+    it = client()
+    it.connect()
+    monkeypatch.setattr(small_webrtc, "PoolTask", Refused)
+    bot.call.signal("renegotiate")
+    until(lambda: "can't start new thread" in caplog.text)
+    monkeypatch.undo()
+    bot.call.signal("renegotiate")
+    until(lambda: len(bot.call.offers) == 2)
 
 
 @pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "network")])
@@ -390,6 +435,7 @@ def test_a_picture_that_waits_at_the_end(bot, client):
     track = it.transport._opened().peer._cam
     track.put = lambda picture, _, taken: setattr(track, "_next", (picture, taken))  # aiortc is not woken to take it
     sending = InThread(lambda: it.transport.send_video(Pictures(1).read()))
+    until(lambda: track._next is not None)
     assert sending.goes_on(0.05)
     it.disconnect()
     with pytest.raises(DisconnectedError):
@@ -415,7 +461,7 @@ def test_an_interruption_voids_what_is_on_its_way(bot, client):
     transport, speech = it.transport, b"\x00\x10" * 480
     transport.interrupt_playback()
     for pcm in (speech, bytes(960), speech):
-        transport._receive_audio(pcm, 24000, 1)
+        transport._receive_audio(transport.options.media, pcm, 24000, 1)
     it.disconnect()
     assert sink.pcm == bytes(960) + speech
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from aiortc import (
@@ -19,9 +20,11 @@ from aiortc import (
     RTCSessionDescription,
 )
 
+from ...concurrency.deadline import Deadline
+from ...concurrency.descriptors import closed_error
 from ...concurrency.future import Future
 from ...concurrency.loop_thread import LoopThread, Scope
-from ...errors import TransportStartError
+from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
 from ...protocol.text import one_line
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
@@ -45,6 +48,8 @@ for _name in [*logging.root.manager.loggerDict]:
 _CLOSE_TIMEOUT = 1.0
 # Seconds between two looks whether the messages that wait are sent.
 _FLUSH_INTERVAL = 0.01
+# A bot that acknowledges nothing for this long takes no messages any more. A lost packet is sent again after 1 s.
+_STALL_TIMEOUT = 1.5
 # The bot acknowledges the end of the data channel within milliseconds.
 _POLITE_CLOSE_TIMEOUT = 1.0
 
@@ -67,9 +72,11 @@ class AiortcPeer:
         self._opening: asyncio.Future[None] | None = None
         self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is given up
         self._ended = False  # it has been told, or is not told any more
+        self._has_failed_to_measure = False
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
         self._bytes_handed_over = 0  # by `send_text()`, and not yet taken by the loop
+        loop.on_loss.add(self._lose_loop)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -89,12 +96,21 @@ class AiortcPeer:
 
     async def _offer(self) -> str:
         self._gathering.enter()
+        self._check_not_ended()
         if self._connection is None:
-            self._connection = self._begin(await reachable_first(self._servers))
+            servers = await reachable_first(self._servers)
+            self._check_not_ended()
+            self._connection = self._begin(servers)
+            for name, track in self._own_tracks.items():
+                track.on("ended", partial(self._on_own_track_ended, name))
         connection = self._connection
         await connection.setLocalDescription(await connection.createOffer())
         sdp: str = connection.localDescription.sdp
         return sdp
+
+    def _check_not_ended(self) -> None:
+        if self._ended:  # nothing would close what an offer opens now
+            raise DisconnectedError("The WebRTC connection has ended", initiator="client")
 
     def _begin(self, servers: Iterable[ICEServer]) -> RTCPeerConnection:
         ice_servers = [
@@ -178,6 +194,25 @@ class AiortcPeer:
         self._end("the bot has closed the connection without saying that it leaves")
 
     @property
+    def _own_tracks(self) -> dict[str, MediaStreamTrack]:
+        tracks = {"microphone": self._mic, "camera": self._cam, "screen": self._screen}
+        return {name: track for name, track in tracks.items() if track is not None}
+
+    def _on_own_track_ended(self, name: str) -> None:
+        """Take the end of a track. aiortc stops one that it cannot send, warns, and goes on without it."""
+        if self._ended or self._connection is None or self._connection.connectionState != "connected":
+            return  # all tracks end
+        if name == "microphone":
+            self._end("the WebRTC library has failed to send the user's audio; see its warning in the log")
+        else:
+            logger.error("Sending a picture of the %s failed; no more is sent in this session", name)
+
+    def _lose_loop(self) -> None:
+        """Take the loss of the loop, by which no call may wait for a picture any more."""
+        self._end(str(closed_error()))
+        self._stop_tracks()
+
+    @property
     def _is_open(self) -> bool:
         opening = self._opening
         return opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
@@ -195,9 +230,16 @@ class AiortcPeer:
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages are not sent yet."""
+        """Return how many bytes of messages the bot has not acknowledged yet."""
         channel = self._channel
-        return self._bytes_handed_over + (channel.bufferedAmount if channel is not None else 0)
+        if channel is None:
+            return self._bytes_handed_over
+        # aiortc takes a message out of `bufferedAmount` when it cuts it into chunks, long before they have arrived.
+        sctp = channel.transport
+        chunks = [*getattr(sctp, "_outbound_queue", ()), *getattr(sctp, "_sent_queue", ())]
+        on_the_way = sum(len(each.user_data) for each in chunks if not each._acked and not _is_ping(each.user_data))
+        queued: int = channel.bufferedAmount
+        return self._bytes_handed_over + queued + on_the_way
 
     def send_text(self, text: str) -> None:
         """Send a message on the data channel."""
@@ -231,8 +273,13 @@ class AiortcPeer:
         """Call `done` with the counters."""
 
         async def measure() -> None:
-            if self._connection is not None:
-                done(self._stats_of(await self._connection.getStats()))
+            try:
+                if self._connection is not None:
+                    done(self._stats_of(await self._connection.getStats()))
+            except Exception:
+                if not self._has_failed_to_measure:
+                    logger.exception("The counters of a connection cannot be read; a bot that dies is noticed late")
+                self._has_failed_to_measure = True
 
         self._loop.run(measure())
 
@@ -257,38 +304,55 @@ class AiortcPeer:
 
     def close(self, polite: float) -> Future[int]:
         """End the connection."""
+        self._loop.on_loss.discard(self._lose_loop)
         return self._loop.run(self._close(polite))
 
     async def _close(self, polite: float) -> int:
         self._ended = True
         if self._opening is not None and not self._opening.done():
             self._opening.cancel()
-        connection, channel = self._connection, self._channel
-        if connection is None:
-            await self._gathering.close(_CLOSE_TIMEOUT)
-            return 0
-        if polite > 0 and channel is not None and channel.readyState == "open":
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._close_channel(channel), polite)
-        unsent = self.bytes_waiting
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(connection.close(), _CLOSE_TIMEOUT)
-        await self._gathering.close(_CLOSE_TIMEOUT)
-        for reader in self._readers.copy():
-            reader.cancel()
-        for track in (self._mic, self._cam, self._screen):  # also those that were never sent
-            if track is not None:
-                track.stop()
-        return unsent
+        channel = self._channel
+        try:
+            if polite > 0 and channel is not None and channel.readyState == "open":
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._close_channel(channel), polite)
+            return self.bytes_waiting
+        finally:
+            await self._close_connection()
 
-    @staticmethod
-    async def _close_channel(channel: Any) -> None:
-        """Close the data channel behind the messages that wait, and wait for the bot to close it."""
-        while channel.bufferedAmount:
+    async def _close_channel(self, channel: Any) -> None:
+        """Close the data channel once all messages have arrived, and wait for the bot to close it."""
+        waiting, deadline = self.bytes_waiting, Deadline(_STALL_TIMEOUT)
+        while waiting and channel.readyState == "open":
+            if deadline.expired:
+                return
             await asyncio.sleep(_FLUSH_INTERVAL)
+            if (left := self.bytes_waiting) < waiting:
+                waiting, deadline = left, Deadline(_STALL_TIMEOUT)
         channel.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_until_closed(channel), _POLITE_CLOSE_TIMEOUT)
+
+    async def _close_connection(self) -> None:
+        deadline = Deadline(_CLOSE_TIMEOUT)
+        try:
+            if self._connection is not None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._connection.close(), deadline.remaining())
+        finally:
+            for reader in self._readers.copy():
+                reader.cancel()
+            self._stop_tracks()
+            await self._gathering.close(deadline.at_most(_CLOSE_TIMEOUT))
+
+    def _stop_tracks(self) -> None:
+        for track in self._own_tracks.values():  # also those that were never sent
+            track.stop()
+
+
+def _is_ping(data: bytes) -> bool:
+    """Tell whether a chunk is a ping, which is no loss."""
+    return data.startswith(b"ping: ")
 
 
 def _prefer(transceiver: Any, *types: str) -> None:

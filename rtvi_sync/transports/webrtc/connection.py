@@ -29,8 +29,9 @@ SILENCE_LIMIT = 10.0
 _MAX_WAITING = 16 * 1024 * 1024
 # The largest message that a bot may send, in bytes: what the offer of aiortc says (those before 1.16 say less).
 _MAX_MESSAGE = 262_144
-# Seconds beyond the polite ones until a closing connection is left to its loop.
+# Seconds until a closing connection is left to its loop: of all, and beyond the polite ones.
 _CLOSE_TIMEOUT = 1.5
+_IMPOLITE_TIMEOUT = 0.3
 
 
 class WebRTCConnection:
@@ -85,8 +86,8 @@ class WebRTCConnection:
         self.stats: PeerStats = PeerStats()
         events = PeerEvents(
             on_text=self._receive,
-            on_audio=on_audio,
-            on_video=on_video,
+            on_audio=self._until_closing(on_audio),
+            on_video=self._until_closing(on_video),
             wants_video=wants_video,
             on_closed=self._lost,
         )
@@ -172,6 +173,15 @@ class WebRTCConnection:
         elif kind == "renegotiate":
             self._on_renegotiate()
 
+    def _until_closing(self, take: Callable[..., None]) -> Callable[..., None]:
+        """Return what calls `take` until the connection is closed here: the next session may use its receiver."""
+
+        def take_if_wanted(*args: Any) -> None:
+            if not self._closing:
+                take(*args)
+
+        return take_if_wanted
+
     def _lost(self, reason: str) -> None:
         """Take the end of the connection. In good order a bot says before that it leaves."""
         self._end("" if self._bot_left else reason)
@@ -226,10 +236,18 @@ class WebRTCConnection:
         unsent = 0
         if self._cancel_timer is not None:
             self._loop.call(self._cancel_timer)
-        closed = self.peer.close(polite if self._is_open else 0.0)
-        if not self._loop.is_current and closed.wait(Deadline(polite + _CLOSE_TIMEOUT)):
-            unsent = closed.result()
-        self._loop.release()
+        try:
+            closed = self.peer.close(polite if self._is_open else 0.0)
+            if not self._loop.is_current:
+                is_done = closed.wait(Deadline(max(_CLOSE_TIMEOUT, polite + _IMPOLITE_TIMEOUT)))
+                unsent = closed.result() if is_done else self.peer.bytes_waiting
+        except DisconnectedError:
+            pass  # the loop is lost, which is how the connection has ended
+        except Exception:
+            logger.exception("The WebRTC library has failed to close a connection; please report it")
+            unsent = self.peer.bytes_waiting
+        finally:
+            self._loop.release()
         return unsent
 
 

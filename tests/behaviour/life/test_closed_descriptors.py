@@ -11,6 +11,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
 from tests.support.waiting import until
+from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 
@@ -209,6 +210,43 @@ def test_a_client_that_reconnects() -> None:
     )
     with EmbeddedBot() as bot:
         assert run(script, bot) == {"answer": 1}
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["fails(client.send_client_request, 'echo', 1)", pytest.param("pass", marks=pytest.mark.matrix)],
+    ids=["sends", "waits"],
+)
+def test_a_session_over_webrtc(before: str, far_loop: FarLoop) -> None:
+    """It ends by the next call, or by itself with the next ping, with the same error, and later ones work."""
+    script = (
+        PREAMBLE
+        + OPEN["sockets"].replace("\n    ", "\n")
+        + f"""
+    transport = SmallWebRTCTransport(sys.argv[1] + "/api/offer")
+    client = RTVIClient(transport=transport, mic=SilenceSource(), enable_mic=False, speaker=NullSink(),
+                        connect_timeout=60, request_timeout=60)
+    client.on("disconnected", ended)
+    client.connect()
+    last = highest()
+    os.closerange(3, 4096)
+    taken = []
+    while highest() <= last + 3:
+        taken.append(take())
+    {before}
+    with takes(2.0):
+        report = {{"gone": gone.wait(60), "ends": list(ends)}}
+    client.connect()
+    report["again"] = client.send_client_request("echo", 2)
+    client.disconnect()
+    report["untouched"] = all(map(untouched, taken))
+    print(json.dumps(report))
+    """
+    )
+    with rtc_bot(far_loop, ready_answers) as bot:
+        code, out, err = run_python(script, bot.url, timeout=60.0)
+    assert (code, err) == (0, ""), err
+    assert json.loads(out) == {"gone": True, "ends": [["network", True]], "again": 2, "untouched": True}
 
 
 def test_a_process_that_becomes_a_daemon(tmp_path: Path) -> None:

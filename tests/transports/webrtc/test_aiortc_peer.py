@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import json
 import logging
@@ -15,11 +17,13 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
+from rtvi_sync.media import VideoFrame
+from rtvi_sync.transports.webrtc import aiortc_peer as module
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
 from rtvi_sync.transports.webrtc.connection import _MAX_MESSAGE
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.support.webrtc import Call, RTCBot, ready_answers
 
@@ -124,6 +128,120 @@ def test_what_waits_is_sent_at_the_end(peer, call, far_loop):
     peer.send_text("{}")  # too late, and no harm
 
 
+def spoil_line(call, change):
+    """Let `change` decide what becomes of each packet of data that comes to the bot; it is given how to take it."""
+    sctp = call.pc.sctp
+    take = sctp._handle_data
+
+    async def handle(packet):
+        is_data = packet[12] == 0  # behind the header of SCTP
+        await (change(lambda: take(packet)) if is_data else take(packet))
+
+    sctp._handle_data = handle
+
+
+async def never(_):
+    """Lose a packet."""
+
+
+NOTE = json.dumps({"type": "note", "text": "x" * 200_000})
+
+
+def test_a_large_message_over_a_slow_line(peer, call, far_loop, monkeypatch):
+    """The end waits until the bot has all of it, as long as the bot takes some."""
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.05)
+    connect(peer, call, far_loop)
+
+    async def slowly(take):
+        await asyncio.sleep(0.002)
+        await take()
+
+    spoil_line(call, slowly)
+    peer.send_text(NOTE)
+    assert result_of(peer.close(GUARD)) == 0
+    assert call.texts == [NOTE]
+
+
+def test_a_large_message_over_a_dead_line(peer, call, far_loop, monkeypatch):
+    """If the bot takes nothing, the end gives up, and tells how much is lost."""
+    monkeypatch.setattr(module, "_STALL_TIMEOUT", 0.1)
+    connect(peer, call, far_loop)
+    spoil_line(call, never)
+    peer.send_text(NOTE)
+    with takes(1.0):
+        unsent = result_of(peer.close(GUARD))
+    assert unsent == len(NOTE)
+
+
+def test_a_lost_packet_at_the_end(peer, call, far_loop):
+    """The library sends it again after a second, for which the end waits."""
+    connect(peer, call, far_loop)
+    lost: list[object] = []
+
+    async def lose_first(take):
+        if lost:
+            await take()
+        lost.append(take)
+
+    spoil_line(call, lose_first)
+    peer.send_text('{"type": "note"}')
+    assert result_of(peer.close(GUARD)) == 0
+    assert call.texts == ['{"type": "note"}']
+
+
+def test_pings_are_no_loss(peer, call, far_loop, monkeypatch):
+    """What the connection sends by itself does not make an end over a dead line an error."""
+    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.05)
+    connect(peer, call, far_loop)
+    spoil_line(call, never)
+    peer.send_text("ping: 1")
+    assert result_of(peer.close(GUARD)) == 0
+
+
+def test_a_library_that_fails_to_close(peer, call, far_loop):
+    """The rest is closed all the same, so that no call waits for a picture that is never taken."""
+    connect(peer, call, far_loop)
+    close = peer._connection.close
+
+    async def fail():
+        await close()
+        raise LookupError("a fault of aiortc")
+
+    peer._connection.close = fail
+    with pytest.raises(LookupError):
+        result_of(peer.close(0.0))
+    assert [track.readyState for track in (peer._mic, peer._cam, peer._screen)] == ["ended"] * 3
+    peer._connection.close = close
+
+
+async def fail():
+    """Fail as an encoder may."""
+    raise LookupError("a fault")
+
+
+def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
+    """It ends the connection: the bot would never hear the user again."""
+    connect(peer, call, far_loop)
+    peer._mic.recv = fail
+    for _ in range(2):  # aiortc waits for the first one already
+        peer.send_audio(bytes(640), 16000)
+    until(lambda: heard.ends)
+    assert heard.ends == ["the WebRTC library has failed to send the user's audio; see its warning in the log"]
+
+
+def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
+    """It is logged, the next ones are dropped, and the connection goes on."""
+    connect(peer, call, far_loop)
+    peer._cam.recv = fail
+    picture = VideoFrame(image=bytes(3 * 32 * 32), width=32, height=32, timestamp=0.0)
+    peer.send_video(picture, is_screen=False)
+    until(lambda: "Sending a picture of the camera failed" in caplog.text)
+    assert result_of(peer.send_video(picture, is_screen=False)) is False
+    peer.send_text('{"type": "note"}')
+    until(lambda: call.texts)
+    assert heard.ends == []
+
+
 def test_the_bot_closes(peer, call, heard, far_loop):
     """The closing of the data channel is the end, once."""
     connect(peer, call, far_loop)
@@ -180,6 +298,27 @@ def test_an_end_before_the_beginning(loop, heard):
     assert result_of(peer.close(1.0)) == 0
 
 
+def test_an_offer_after_the_end(loop, heard, monkeypatch):
+    """It is refused, because nothing would close the connection; also if the end comes while servers are asked."""
+    peer = AiortcPeer(loop, [], LIMITS, heard.events)
+    result_of(peer.close(0.0))
+    with pytest.raises(ConnectionError, match="has ended"):
+        result_of(peer.offer())
+    assert peer._connection is None
+    other = AiortcPeer(loop, [], LIMITS, heard.events)
+
+    async def slow(servers):
+        with contextlib.suppress(asyncio.CancelledError):
+            await other._close(0.0)
+        return servers
+
+    monkeypatch.setattr(module, "reachable_first", slow)
+    with pytest.raises(ConnectionError, match="has ended"):
+        result_of(other.offer())
+    assert other._connection is None
+    other.close(0.0)
+
+
 def test_no_secrets_in_the_log(peer, call, far_loop, caplog):
     """aiortc and aioice log addresses and passwords below warnings: not on the package's thread."""
     caplog.set_level(logging.DEBUG)
@@ -200,6 +339,18 @@ def test_it_has_what_a_peer_has():
         if not name.startswith("_") and inspect.isfunction(wanted):
             found = inspect.signature(getattr(AiortcPeer, name))
             assert list(found.parameters) == list(inspect.signature(wanted).parameters), name
+
+
+def test_counters_that_fail(peer, caplog):
+    """It is logged, once, because they are read each second."""
+    result_of(peer.offer())
+    peer._connection.getStats = None
+    for _ in range(2):
+        peer.measure(pytest.fail)
+    result_of(peer.offer())
+    assert [r.getMessage() for r in caplog.records if r.exc_info] == [
+        "The counters of a connection cannot be read; a bot that dies is noticed late"
+    ]
 
 
 def test_lost_packets_are_counted(peer):

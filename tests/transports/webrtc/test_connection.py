@@ -68,8 +68,8 @@ def link(log):
         loop,
         make_wire,
         on_message=log.append,
-        on_audio=lambda *_: None,
-        on_video=lambda *_: None,
+        on_audio=lambda *_: log.append("audio"),
+        on_video=lambda *_: log.append("video"),
         wants_video=lambda: False,
         tracks_on=lambda: log.tracks,
         on_closed=log.append,
@@ -227,6 +227,41 @@ def test_our_own_end(link, log):
     assert log == []
     with pytest.raises(DisconnectedError):
         link.send("{}")
+
+
+def test_media_that_comes_late(link, log):
+    """What a peer still hands on after the close does not reach the next session."""
+    link.opened()
+    for _ in range(2):
+        link.peer.events.on_audio(b"", 24000, 1)
+        link.peer.events.on_video(None)
+        link.close(0.0)
+    assert log == ["audio", "video"]
+
+
+def test_a_peer_that_fails_to_close(link, monkeypatch, caplog):
+    """It is logged, what waits counts as lost, and the connection is a user of the loop no more."""
+    link.peer.bytes_waiting = 5
+    monkeypatch.setattr(link.peer, "close", lambda _: rejected(LookupError("a fault")))
+    assert link.close(1.0) == 5
+    assert "has failed to close" in caplog.text
+    assert loop_of[link].users == 0
+
+
+def rejected(error):
+    future: Future[int] = Future()
+    future.reject(error)
+    return future
+
+
+def test_a_peer_that_does_not_close(link, monkeypatch):
+    """It is left to the loop, and what waits counts as lost."""
+    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.01)
+    monkeypatch.setattr(module, "_IMPOLITE_TIMEOUT", 0.01)
+    link.peer.bytes_waiting = 5
+    monkeypatch.setattr(link.peer, "close", lambda _: Future())
+    assert link.close(0.01) == 5
+    assert loop_of[link].users == 0
 
 
 def test_a_bot_that_takes_nothing(link, log, monkeypatch):
