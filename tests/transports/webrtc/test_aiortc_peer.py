@@ -316,7 +316,7 @@ def test_an_offer_after_the_end(loop, heard, monkeypatch):
     with pytest.raises(ConnectionError, match="has ended"):
         result_of(other.offer())
     assert other._connection is None
-    other.close(0.0)
+    result_of(other.close(0.0))
 
 
 def test_no_secrets_in_the_log(peer, call, far_loop, caplog):
