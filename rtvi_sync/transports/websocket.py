@@ -23,6 +23,8 @@ class ProtobufReceiver(WebSocketReceiver):
         "Give the bot's transport a ProtobufFrameSerializer."
     )
 
+    audio: float  # again, because pyright does not infer it where only `+=` stands
+
     def __init__(self, options: TransportOptions) -> None:
         super().__init__(options)
         self._template = audio_frames.AudioFrameTemplate()
