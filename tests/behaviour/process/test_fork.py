@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +26,7 @@ from tests.support.clients import (
 )
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread
+from tests.support.threads import InThread, holding
 from tests.support.waiting import until
 
 # Python warns of what these tests are about.
@@ -247,23 +246,6 @@ class TestUnconnectedClient:
 class TestLocks:
     """Invariant "the pid check comes before any lock": a lock that another thread holds at the fork blocks no call."""
 
-    @staticmethod
-    def fork_while_held(lock: Any, child: Callable[[], Any]) -> None:
-        held, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with lock:
-                held.set()
-                release.wait(GUARD)
-
-        holding = InThread(hold)
-        assert held.wait(GUARD)
-        try:
-            in_child(child)
-        finally:
-            release.set()
-            holding.get()
-
     @pytest.mark.parametrize(
         "lock",
         [
@@ -285,7 +267,8 @@ class TestLocks:
                 assert next(client._note).data == 1  # type: ignore[attr-defined]
                 assert client.send_client_request("ping", 1) == 1
 
-        self.fork_while_held(lock(client), child)
+        with holding(lock(client)):
+            in_child(child)
 
     @pytest.mark.parametrize(
         "lock",
@@ -325,5 +308,6 @@ class TestLocks:
                 with websocket_client(bot) as other:
                     assert other.send_client_request("ping", 1) == 1
 
-            self.fork_while_held(lock(client), child)
+            with holding(lock(client)):
+                in_child(child)
             assert client.send_client_request("ping", 1) == 1
