@@ -172,7 +172,8 @@ class SessionManager:
         reconnector = self._reconnector
 
         def begin_and_send() -> Any:
-            self._await_end(before, deadline)
+            if before is not None:
+                before.await_end(deadline)
             return self._sessionless.start_bot(start, lambda: reconnector.stop(before) if reconnector else None)
 
         return self._under_way.make(start, begin_and_send)
@@ -212,7 +213,8 @@ class SessionManager:
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
         """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
-        self._await_end(self._session, deadline)
+        if self._session is not None:
+            self._session.await_end(deadline)
         mine = False
         try:
             with self._idle():
@@ -244,16 +246,6 @@ class SessionManager:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
-
-    @staticmethod
-    def _await_end(previous: Session | None, deadline: Deadline) -> None:
-        """Wait for a session that is ending, which takes a moment."""
-        if previous is None or previous.in_other_process or previous.ending.closed.is_set():
-            return
-        if previous.ending.has_begun:
-            previous.ending.wait_closed(Deadline(deadline.at_most(limits.TEARDOWN_LIMIT)))
-        else:
-            previous.runtime.io.check()  # if its descriptors are gone, its end begins
 
     def _check_process(self) -> None:
         if self._session is not None and self._session.lost_by_fork:

@@ -6,6 +6,7 @@ descriptor is soon reused for another file; a write to that number, or a close o
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -120,3 +121,35 @@ def closed_error() -> DisconnectedError:
         "process do. Daemonize the process first, then connect",
         initiator="network",
     )
+
+
+class Waker(socket.socket):
+    """The writing end of a pair of sockets that wakes the I/O thread.
+
+    It is closed when no thread refers to it any more. If it were closed earlier, its number could be reused by the time
+    a thread writes to it; and a signal handler could run on a thread that holds a lock against that.
+    """
+
+    def __init__(self, fileno: int) -> None:
+        super().__init__(fileno=fileno)
+        self._guard = DescriptorGuard(self)
+
+    @property
+    def intact(self) -> bool:
+        """False if the application has closed the descriptor."""
+        return self._guard.intact
+
+    def wake(self) -> bool:
+        """Wake the I/O thread; return False if the application has closed the descriptor. Never blocks."""
+        if not self.intact:
+            return False
+        # If the buffer is full, the thread is awake already; if the socket is closed, the thread has ended.
+        with contextlib.suppress(OSError):
+            self.send(b"\0")
+        return True
+
+    def release(self) -> None:
+        """Close the descriptor."""
+        self._guard.close(self)
+
+    __del__ = release

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from .descriptors import DONT_WAIT, DescriptorGuard, abandon, closed_error
+from .descriptors import DONT_WAIT, DescriptorGuard, Waker, abandon, closed_error
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
 from .timer_thread import LONGEST_WAIT, Scheduler
@@ -90,38 +90,6 @@ class Timer:
     def cancel(self) -> None:
         """Cancel the call, unless it has begun, and release what it refers to: the timer stays until it is due."""
         self.call = self.channel = None
-
-
-class _Waker(socket.socket):
-    """The writing end of a pair of sockets that wakes the I/O thread.
-
-    It is closed when no thread refers to it any more. If it were closed earlier, its number could be reused by the time
-    a thread writes to it; and a signal handler could run on a thread that holds a lock against that.
-    """
-
-    def __init__(self, fileno: int) -> None:
-        super().__init__(fileno=fileno)
-        self._guard = DescriptorGuard(self)
-
-    @property
-    def intact(self) -> bool:
-        """False if the application has closed the descriptor."""
-        return self._guard.intact
-
-    def wake(self) -> bool:
-        """Wake the I/O thread; return False if the application has closed the descriptor. Never blocks."""
-        if not self.intact:
-            return False
-        # If the buffer is full, the thread is awake already; if the socket is closed, the thread has ended.
-        with contextlib.suppress(OSError):
-            self.send(b"\0")
-        return True
-
-    def release(self) -> None:
-        """Close the descriptor."""
-        self._guard.close(self)
-
-    __del__ = release
 
 
 class _ReplacedError(Exception):
@@ -424,12 +392,12 @@ class IOThread:
             self._selector = undo.enter_context(selectors.DefaultSelector())
             self._wake_reader, writer = socket.socketpair()
             undo.callback(self._wake_reader.close)
-            waker = _Waker(writer.detach())
+            waker = Waker(writer.detach())
             self._wake_reader.setblocking(False)
             waker.setblocking(False)
             self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
             undo.pop_all()
-        self._waker: _Waker | None = waker
+        self._waker: Waker | None = waker
         self._guard = DescriptorGuard(self._wake_reader)
 
     def _close(self, *, broken: bool = False) -> None:

@@ -41,6 +41,7 @@ from ..protocol import engine as protocol
 from ..protocol.dialects import load_payloads
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport, TransportOptions
+from . import limits
 from .dispatcher import Dispatcher, forked_error
 from .ending import SessionEnd, SessionParts
 from .first_messages import FirstMessages
@@ -204,6 +205,15 @@ class Session:
     def live(self) -> bool:
         """Tell whether the end has not begun; False in a forked child."""
         return not self.ending.has_begun and not self.in_other_process
+
+    def await_end(self, deadline: Deadline) -> None:
+        """Wait for the end if it has begun, which takes a moment."""
+        if self.in_other_process or self.ending.closed.is_set():
+            return
+        if self.ending.has_begun:
+            self.ending.wait_closed(Deadline(deadline.at_most(limits.TEARDOWN_LIMIT)))
+        else:
+            self.runtime.io.check()  # if its descriptors are gone, its end begins
 
     def check_ready(self) -> None:
         """Raise unless messages can be exchanged.

@@ -9,12 +9,16 @@ from ..protocol.text import one_line
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
-# Keys that the start endpoints of Pipecat and Daily answer with for other transports.
-_OTHERS: Final = {
-    "a room of Daily": ("room_url", "roomUrl", "dailyRoom", "dailyToken"),
-    # A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last of these alone.
-    "a WebRTC connection": ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId"),
-}
+# Answers of start endpoints for other transports: what they are for, the begin of the advice, and their keys.
+_OTHERS: Final = (
+    ("a room of Daily", "Let", ("room_url", "roomUrl", "dailyRoom", "dailyToken")),
+    (
+        "a WebRTC connection",
+        "Use SmallWebRTCTransport, or let",
+        # A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last one alone.
+        ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId"),
+    ),
+)
 
 
 def missing_url(bundle: Any, source: str, transport: str) -> str:
@@ -30,11 +34,11 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
             f"There is nothing to connect to: {transport} has no ws_url. Pass {transport}(ws_url=...), "
             "connect({'ws_url': ...}), or set params.base_url to a server that answers with one."
         )
-    for what, keys in _OTHERS.items():
+    for what, begin, keys in _OTHERS:
         if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
             advice = (
-                f"This is for {what}, which needs another transport. Let the server start the "
-                "bot with its websocket transport (up to Pipecat 1.12: its runner with -t eval)."
+                f"This is for {what}, which needs another transport. {begin} the server start the bot with its "
+                "websocket transport (up to Pipecat 1.12: its runner with -t eval)."
             )
             break
     else:

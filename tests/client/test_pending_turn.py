@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -25,7 +24,7 @@ from rtvi_sync.client.pending_turn import PendingTurn
 from tests.support.clients import bot_says, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread
+from tests.support.threads import InThread, tracing
 from tests.support.waiting import until
 
 
@@ -133,12 +132,8 @@ def before_line(number: int, function: Callable[..., object], call: Callable[[],
             call()
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with tracing(trace):
         yield
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.parametrize("line", range(1, 5))

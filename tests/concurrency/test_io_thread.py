@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.concurrency import io_thread as module
-from rtvi_sync.concurrency.descriptors import DONT_WAIT, DescriptorGuard
+from rtvi_sync.concurrency.descriptors import DONT_WAIT, DescriptorGuard, Waker
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from tests.support.forking import in_child
@@ -515,7 +515,7 @@ def test_close_runs_what_was_given_before():
 def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     """The wake pair is not closed while a thread writes to it: its number could be reused by then."""
     sending, go_on = threading.Event(), threading.Event()
-    send = module._Waker.send
+    send = Waker.send
 
     def slow(waker: socket.socket, data: bytes) -> int:
         sending.set()
@@ -525,7 +525,7 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
 
     io = IOThread()
     numbers: list[int] = []
-    monkeypatch.setattr(module._Waker, "send", slow)
+    monkeypatch.setattr(Waker, "send", slow)
     with running(lambda: io.call(io._stop)):
         assert sending.wait(GUARD)
         waker: Any = io._waker

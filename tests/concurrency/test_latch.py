@@ -28,7 +28,7 @@ from rtvi_sync.session.dispatcher import Dispatcher
 from tests.support.forking import in_child
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
-from tests.support.threads import in_sleepless_thread, running
+from tests.support.threads import in_sleepless_thread, running, tracing
 from tests.support.waiting import until
 
 
@@ -99,12 +99,8 @@ def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[
         frame.f_trace_opcodes = True
         return local
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with tracing(trace):
         yield
-    finally:
-        sys.settrace(before)
 
 
 def interrupt_everywhere(

@@ -24,10 +24,12 @@ def frame(number: int) -> bytes:
 class UserSink:
     """A sink of the application, controlled by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangs: bool = False) -> None:
         self.calls: list[object] = []
         self.threads: set[threading.Thread] = set()
-        self.hang: threading.Event | None = None
+        self.hang = threading.Event()
+        if not hangs:
+            self.hang.set()
         self.entered = threading.Event()
         self.failure: BaseException | None = None
 
@@ -35,8 +37,7 @@ class UserSink:
         self.threads.add(threading.current_thread())
         self.calls.append(what)
         self.entered.set()
-        if self.hang is not None:
-            self.hang.wait(GUARD)
+        self.hang.wait(GUARD)
         if self.failure is not None:
             raise self.failure
 
@@ -161,8 +162,7 @@ def test_sinks_that_block_hold_up_themselves_only(talk, until):
 
 def test_a_visit_writes_all_that_waits(talk):
     """A sink that gets a burst while it is busy is served by one thread, without a wake for each frame."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(100):
         session.hear(frame(number))
@@ -206,8 +206,7 @@ def test_at_exit_no_worker_is_needed(talk, workers, monkeypatch, threads):
 
 def test_what_was_received_is_flushed_before_the_end(talk):
     """stop() lets a busy sink take all audio that had arrived."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(40):
         session.hear(frame(number))
@@ -229,8 +228,7 @@ def dropped(session) -> list[float]:
 
 def test_a_burst_is_kept(talk):
     """A minute that arrives at once reaches a blocked sink completely and in order."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(3000):
         session.hear(frame(number % 251))
@@ -243,8 +241,7 @@ def test_a_burst_is_kept(talk):
 
 def test_a_slow_sink_loses_the_oldest(talk):
     """Over the limit in bytes the oldest frames are dropped; they are counted in seconds."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink, max_queued_audio_bytes=50 * (960 + 256)).prepare()
     session.hear(frame(0))
     assert sink.entered.wait(GUARD)
@@ -260,8 +257,7 @@ def test_a_slow_sink_loses_the_oldest(talk):
 def test_small_frames_do_not_fill_the_memory(talk):
     """The memory that a frame takes beside its samples counts: a limit in bytes does not admit millions of one-sample
     frames."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink, max_queued_audio_bytes=25_800).prepare()
     session.hear(b"\1\1")
     assert sink.entered.wait(GUARD)
@@ -358,8 +354,7 @@ def test_a_late_close_does_not_hit_the_next_session(talk):
 
 def test_what_a_hung_sink_has_not_taken_is_counted(talk):
     """A sink that takes nothing is abandoned early; its queued audio is counted and reported."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(11):
         session.hear(frame(number))
@@ -429,8 +424,7 @@ def test_a_recorder_keeps_what_an_interruption_voids(talk):
     class Recorder(UserSink):
         is_recorder = True
 
-    sink = Recorder()
-    sink.hang = threading.Event()
+    sink = Recorder(hangs=True)
     session = talk(speaker=sink).prepare()
     session.hear(frame(0))
     assert sink.entered.wait(GUARD)
@@ -454,8 +448,7 @@ def test_one_long_frame_is_kept(talk):
 
 def test_interruption_drops_what_waits(talk, until):
     """Queued audio is discarded, drop() precedes all newer audio, and later audio is played."""
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(10):
         session.hear(frame(number))
@@ -495,7 +488,8 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
     """What waits for it when it fails is lost, and all that the bot says afterwards."""
     session = talk(speaker=sink).prepare()
     if isinstance(sink, UserSink):
-        sink.failure, sink.hang = OSError("the disk is full"), threading.Event()
+        sink.failure = OSError("the disk is full")
+        sink.hang.clear()
         session.hear(frame(0))
         session.hear(frame(1))
         sink.hang.set()
@@ -516,8 +510,7 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
 def test_the_counters_while_a_session_ends(talk, monkeypatch):
     """They are of that session, as a handler of `audio_dropped` reads them, and of the last one afterwards."""
     counted: list[float] = []
-    sink = UserSink()
-    sink.hang = threading.Event()
+    sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()
     for number in range(11):
         session.hear(frame(number))
@@ -536,8 +529,8 @@ def test_the_counters_while_a_session_ends(talk, monkeypatch):
 
 def test_a_hanging_sink_is_given_up(talk):
     """stop() returns the thread at its limit, which then does not use the sink any more; the sink can be used again."""
-    sink = UserSink()
-    sink.hang = hang = threading.Event()
+    sink = UserSink(hangs=True)
+    hang = sink.hang
     session = talk(speaker=sink).prepare()
     session.hear(frame(0))
     session.hear(frame(1))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rtvi_sync.concurrency.latch import sleepless
@@ -44,6 +46,17 @@ def holding(lock: contextlib.AbstractContextManager[object]) -> Iterator[None]:
     finally:
         released.set()
         holder.get()
+
+
+@contextlib.contextmanager
+def tracing(trace: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
+    """Trace the calling thread in the block, as `sys.settrace()` does."""
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 class InThread:
