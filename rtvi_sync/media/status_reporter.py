@@ -20,8 +20,8 @@ _UPDATED: dict[Kind, RTVIEvent] = {
     "cam": RTVIEvent.CAM_UPDATED,
 }
 _ADVICE_AUDIO = (
-    "Without one pass mic= and speaker= objects of rtvi_sync.media, such as WavSource and WavSink, or enable_mic=False "
-    "and speaker=NullSink() for no audio at all"
+    "Without one pass mic= and speaker= objects of rtvi_sync.media, such as WavSource and WavSink, or mic=False "
+    "and speaker=False for no audio at all"
 )
 _ADVICE_VIDEO = "Without one pass cam=FileVideoSource(path) of rtvi_sync.media, or leave the camera off"
 
