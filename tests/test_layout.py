@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -59,3 +60,16 @@ def test_the_private_manager_of_a_client_is_named_once() -> None:
         "tests/notebook/kernel.py",
         "tests/support/clients.py",
     ]  # the first is of a kernel, not of a client
+
+
+def test_no_test_file_is_imported_by_another() -> None:
+    """What several files use is in `tests/support`, in a `conftest.py`, or in a module of the folder named for it."""
+    pattern = re.compile(r"^(?:from|import) (?:\S+\.|\.)?test_\w+", re.MULTILINE)
+    found = {
+        path.relative_to(ROOT).as_posix(): pattern.findall(path.read_text("utf-8"))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+    }
+    # A program of this file, run in another process, imports a function of the file itself.
+    assert {path: lines for path, lines in found.items() if lines} == {
+        "tests/transports/webrtc/test_hangs.py": ["from tests.transports.webrtc.test_hangs"],
+    }

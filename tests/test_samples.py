@@ -22,7 +22,7 @@ from rtvi_sync.testing import EmbeddedBot, Reply
 from samples.line_transport.__main__ import Bot
 from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
-from tests.support.slowness import GUARD
+from tests.support.samples import failure, run
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import FarLoop, Film, ready_answers, rtc_bot
 
@@ -48,34 +48,6 @@ NEEDED = {
     "notebook": "nbformat",
 }
 SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
-
-
-def run(folder: Path, name: str, *arguments: str) -> list[str]:
-    """Return the lines that a sample prints; it has to succeed without a word on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"samples.{name}", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    return done.stdout.splitlines()
-
-
-def failure(folder: Path, *command: str) -> str:
-    """Return the one line of an error that a sample ends with; the status is 1."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    return done.stderr
 
 
 @pytest.mark.parametrize("name", TALKERS)

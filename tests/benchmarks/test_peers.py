@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -13,8 +12,9 @@ from benchmarks import measure
 from benchmarks.peers import AMONG, ENVIRONMENTS, ONLY
 from benchmarks.scenarios import session
 from benchmarks.tables import TABLES
-from tests.support.required import missing
 from tests.support.slowness import GUARD
+
+from .conftest import python_of
 
 TINY = 0.01
 SCENARIOS = sorted({*session.SCENARIOS} - {"latency-idle", "ask"})  # slow, and as latency-50; not for all
@@ -40,14 +40,6 @@ except Exception as error:
     errors.append(type(error).__name__)
 print(json.dumps([found, errors]))
 """
-
-
-def python_of(peer: str) -> str:
-    """Return the Python that has the library of a peer; without it, skip the test, or fail it if all is required."""
-    python = sys.executable if peer == "websockets" else measure.python_of(peer)
-    if python is None:
-        missing(f"{peer} is not installed: run `python3 run.py test --matrix`")
-    return python
 
 
 @pytest.mark.parametrize(

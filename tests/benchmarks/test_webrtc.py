@@ -15,7 +15,7 @@ from benchmarks.scenarios import echo, webrtc
 from benchmarks.tables import TABLES
 from tests.support.required import missing
 
-from .test_peers import python_of
+from .conftest import python_of
 
 TINY = 0.05
 FIGURES = {row.scenario: set[str]() for row in TABLES["webrtc"]}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Iterator
 
 import pytest
 
+from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.slowness import GUARD
+
+from .lines import SELECTORS
 
 
 @pytest.fixture
@@ -19,3 +23,14 @@ def workers() -> Iterator[WorkerPool]:
     for thread in workers.threads():
         thread.join(GUARD)
     assert workers.threads() == []
+
+
+@pytest.fixture(params=SELECTORS, ids=lambda kind: kind.__name__)
+def io(request, monkeypatch):
+    """Make an I/O thread on each kind of selector that the system has."""
+    monkeypatch.setattr(selectors, "DefaultSelector", request.param)
+    thread = IOThread()
+    yield thread
+    thread.close()
+    thread.thread.join(GUARD)
+    assert not thread.thread.is_alive()

@@ -16,9 +16,10 @@ from rtvi_sync.concurrency.descriptors import DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
 from tests.support.garbage import collect
+from tests.support.io_threads import on
 from tests.support.slowness import GUARD
 
-from .test_io_thread import SELECTORS, Line, io, on  # noqa: F401 - a fixture
+from .lines import SELECTORS, Line
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.close() closes")
 
@@ -112,7 +113,7 @@ def left(first: threading.Thread, owner: IOThread) -> None:
         assert not first.is_alive()
 
 
-def test_the_next_call_replaces_a_thread_that_cannot_be_woken(io: IOThread):  # noqa: F811
+def test_the_next_call_replaces_a_thread_that_cannot_be_woken(io: IOThread):
     """When all its descriptors are gone: channels end with an error, commands and new channels are served, and nothing
     reaches what has the numbers now."""
     with Line(io) as line:
@@ -130,7 +131,7 @@ def test_the_next_call_replaces_a_thread_that_cannot_be_woken(io: IOThread):  # 
             left(first, io)
 
 
-def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):  # noqa: F811
+def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):
     """It is not waited for: the application's socket blocks, and has nothing to say."""
     on(io, lambda: io.call_later(2.0, int))  # at which the thread leaves, if another one has its place
     first, numbers = io.thread, own_descriptors(io)
@@ -151,7 +152,7 @@ def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):  #
         left(first, io)
 
 
-def test_a_number_that_comes_back(io: IOThread):  # noqa: F811
+def test_a_number_that_comes_back(io: IOThread):
     """A new channel with the number of one whose descriptor was closed takes its place; the other one has failed."""
     with Line(io) as lost:
         number = lost.fileno()

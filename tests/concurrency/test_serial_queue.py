@@ -22,24 +22,7 @@ from tests.support.slowness import GUARD
 from tests.support.threads import in_sleepless_thread, package_threads, running
 from tests.support.waiting import until
 
-
-class Blocker:
-    """An item that blocks until it is let go."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.let_go = threading.Event()
-
-    def __call__(self) -> None:
-        self.begun.set()
-        assert self.let_go.wait(GUARD)
-
-
-def drained(queue: SerialQueue, workers: WorkerPool) -> None:
-    """Wait until all that is queued in `queue` now has run."""
-    done = threading.Event()
-    queue.post(done.set, workers, force=True)
-    assert done.wait(GUARD)
+from .queues import Blocker, drained
 
 
 def test_items_run_in_order_one_at_a_time(workers):

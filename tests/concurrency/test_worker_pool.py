@@ -15,11 +15,11 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
+from tests.support.io_threads import on
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .test_io_thread import on
-from .test_serial_queue import Blocker, drained
+from .queues import Blocker, drained
 
 
 class Pool:

@@ -19,6 +19,7 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.media.devices import opencv_backend
 from rtvi_sync.media.manager import MediaManager
 from tests.support import waiting
+from tests.support.real_video import screen  # noqa: F401 - a fixture
 from tests.support.slowness import GUARD
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 import threading
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media import FileVideoSource, ScreenSource, VideoFrame
 from rtvi_sync.media.video import Pace
 from tests.support.fake_camera import Shoot
-from tests.support.real_video import opencv, write_film, xvfb
+from tests.support.real_video import opencv, shade, write_film
 from tests.support.slowness import GUARD, Stopwatch, takes
 
 
@@ -29,11 +28,6 @@ def image_of(source: FileVideoSource | ScreenSource) -> VideoFrame:
 def has_published(shoot: Shoot, count: int) -> bool:
     """Tell whether `count` images were published."""
     return len(shoot.published) >= count
-
-
-def shade(frame: VideoFrame) -> int:
-    """Return the index of an image of `write_film()`."""
-    return round(frame.image[0] / 40)
 
 
 # -- pace
@@ -212,28 +206,6 @@ def test_opencv_is_never_released_by_another_thread(film):
 
 
 # -- screens
-
-
-@pytest.fixture
-def screen(monkeypatch):
-    """Run an X server with a virtual screen of 320 x 240 black pixels."""
-    pytest.importorskip("mss", reason="mss (extra screen) is not installed")
-    program = xvfb()
-    reading, writing = os.pipe()
-    server = subprocess.Popen(
-        # Without -noreset the server restarts when its last client leaves, and refuses the next one meanwhile.
-        [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp", "-noreset"],
-        pass_fds=[writing],
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(writing)
-    with open(reading, "rb") as output:
-        number = output.readline().decode().strip()
-    assert number, "Xvfb has not begun"
-    monkeypatch.setenv("DISPLAY", f":{number}")
-    yield server
-    server.terminate()
-    server.wait(GUARD)
 
 
 def test_a_screen(screen):

@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rtvi_sync.cli
 from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
+
+# A recording of a question, which `talk` says where no microphone is.
+SPEECH = Path(rtvi_sync.cli.__file__).with_name("speech.wav")
 
 
 def client_of(server: BotServer, **options: Any) -> RTVIClient:

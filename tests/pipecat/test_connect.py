@@ -13,8 +13,8 @@ from rtvi_sync.media import BytesSink, WavSource
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
+from .clients import SPEECH
 from .conftest import BotServer
-from .test_eval import SPEECH
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rtvi_sync.cli
 from rtvi_sync import EvalTransport, RTVIClient, RTVIEvent, TransportStartError
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, WavSource
 from tests.support.slowness import GUARD
 
-from .clients import ask_until, assert_echo
+from .clients import SPEECH, ask_until, assert_echo
 from .conftest import BotServer
-
-SPEECH = Path(rtvi_sync.cli.__file__).with_name("speech.wav")
 
 
 def client_of(server: BotServer, transport: EvalTransport | None = None, **options: Any) -> RTVIClient:

@@ -18,14 +18,14 @@ from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, Ton
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.media.resample import resample
 from tests.audio.signals import alignment
+from tests.support.fake_camera import Pictures
 from tests.support.real_video import opencv
+from tests.support.samples import run
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
-from tests.test_samples import run
-from tests.transports.test_small_webrtc import Pictures
 
+from .clients import SPEECH
 from .conftest import BotServer
-from .test_eval import SPEECH
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 

@@ -37,7 +37,7 @@ from rtvi_sync.protocol.engine import (
     error_text,
 )
 
-from .test_envelope import JSON
+from .json_values import JSON
 
 ABOUT = {"library": "test"}
 

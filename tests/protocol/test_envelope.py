@@ -19,6 +19,8 @@ from rtvi_sync.errors import ProtocolError
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol import envelope
 
+from .json_values import JSON
+
 
 class Mood(enum.Enum):
     """An enum that is nothing else, with a member whose value is no JSON."""
@@ -41,11 +43,6 @@ class Point(NamedTuple):
     y: int
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
 # Python values that JSON does not have, or has in another form.
 NOT_QUITE_JSON = st.recursive(
     JSON

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo, VideoFrame
@@ -164,3 +166,17 @@ class Shoot:
     def end(self, timeout: float = GUARD) -> threading.Thread | None:
         self.camera.halt()
         return self.camera.join(Deadline(timeout))
+
+
+class Pictures:
+    """A camera that shows one gray."""
+
+    def __init__(self, gray):
+        self.frame = VideoFrame(image=bytes([gray]) * 3 * 160 * 120, width=160, height=120, timestamp=0.0)
+
+    def read(self):
+        time.sleep(0.02)
+        return attrs.evolve(self.frame, timestamp=time.monotonic())
+
+    def close(self):
+        pass

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rtvi_sync.errors import DeviceError, MissingExtraError
+from rtvi_sync.media import VideoFrame
 from rtvi_sync.media.devices import opencv_backend
+from tests.support.slowness import GUARD
 
 from .required import missing
 
@@ -36,3 +42,30 @@ def write_film(path: Path, count: int, fps: float = 10.0, size: tuple[int, int] 
         writer.write(numpy.full((size[1], size[0], 3), 40 * number, numpy.uint8))
     writer.release()
     return path
+
+
+def shade(frame: VideoFrame) -> int:
+    """Return the index of an image of `write_film()`."""
+    return round(frame.image[0] / 40)
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """Run an X server with a virtual screen of 320 x 240 black pixels."""
+    pytest.importorskip("mss", reason="mss (extra screen) is not installed")
+    program = xvfb()
+    reading, writing = os.pipe()
+    server = subprocess.Popen(
+        # Without -noreset the server restarts when its last client leaves, and refuses the next one meanwhile.
+        [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp", "-noreset"],
+        pass_fds=[writing],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writing)
+    with open(reading, "rb") as output:
+        number = output.readline().decode().strip()
+    assert number, "Xvfb has not begun"
+    monkeypatch.setenv("DISPLAY", f":{number}")
+    yield server
+    server.terminate()
+    server.wait(GUARD)

@@ -16,6 +16,7 @@ import aiortc
 import av
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.webrtc.aiortc_video import converted
 from tests.support.http_server import Answer, Request, scripted_server
 from tests.support.slowness import GUARD
@@ -285,3 +286,8 @@ with rtc_bot(loop, ready_answers, sys.argv[1]) as bot:
     sys.stdin.read()
 loop.close()
 """
+
+
+def result_of(future):
+    assert future.wait(Deadline(GUARD))
+    return future.result()

@@ -12,13 +12,14 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 from tests.support.chromium import chromium  # noqa: F401 - a fixture
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
+from tests.support.io_threads import io  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD
 from tests.support.webrtc import far_loop  # noqa: F401 - a fixture
 
 from .abandoned import AbandonedError
-from .test_websocket_connection import io, link  # noqa: F401 - fixtures of several files
 from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
+from .websocket_client import link  # noqa: F401 - the same
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.websocket_base import WebSocketOptions
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+from tests.support.websocket import BINARY, TEXT, frame
 
-from .test_websocket_frames import BINARY, TEXT, frame
 from .websocket_bots import Session, flush
 
 MESSAGE = b'{"label": "rtvi-ai", "type": "bot-llm-started"}'

@@ -12,7 +12,6 @@ import time
 import types
 from typing import Any
 
-import attrs
 import httpx
 import pytest
 from aiortc.codecs import vpx
@@ -35,6 +34,7 @@ from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, Vid
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
 from rtvi_sync.transports.webrtc import signalling
+from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -315,20 +315,6 @@ def test_a_camera_from_the_start(bot):
         assert isinstance(it.transport, SmallWebRTCTransport)
         until(lambda: len(bot.call.frames[1]) > 1)
     assert [request.body.get("transport") for request in bot.server.requests] == ["webrtc", None]
-
-
-class Pictures:
-    """A camera that shows one gray."""
-
-    def __init__(self, gray):
-        self.frame = VideoFrame(image=bytes([gray]) * 3 * 160 * 120, width=160, height=120, timestamp=0.0)
-
-    def read(self):
-        time.sleep(0.02)
-        return attrs.evolve(self.frame, timestamp=time.monotonic())
-
-    def close(self):
-        pass
 
 
 def samples_of_tone(first, count, rate=24000, hz=300, peak=8000):

@@ -13,8 +13,8 @@ from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.transports.websocket import WebSocketTransport
+from tests.support.websocket import BINARY, TEXT, frame
 
-from .test_websocket_frames import BINARY, TEXT, frame
 from .websocket_bots import Session, flush, text_in
 
 

@@ -27,11 +27,9 @@ from tests.support.forking import in_child
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.threads import running
+from tests.support.websocket import BINARY, CLOSE, TEXT, Bot, frame, lines_of, upgrade
 
 from .abandoned import AbandonedError
-from .test_websocket_connection import Bot
-from .test_websocket_frames import BINARY, CLOSE, TEXT, frame
-from .test_websocket_handshake import lines_of, upgrade
 from .websocket_bots import READY, Session, flush, message_frame
 
 #: `EvalTransport` adds them to the query; see test_eval.py.

@@ -25,9 +25,8 @@ from tests.support.loopback import trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
+from tests.support.websocket import BINARY, CLOSE, MB, PONG, TEXT, Bot, frame, tcp_pair
 
-from .test_websocket_connection import MB, Bot, tcp_pair
-from .test_websocket_frames import BINARY, CLOSE, PONG, TEXT, frame
 from .websocket_bots import BotServer, message_frame, text_in
 
 if sys.platform == "linux":

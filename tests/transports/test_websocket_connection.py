@@ -9,213 +9,27 @@ import ssl
 import struct
 import threading
 import time
-from functools import partial
 
 import pytest
 
-from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports import websocket_writer
-from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.forking import in_child
-from tests.support.loopback import serving, trusting
+from tests.support.io_threads import hold, on
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import running
 from tests.support.waiting import until
+from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
 
-from .test_websocket_frames import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame
-
-MB = 1024 * 1024
-
-
-@pytest.fixture
-def io():
-    """Yield an I/O thread, which has ended after the test."""
-    thread = IOThread()
-    yield thread
-    thread.close()
-    thread.thread.join(GUARD)
-    assert not thread.thread.is_alive()
-
-
-def close_frame(code: int, reason: bytes = b"") -> bytes:
-    return frame(CLOSE, struct.pack("!H", code) + reason)
-
-
-class Bot:
-    """The other end of a connection: reads and writes frames, blocking."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(GUARD)
-        self.sock = sock
-
-    def send(self, data: bytes) -> None:
-        self.sock.sendall(data)
-
-    def read(self, size: int) -> bytes:
-        parts = []
-        while size:
-            part = self.sock.recv(min(size, 65536))
-            if not part:
-                raise EOFError
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def receive(self) -> tuple[int, bytes]:
-        """Return opcode and payload of the next frame, which has to be masked and whole."""
-        first, second = self.read(2)
-        assert first & 0xF0 == 0x80
-        assert second & 0x80
-        length = second & 0x7F
-        if length == 126:
-            (length,) = struct.unpack("!H", self.read(2))
-        elif length == 127:
-            (length,) = struct.unpack("!Q", self.read(8))
-        mask = self.read(4)
-        data = int.from_bytes(self.read(length), "big")
-        whole = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
-        return first & 0x0F, (data ^ whole).to_bytes(length, "big")
-
-    def reset(self) -> None:
-        """Break the connection without a word."""
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.sock.close()
-
-    def at_end(self) -> bool:
-        """Wait for the end of the stream; False if more data comes first."""
-        try:
-            return self.sock.recv(1) == b""
-        except (ConnectionError, ssl.SSLError):
-            return True
-
-
-class Client:
-    """A connection under test, and what its callbacks were called with."""
-
-    def __init__(self, sock: socket.socket, io: IOThread, on_message=None, on_closed=None, **limits) -> None:
-        self.messages: list[tuple[int, bytes]] = []
-        self.ends: list[CloseInfo] = []
-        self._changed = threading.Condition()
-        self._on_message, self._on_closed = on_message, on_closed
-        self.io = io
-        self.connection = WebSocketConnection(
-            sock,
-            io,
-            on_messages={opcode: partial(self._messages, opcode) for opcode in (TEXT, BINARY)},
-            on_closed=self._closed,
-            max_message_bytes=limits.get("max_message_bytes", 16 * MB),
-            max_queued_bytes=limits.get("max_queued_bytes", 64 * MB),
-            stall_timeout=limits.get("stall_timeout", GUARD),
-            ping_interval=limits.get("ping_interval"),
-            ping_timeout=limits.get("ping_timeout", GUARD),
-        )
-
-    def _messages(self, opcode: int, payloads: list[bytes]) -> None:
-        assert self.io.is_current
-        for payload in payloads:
-            if self._on_message is not None:
-                self._on_message(self, opcode, payload)
-            with self._changed:
-                self.messages.append((opcode, payload))
-                self._changed.notify_all()
-
-    def _closed(self, info: CloseInfo) -> None:
-        assert self.io.is_current
-        with self._changed:
-            self.ends.append(info)
-            self._changed.notify_all()
-        if self._on_closed is not None:
-            self._on_closed(self)
-
-    def received(self, count: int) -> list[tuple[int, bytes]]:
-        """Return the first `count` messages, once they are there."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.messages) >= count or self.ends, GUARD)
-            assert len(self.messages) >= count, self.ends
-            return self.messages[:count]
-
-    def ended(self) -> CloseInfo:
-        """Return how the connection ended, once it has."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.ends, GUARD), "the connection does not end"
-        on(self.io, int)
-        assert len(self.ends) == 1
-        assert self.connection.info is self.ends[0]
-        return self.ends[0]
-
-
-def on(io: IOThread, function):
-    """Return what `function()` returns on the I/O thread, after all that was given to it before."""
-    done, results = threading.Event(), []
-
-    def call() -> None:
-        results.append(function())
-        done.set()
-
-    io.call(call)
-    assert done.wait(GUARD)
-    return results[0]
-
-
-def hold(io: IOThread) -> threading.Event:
-    """Block the I/O thread until the returned event is set."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        reached.set()
-        go_on.wait(GUARD)
-
-    io.call(block)
-    assert reached.wait(GUARD)
-    return go_on
-
-
-def tcp_pair(tls: bool, context: ssl.SSLContext | None = None) -> tuple[socket.socket, socket.socket]:
-    """Return two ends of a TCP connection, in TLS if wanted, with a context of the client's."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        ours = socket.create_connection(listening.getsockname())
-        theirs, _ = listening.accept()
-    if not tls:
-        return ours, theirs
-    with running(lambda: serving().wrap_socket(theirs, server_side=True)) as handshake:
-        ours = (context or trusting()).wrap_socket(ours, server_hostname="127.0.0.1")
-        return ours, handshake.get()
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
-def link(request, io):
-    """Return a function that makes a client and its bot; both are closed after the test."""
-    with contextlib.ExitStack() as stack:
-
-        def make(*, start: bool = True, first: bytes = b"", **options) -> tuple[Client, Bot]:
-            ours, theirs = tcp_pair(request.param)
-            bot = Bot(theirs)
-            stack.callback(theirs.close)
-            client = Client(ours, io, **options)
-            stack.callback(client.connection.close, 0.0)
-            if start:
-                client.connection.start(first)
-            return client, bot
-
-        yield make
+from .websocket_client import Client, blocked
 
 
 @pytest.fixture
 def pair(link):
     """Return one client and its bot."""
     return link()
-
-
-def blocked(client: Client, size: int = 32 * MB) -> bytes:
-    """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
-    payload = b"\xa5" * size
-    client.connection.send(BINARY, payload)
-    on(client.io, int)  # the main thread leaves the writing to the I/O thread
-    assert client.connection._writer.blocked
-    return payload
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------

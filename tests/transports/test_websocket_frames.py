@@ -23,22 +23,11 @@ from rtvi_sync.transports import websocket_frames as module
 from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
+from tests.support.websocket import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame, header
 
 from .oracle import OracleReader
 
-TEXT, BINARY, CONT, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 LIMIT = 1_000_000
-
-
-def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, mask: bool = False, bits: int = 0) -> bytes:
-    """Return a frame as a server sends it (or, with `mask` or reserved `bits`, must not), made by `websockets`."""
-    data = Frame(Opcode(opcode), payload, fin=fin).serialize(mask=mask, extensions=())
-    return bytes([data[0] | bits]) + data[1:]
-
-
-def header(opcode: int, length: int, *, fin: bool = True) -> bytes:
-    """Return only the header of a frame, with the longest form of its length."""
-    return bytes([opcode | (0x80 if fin else 0), 127]) + struct.pack("!Q", length)
 
 
 def read(reader: FrameReader, *parts: bytes) -> list[tuple[int, bytes]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import logging
-import re
 import select
 import socket
 import threading
@@ -23,48 +21,12 @@ from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports import net
 from rtvi_sync.transports.net import USER_AGENT, Network, parse_url
 from rtvi_sync.transports.websocket_handshake import open_websocket
-from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
+from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
+from tests.support.websocket import Acceptor, accept_of, lines_of, upgrade
 
 from .abandoned import AbandonedError
-
-
-def accept_of(head: str) -> str:
-    """Return the value that proves that the server has understood the request."""
-    key = re.search(r"^Sec-WebSocket-Key: (.*?)\r$", head, re.MULTILINE)
-    assert key is not None
-    return base64.b64encode(hashlib.sha1(f"{key[1]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()
-
-
-def upgrade(peer: Peer, *headers: str, after: bytes = b"") -> str:
-    """Accept a WebSocket; the head of the request."""
-    head = peer.read_head()
-    accept(peer, head, *headers, after=after)
-    return head
-
-
-def accept(peer: Peer, head: str, *headers: str, after: bytes = b"") -> None:
-    """Answer `head`, the request of a WebSocket."""
-    lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
-    lines += [f"Sec-WebSocket-Accept: {accept_of(head)}", *headers, "", ""]
-    peer.send("\r\n".join(lines).encode("latin-1") + after)
-
-
-class Acceptor(Server):
-    """Accepts every WebSocket and keeps the heads of the requests."""
-
-    def __init__(self, *headers: str, after: bytes = b"", **options) -> None:
-        super().__init__(self._accept_one, **options)
-        self._headers, self._after = headers, after
-        self.heads: list[str] = []
-
-    def _accept_one(self, peer: Peer) -> None:
-        # Kept before the answer: after it the next client comes, whose thread would keep its head beside this one.
-        head = peer.read_head()
-        self.heads.append(head)
-        accept(peer, head, *self._headers, after=self._after)
-        peer.wait_for_end()
 
 
 @pytest.fixture
@@ -81,15 +43,6 @@ def shake(attempt):
         return leftover
 
     return call
-
-
-def lines_of(head: str) -> dict[str, list[str]]:
-    """Return the values of each header of a request, by its name in lower case."""
-    fields: dict[str, list[str]] = {}
-    for line in head.split("\r\n")[1:-2]:
-        name, _, value = line.partition(": ")
-        fields.setdefault(name.lower(), []).append(value)
-    return fields
 
 
 # -- the request ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import signal, ssl, sys, threading, time
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.measuring import in_coverage
-from tests.transports.test_websocket_connection import BINARY, CLOSE, MB, Bot, tcp_pair
+from tests.support.websocket import BINARY, CLOSE, MB, Bot, tcp_pair
 
 tls, handler_sends, size = sys.argv[1] == "tls", sys.argv[2] == "sends", int(sys.argv[3])
 ours, theirs = tcp_pair(tls)

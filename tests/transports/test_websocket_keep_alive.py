@@ -17,14 +17,15 @@ from rtvi_sync import WebSocketTransport
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
+from tests.support.io_threads import hold, on
 from tests.support.processes import python
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
+from tests.support.websocket import BINARY, CLOSE, PING, PONG, Bot, frame
 
-from .test_websocket_connection import Bot, Client, blocked, hold, on
-from .test_websocket_frames import BINARY, CLOSE, PING, PONG, frame
 from .websocket_bots import BotServer, text_in
+from .websocket_client import Client, blocked
 
 MB = 1024 * 1024
 

@@ -15,8 +15,7 @@ from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
-
-from .test_websocket_connection import MB, tcp_pair
+from tests.support.websocket import MB, tcp_pair
 
 
 @contextlib.contextmanager

@@ -19,10 +19,7 @@ from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
 from tests.support.loopback import Server, serving, trusting
 from tests.support.slowness import GUARD
-
-from .test_websocket_connection import Bot
-from .test_websocket_frames import BINARY, TEXT, frame
-from .test_websocket_handshake import upgrade
+from tests.support.websocket import BINARY, TEXT, Bot, frame, upgrade
 
 READY = RTVIMessage("client-ready", {"version": "2.2.0"}, "ready")
 

@@ -9,9 +9,8 @@ import pytest
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
 from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame, VideoTrack
 from rtvi_sync.media.devices import opencv_backend
-from tests.media.test_video import screen, shade  # noqa: F401 - a fixture
 from tests.support.fake_camera import WEBCAM, FakeCameras, number_of, picture
-from tests.support.real_video import write_film
+from tests.support.real_video import shade, write_film
 from tests.support.slowness import GUARD
 
 OTHER = MediaDeviceInfo(device_id="Fake/Other", kind="videoinput", label="Other")
@@ -153,7 +152,7 @@ def test_a_film_in_place_of_a_camera(tmp_path):
     assert {shade(frame) for frame in transport.sent_video} <= {0, 1, 2, 3, 4}
 
 
-def test_a_screen_is_shared(screen):  # noqa: F811
+def test_a_screen_is_shared(screen):
     """Its pictures go to the bot and to the track until sharing ends; the events carry the track."""
     transport = Screening()
     with (

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import python, rest_of
+from tests.support.ticking import TICKING
 
-#: The beginning of a program whose greenlet counts while others work.
-TICKING = """
-    from gevent import monkey
-    monkey.patch_all()
-    import gevent
-
-    ticks = []
-
-    def tick():
-        while True:
-            ticks.append(1)
-            gevent.sleep(0.01)
-
-    ticker = gevent.spawn(tick)
-"""
 SCRIPT = f"""{TICKING}
     import sys
     from rtvi_sync import RTVIClient, WebSocketTransport

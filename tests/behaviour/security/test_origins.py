@@ -11,7 +11,7 @@ from rtvi_sync import InvalidTransportParamsError, RTVIClient, RTVIError, StartB
 from rtvi_sync.media import NullSink
 from tests.support.loopback import Proxy, Server
 from tests.support.slowness import GUARD
-from tests.transports.test_websocket_handshake import Acceptor
+from tests.support.websocket import Acceptor
 
 # A bot that closes at once ends connect(), without a time limit that a busy machine would exceed.
 CLOSE = b"\x88\x02\x03\xe8"

@@ -12,6 +12,8 @@ from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
 ROOT = Path(__file__).parents[3]
+# Python warns of what these tests are about.
+WARNINGS = "error,ignore:This process:DeprecationWarning"
 
 
 def _never_answers(_: BotSession, message: dict[str, Any]) -> bool:

@@ -29,10 +29,7 @@ from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 
-from .conftest import ROOT
-
-# Python warns of what these tests are about.
-WARNINGS = "error,ignore:This process:DeprecationWarning"
+from .conftest import ROOT, WARNINGS
 
 Sessions = Callable[[], list[BotSession]]
 

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour.process.test_gevent import TICKING
 from tests.notebook.kernel import Kernel, running_kernel
 from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD
+from tests.support.ticking import TICKING
 from tests.support.webrtc import FarLoop, RTCBot, far_loop, ready_answers, rtc_bot  # noqa: F401 - a fixture
 
-from .conftest import ROOT
+from .celery_worker import celery_worker
+from .conftest import ROOT, WARNINGS
 from .gunicorn_server import Gunicorn
-from .test_celery import celery_worker
-from .test_multiprocessing import WARNINGS
 
 pytestmark = pytest.mark.matrix
 

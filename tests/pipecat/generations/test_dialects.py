@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.pipecat.conftest import BotServer
-from tests.pipecat.test_bots import RawClient
+from tests.pipecat.raw_client import RawClient
 
 NOT_COMPATIBLE = "RTVI version {} is not compatible with server protocol 2.2.0. Compatibility issues may occur."
 INVALID = "Invalid client version format ({}). Compatibility issues may occur."

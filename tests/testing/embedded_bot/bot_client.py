@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import json
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -167,3 +169,17 @@ def greeted(client: Client, version: str | None) -> tuple[list[Any], Any]:
     assert {item["id"] for item in [*warnings, ready]} == {"abc"}
     assert {item["type"] for item in warnings} <= {"error-response"}
     return [item["data"]["error"] for item in warnings], ready["data"]
+
+
+def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:
+    """Return status, JSON body and headers of the response to an HTTP request."""
+    names_and_values = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, method=method, headers=names_and_values)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=GUARD) as response:
+            status, data, found = response.status, response.read(), response.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            status, data, found = error.code, error.read(), error.headers
+    return status, json.loads(data) if data else None, {name.lower(): value for name, value in found.items()}

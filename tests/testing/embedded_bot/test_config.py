@@ -9,8 +9,7 @@ from websockets.sync.client import connect
 
 from rtvi_sync.testing import EmbeddedBot
 
-from .bot_client import Client, Talk, names
-from .test_http_endpoint import ask
+from .bot_client import Client, Talk, ask, names
 
 CONFIG: list[dict[str, Any]] = [
     {"service": "vad", "options": [{"name": "params", "value": {"stop_secs": 0.3}}]},

@@ -13,8 +13,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
-from .bot_client import WRITTEN, action, outline
-from .test_http_endpoint import ask
+from .bot_client import WRITTEN, action, ask, outline
 
 HELLO = action("llm:append_to_messages", messages=[{"role": "user", "content": "Hello"}], run_immediately=True)
 

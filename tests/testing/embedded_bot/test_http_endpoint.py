@@ -8,7 +8,6 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from typing import Any
 
 import pytest
 import trustme
@@ -17,21 +16,7 @@ from websockets.sync.client import connect
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
-from .bot_client import Client, threads_of_bots
-
-
-def ask(url: str, method: str = "POST", body: bytes | None = b"{}", **headers: str) -> tuple[int, Any, dict[str, str]]:
-    """Return status, JSON body and headers of the response to an HTTP request."""
-    names_and_values = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url, data=body, method=method, headers=names_and_values)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=GUARD) as response:
-            status, data, found = response.status, response.read(), response.headers
-    except urllib.error.HTTPError as error:
-        with error:
-            status, data, found = error.code, error.read(), error.headers
-    return status, json.loads(data) if data else None, {name.lower(): value for name, value in found.items()}
+from .bot_client import Client, ask, threads_of_bots
 
 
 def test_connect_endpoint() -> None:

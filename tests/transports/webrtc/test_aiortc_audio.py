@@ -18,9 +18,9 @@ from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.transports.webrtc import aiortc_audio, opus
 from rtvi_sync.transports.webrtc.aiortc_audio import BotAudio, MicTrack, read_frames, take_packets
+from tests.support.webrtc import result_of
 
-from .test_aiortc_peer import result_of
-from .test_opus import packets, tone
+from .sounds import packets, tone
 
 
 @pytest.fixture

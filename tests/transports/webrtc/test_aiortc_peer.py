@@ -13,7 +13,6 @@ import types
 
 import pytest
 
-from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
@@ -25,7 +24,7 @@ from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents,
 from rtvi_sync.transports.webrtc.signalling import candidates
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
-from tests.support.webrtc import Call, RTCBot, ready_answers
+from tests.support.webrtc import Call, RTCBot, ready_answers, result_of
 
 LIMITS = MediaLimits()
 
@@ -72,11 +71,6 @@ def call(far_loop):
     bot.calls.append(call)
     yield call
     bot.close()
-
-
-def result_of(future):
-    assert future.wait(Deadline(GUARD))
-    return future.result()
 
 
 def connect(peer, call, far_loop, change=lambda sdp: sdp):

@@ -28,8 +28,7 @@ from rtvi_sync.transports.webrtc.aiortc_video import (
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
-
-from .test_aiortc_peer import result_of
+from tests.support.webrtc import result_of
 
 
 @pytest.fixture

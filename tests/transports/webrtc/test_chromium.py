@@ -14,10 +14,10 @@ import pytest
 from rtvi_sync import RTVIClient, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, ToneSource
 from rtvi_sync.media.pcm import rms, samples_of
+from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer, Request, scripted_server
 from tests.support.slowness import GUARD, Stopwatch
 from tests.support.waiting import until
-from tests.transports.test_small_webrtc import Pictures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

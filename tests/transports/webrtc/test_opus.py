@@ -10,20 +10,13 @@ import sys
 import numpy as np
 import pytest
 
-from rtvi_sync.media.pcm import bytes_of, rms, samples_of
+from rtvi_sync.media.pcm import rms, samples_of
 from rtvi_sync.media.resample import resample
 from rtvi_sync.transports.webrtc import opus
 from tests.audio.signals import alignment, speech
 from tests.support.slowness import GUARD
 
-
-def tone(rate, seconds, hz=440.0, peak=8000):
-    return bytes_of(int(peak * math.sin(2 * math.pi * hz * n / rate)) for n in range(round(rate * seconds)))
-
-
-def packets(rate, pcm):
-    encoder, size = opus.Encoder(rate), 2 * rate // 50
-    return [encoder.encode(pcm[start : start + size]) for start in range(0, len(pcm), size)]
+from .sounds import packets, tone
 
 
 @pytest.mark.parametrize("rate", opus.RATES)

@@ -1,0 +1,28 @@
+"""What is posted to serial queues in tests."""
+
+from __future__ import annotations
+
+import threading
+
+from rtvi_sync.concurrency.serial_queue import SerialQueue
+from rtvi_sync.concurrency.worker_pool import WorkerPool
+from tests.support.slowness import GUARD
+
+
+class Blocker:
+    """An item that blocks until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.let_go.wait(GUARD)
+
+
+def drained(queue: SerialQueue, workers: WorkerPool) -> None:
+    """Wait until all that is queued in `queue` now has run."""
+    done = threading.Event()
+    queue.post(done.set, workers, force=True)
+    assert done.wait(GUARD)
