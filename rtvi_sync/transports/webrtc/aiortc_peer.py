@@ -28,6 +28,7 @@ from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
 from ...protocol.text import one_line
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
+from .aiortc_consent import be_patient
 from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
 from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
@@ -125,6 +126,8 @@ class AiortcPeer:
         self._mic = MicTrack(self._loop, self._limits.audio_bitrate)
         audio = connection.addTransceiver(self._mic)
         _prefer(audio, "audio/opus")
+        if not be_patient(audio.sender):
+            logger.warning("On a busy machine this version of aiortc ends a connection that is in order")
         # The bot takes the tracks by their order, and looks at none that is added later.
         self._cam, self._screen = PictureTrack(), PictureTrack()
         for track, direction, limits in (

@@ -1,0 +1,103 @@
+"""The patience with a bot that is slow to answer ICE, between two ends in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aioice
+import aiortc
+import pytest
+
+from rtvi_sync.transports.webrtc import aiortc_consent as module
+from rtvi_sync.transports.webrtc.aiortc_consent import be_patient
+from tests.support.slowness import GUARD
+from tests.support.webrtc import FarLoop
+
+# aioice's own way ends a connection after six requests whose answers did not come in time.
+MANY = 8
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replace the clock, and make the times of aioice and the package short."""
+    clock = types.SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    for owner in (module, aioice.ice):
+        monkeypatch.setattr(owner, "_INTERVAL" if owner is module else "CONSENT_INTERVAL", 0.005)
+    monkeypatch.setattr(aioice.stun, "RETRY_RTO", 0.005)
+    return clock
+
+
+def sender_of(ice: Any) -> Any:
+    """Return what has a connection, as aiortc's senders have."""
+    return types.SimpleNamespace(transport=types.SimpleNamespace(transport=types.SimpleNamespace(_connection=ice)))
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[aioice.Connection, aioice.Connection]]:
+    """Yield two ends that are connected; the first one is patient."""
+    near, far = aioice.Connection(ice_controlling=True), aioice.Connection(ice_controlling=False)
+    assert be_patient(sender_of(near))
+    for end, other in ((near, far), (far, near)):
+        await end.gather_candidates()
+        other.remote_username, other.remote_password = end.local_username, end.local_password
+    for end, other in ((near, far), (far, near)):
+        for candidate in [*end.local_candidates, None]:
+            await other.add_remote_candidate(candidate)
+    await asyncio.gather(near.connect(), far.connect())
+    far._query_consent_task.cancel()  # type: ignore[union-attr]
+    yield near, far
+    await asyncio.gather(near.close(), far.close())
+
+
+def watch(far: aioice.Connection, clock: Any, answer: Callable[..., object]) -> set[bytes]:
+    """Return the requests that come to `far` from now on, each 7 s after the one before; `answer` is to answer."""
+    ice: Any = far
+    take, asked = ice.request_received, set[bytes]()
+
+    def take_later(message: Any, *args: Any) -> None:
+        clock.now += 0.0 if message.transaction_id in asked else 7.0
+        asked.add(message.transaction_id)
+        answer(take, message, *args)
+
+    ice.request_received = take_later
+    return asked
+
+
+def test_late_answers(far_loop: FarLoop, clock: Any) -> None:
+    """They count, so that a connection of a busy machine stays open."""
+
+    async def connect() -> None:
+        async with connected() as (near, far):
+            asked = watch(far, clock, lambda *call: asyncio.get_running_loop().call_later(0.02, *call))
+            while len(asked) <= MANY and near._nominated:
+                await asyncio.sleep(0.001)
+            assert near._nominated
+
+    far_loop.run(connect())
+
+
+def test_no_answer(far_loop: FarLoop, clock: Any) -> None:
+    """After 30 s the connection ends, as RFC 7675 has it."""
+
+    async def connect() -> None:
+        async with connected() as (near, far):
+            asked = watch(far, clock, lambda *_: None)
+            assert isinstance(await asyncio.wait_for(near.get_event(), GUARD), aioice.ConnectionClosed)
+            assert len(asked) == 5
+
+    far_loop.run(connect())
+
+
+def test_aiortc_has_what_is_used() -> None:
+    """The private parts exist in this version; without them, its own way is left as it is."""
+
+    async def look() -> tuple[bool, bool]:
+        sender = aiortc.RTCPeerConnection().addTransceiver("audio").sender
+        return be_patient(sender), be_patient(sender_of(object()))
+
+    assert asyncio.run(look()) == (True, False)
