@@ -25,6 +25,7 @@ from aiortc.rtp import is_rtcp
 
 from rtvi_sync.media import ToneSource
 from rtvi_sync.transports.webrtc import aiortc_audio, opus
+from rtvi_sync.transports.webrtc.aiortc_consent import be_patient
 
 _RATE_HZ: Final = 24000
 _FRAME: Final = _RATE_HZ // opus.FRAMES_PER_SECOND
@@ -108,6 +109,7 @@ class Session:
         audio.sender.replaceTrack(self._voice)
         audio.direction = "sendrecv"
         setattr(audio.receiver, aiortc_audio._JITTER_BUFFER, self._ear)
+        be_patient(audio.sender)
         await self._pc.setLocalDescription(await self._pc.createAnswer())
         if self._loss:
             transport = audio.sender.transport

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import struct
 from collections.abc import Iterator
 
+import aiortc
 import pytest
 
-from benchmarks import measure, rtc_bots
+from benchmarks import measure, packet_bot, rtc_bots
 from benchmarks.peers import AMONG
 from benchmarks.peers.ours_webrtc import OursByWebRTC
 from benchmarks.scenarios import echo, webrtc
 from benchmarks.tables import TABLES
+from rtvi_sync.transports.webrtc import aiortc_consent
 from tests.support.required import missing
 
 from .conftest import python_of
@@ -57,6 +60,21 @@ def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch
     assert 0 < found["sent_share"] < 1.2  # how much of it comes in time is the machine's affair
     assert 0 < found["heard_share"] < 1.2
     assert found["cpu_percent_each"] > 0
+
+
+def test_the_bot_is_as_patient_as_the_package() -> None:
+    """Otherwise its own impatience with a busy machine would be measured."""
+
+    async def patient() -> bool:
+        near, far = aiortc.RTCPeerConnection(), packet_bot.Session([], 0.0)
+        near.addTransceiver("audio")
+        await near.setLocalDescription(await near.createOffer())
+        await far.answer({"sdp": near.localDescription.sdp})
+        ice = far._pc.getTransceivers()[0].sender.transport.transport._connection
+        await asyncio.gather(near.close(), far._pc.close())
+        return ice.query_consent.__module__ == aiortc_consent.__name__
+
+    assert asyncio.run(patient())
 
 
 def sent_back(latency: float, gain: float, rate_hz: int = echo.SENT_HZ) -> dict[str, float]:
