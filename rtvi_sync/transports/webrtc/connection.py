@@ -23,6 +23,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 # Pipecat counts a client as gone that has pinged and is silent for 3 s.
 _PING_INTERVAL = 1.0
+# A message after more seconds than these without a ping comes behind one: if this process was stopped, the bot would
+# keep the message and never read it.
+_PING_OVERDUE = 2.0
 # A bot that runs sends an RTCP packet each second or so. One that was stopped for 6 s came back unharmed.
 SILENCE_LIMIT = 10.0
 # Messages that wait for a bot that takes none, in bytes, or for the client to be told that it is connected, in memory.
@@ -69,6 +72,7 @@ class WebRTCConnection:
         self._tracks_on = tracks_on
         self._is_open = False
         self._info: CloseInfo | None = None
+        self._pinged = 0.0  # by the clock that also counts while the machine sleeps
         # Guards the change of these two from None or False. Any thread may hold it, for an assignment; re-entrant,
         # because a finalizer may end a session during one.
         self._lock = threading.RLock()
@@ -116,7 +120,13 @@ class WebRTCConnection:
         if self.peer.bytes_waiting > _MAX_WAITING:
             self._end("it takes no messages any more; send less, or see the bot's log")
             self.check_open()
+        if not 0 <= time.time() - self._pinged < _PING_OVERDUE:
+            self._ping()
         self.peer.send_text(text)
+
+    def _ping(self) -> None:
+        self._pinged = time.time()
+        self.peer.send_text(f"ping: {round(1000 * self._pinged)}")
 
     def check_open(self) -> None:
         """Raise `DisconnectedError` if the connection is not open, or has ended."""
@@ -201,7 +211,7 @@ class WebRTCConnection:
         if self._closing or self._info is not None:
             return
         self._cancel_timer = self._loop.call_later(_PING_INTERVAL, self._tick)
-        self.peer.send_text(f"ping: {time.time_ns() // 1_000_000}")
+        self._ping()
         self._tell_tracks()
         self.peer.measure(self._measured)
 

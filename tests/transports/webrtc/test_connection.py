@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+import types
 from typing import Any
 
 import pytest
@@ -155,6 +156,20 @@ def test_pings_and_tracks(link, log, monkeypatch):
     assert statuses(link) == [(0, True), (1, False), (2, False)]
     log.tracks = (False, False, True)
     until(lambda: statuses(link)[3:] == [(0, False), (2, True)])
+
+
+def test_a_message_after_a_stall(link, monkeypatch):
+    """It comes behind a ping, however the clock was changed: a bot keeps what comes without one for 3 s unread."""
+    clock = types.SimpleNamespace(time=lambda: now)
+    monkeypatch.setattr(module, "time", clock)
+    now = 1000.0
+    link.opened()
+    on_the_loop(link)
+    del link.peer.sent[:]
+    for moved, text in ((1.9, "soon"), (3.0, "late"), (0.1, "then"), (-5.0, "before")):
+        now += moved
+        link.send(text)
+    assert link.peer.sent == ["soon", "ping: 1004900", "late", "then", "ping: 1000000", "before"]
 
 
 def test_a_change_is_told_at_once(link, log):
