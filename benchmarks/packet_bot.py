@@ -77,7 +77,7 @@ class Ear:
         now = time.monotonic()
         frames, self._frames = self._frames, 0
         seconds, self._since = now - self._since, now
-        return {"frames": frames, "seconds": seconds}
+        return {"frames": frames / 2, "seconds": seconds}
 
 
 def lossy(send: Callable[[bytes], Any], share: float) -> Callable[[bytes], Any]:
@@ -114,7 +114,9 @@ class Session:
         if self._loss:
             transport = audio.sender.transport
             transport._send_rtp = lossy(transport._send_rtp, self._loss)
-        return {"sdp": self._pc.localDescription.sdp, "type": "answer", "pc_id": str(id(self))}
+        # Of any version of aiortc: the voice is counted in packets of 10 ms, which a bot of 1.16 or later gets.
+        sdp = self._pc.localDescription.sdp.replace("max-message-size:65536", "max-message-size:262144")
+        return {"sdp": sdp, "type": "answer", "pc_id": str(id(self))}
 
     def _take(self, channel: Any, text: str) -> None:
         if text.startswith("ping"):

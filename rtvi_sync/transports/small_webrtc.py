@@ -222,7 +222,7 @@ class SmallWebRTCTransport(Transport):
             lambda: connection.peer.step,
             lambda: advice.for_step(connection.peer.step, offer, answer.sdp, target.ice_servers),
         )
-        opened = connection.peer.accept(answer.sdp)
+        opened = connection.peer.accept(answer.sdp, short_packets=answer.takes_short_packets)
         abort.on_abort(lambda: opened.reject(abort.reason or DisconnectedError("abandoned")))
         if not opened.wait(Deadline(self._ice_timeout)):
             raise TransportStartError(

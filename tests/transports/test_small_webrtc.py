@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 import subprocess
 import sys
@@ -294,6 +295,18 @@ def test_the_bot_ends_the_session(bot, client, how, initiator):
         assert next(events).data.initiator == initiator
     with pytest.raises(DisconnectedError):
         it.transport.send_message(it.transport.options.client_ready)
+
+
+@pytest.mark.parametrize(("size", "samples"), [(65_536, 960), (262_144, 480)])
+def test_packets_of_the_voice(bot, client, size, samples):
+    """They are short, unless the bot's library may be one that hears nothing in them."""
+    bot.change = lambda answer: {
+        **answer,
+        "sdp": re.sub("max-message-size:[0-9]+", f"max-message-size:{size}", answer["sdp"]),
+    }
+    client(mic=SilenceSource(), speaker=NullSink()).connect()
+    until(lambda: len(bot.call.frames[0]) > 3)
+    assert {frame.samples for frame in bot.call.frames[0]} == {samples}
 
 
 def test_counters(bot, client):

@@ -10,7 +10,7 @@ import fractions
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import av
@@ -32,6 +32,8 @@ RTP_RATE_HZ: Final = 48000
 _TIME_BASE = fractions.Fraction(1, RTP_RATE_HZ)
 # Seconds of audio that wait for a loop that is busy; older audio is of no use.
 _MAX_WAITING = 1.0
+# Of 10 ms. aiortc, which bots run on, holds 4 packets back, and waits through 16 for one that is lost.
+_SHORT_PACKETS_PER_SECOND = 100
 # Where aiortc keeps its jitter buffer.
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 
@@ -54,26 +56,31 @@ class MicTrack(MediaStreamTrack):
         self._encoder: opus.Encoder | None = None
         self._encodes = opus.library() is not None
         self._rest = b""
-        self._position = 0  # of the next frame, in samples of RTP
-        self._frames: deque[Any] = deque(maxlen=round(_MAX_WAITING * opus.FRAMES_PER_SECOND))
+        self._position = 0  # of the next packet, in samples of RTP
+        self._packets: deque[Any] = deque()
+        self._per_second = opus.FRAMES_PER_SECOND
         self._arrived = asyncio.Event()
-        self._dropped = 0  # frames
+        self._dropped = 0  # packets
 
     @property
     def unsent(self) -> float:
         """Return how many seconds were dropped."""
-        return self._dropped / opus.FRAMES_PER_SECOND
+        return self._dropped / self._per_second
+
+    def shorten_packets(self) -> None:
+        """Send packets of 10 ms instead of 20. Called before the first audio."""
+        self._per_second = _SHORT_PACKETS_PER_SECOND
 
     def send(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send mono PCM of any length. Called on one thread at a time."""
         rate = self._convert_to(sample_rate_hz)
         pcm = self._rest + self._converter.convert(pcm, sample_rate_hz)  # type: ignore[union-attr]
-        size = 2 * rate // opus.FRAMES_PER_SECOND
+        size = 2 * rate // self._per_second
         complete = len(pcm) - len(pcm) % size
         self._rest = pcm[complete:]
-        for start in range(0, complete, size):
-            frame = self._frame(pcm[start : start + size], rate)
-            self._thread.call(self._put, frame)
+        if complete:
+            packets = [self._packet(pcm[start : start + size], rate) for start in range(0, complete, size)]
+            self._thread.call(self._put, packets)
 
     def _convert_to(self, sample_rate_hz: int) -> int:
         """Return the rate that is sent for a source's rate."""
@@ -83,32 +90,34 @@ class MicTrack(MediaStreamTrack):
             self._encoder = opus.Encoder(rate, self._bitrate) if self._encodes else None
         return rate
 
-    def _frame(self, pcm: bytes, rate: int) -> Any:
-        """Return 20 ms of audio as aiortc takes it."""
+    def _packet(self, pcm: bytes, rate: int) -> Any:
+        """Return audio as aiortc takes it."""
         if self._encoder is not None:
-            frame: Any = av.Packet(self._encoder.encode(pcm))
-            frame.time_base, frame.pts = _TIME_BASE, self._position
+            packet: Any = av.Packet(self._encoder.encode(pcm))
+            packet.time_base, packet.pts = _TIME_BASE, self._position
         else:
-            frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
-            frame.planes[0].update(pcm)
-            frame.sample_rate, frame.time_base = rate, fractions.Fraction(1, rate)
-            frame.pts = self._position * rate // RTP_RATE_HZ
-        self._position += RTP_RATE_HZ // opus.FRAMES_PER_SECOND
-        return frame
+            packet = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
+            packet.planes[0].update(pcm)
+            packet.sample_rate, packet.time_base = rate, fractions.Fraction(1, rate)
+            packet.pts = self._position * rate // RTP_RATE_HZ
+        self._position += RTP_RATE_HZ // self._per_second
+        return packet
 
-    def _put(self, frame: Any) -> None:
-        self._dropped += len(self._frames) == self._frames.maxlen
-        self._frames.append(frame)
+    def _put(self, packets: Sequence[Any]) -> None:
+        self._packets.extend(packets)
+        while len(self._packets) > _MAX_WAITING * self._per_second:
+            self._packets.popleft()
+            self._dropped += 1
         self._arrived.set()
 
     async def recv(self) -> Any:
-        """Return the next frame; aiortc calls it."""
-        while not self._frames:
+        """Return the next packet; aiortc calls it."""
+        while not self._packets:
             if self.readyState != "live":
                 raise MediaStreamError
             self._arrived.clear()
             await self._arrived.wait()
-        return self._frames.popleft()
+        return self._packets.popleft()
 
     def stop(self) -> None:
         """End the track."""

@@ -148,13 +148,15 @@ class AiortcPeer:
         channel.on("close", self._on_channel_closed)
         return connection
 
-    def accept(self, answer: str) -> Future[None]:
+    def accept(self, answer: str, *, short_packets: bool = False) -> Future[None]:
         """Take the answer; done once the data channel is open."""
-        return self._loop.run(self._accept(answer))
+        return self._loop.run(self._accept(answer, short_packets))
 
-    async def _accept(self, answer: str) -> None:
+    async def _accept(self, answer: str, short_packets: bool) -> None:
         assert self._connection is not None, "there was an offer"
         assert self._opening is not None, "there was an offer"
+        if self._mic is not None and short_packets:
+            self._mic.shorten_packets()
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
         except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's

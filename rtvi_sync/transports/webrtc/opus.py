@@ -68,7 +68,7 @@ def _declared(opus: ctypes.CDLL) -> ctypes.CDLL:
 
 
 class Encoder:
-    """An encoder of mono speech, in packets of 20 ms. Used by one thread at a time.
+    """An encoder of mono speech. Used by one thread at a time.
 
     Args:
         rate_hz: one of `RATES`.
@@ -92,7 +92,7 @@ class Encoder:
         self._buffer = ctypes.create_string_buffer(_MAX_PACKET_BYTES)
 
     def encode(self, pcm: bytes) -> bytes:
-        """Return the packet of 20 ms."""
+        """Return the packet of a frame of 10 or 20 ms."""
         size = self._opus.opus_encode(self._state, pcm, len(pcm) // 2, self._buffer, _MAX_PACKET_BYTES)
         if size < 0:
             raise ValueError(f"libopus cannot encode {len(pcm)} bytes at {self.rate_hz} Hz ({size})")

@@ -113,9 +113,10 @@ class Peer(Protocol):
     def offer(self) -> Future[str]:
         """Return an SDP offer that has all candidates; once more for each negotiation."""
 
-    def accept(self, answer: str) -> Future[None]:
+    def accept(self, answer: str, *, short_packets: bool = False) -> Future[None]:
         """Take the SDP answer; done once the data channel is open.
 
+        With `short_packets` the bot takes packets of audio of 10 ms.
         The future fails with `TransportStartError` if the answer cannot be used, and with `ConnectionError`, which says
         what has happened, if the connection does not come about.
         """

@@ -12,6 +12,8 @@ from typing import Any
 import aiortc
 import av
 import pytest
+from aiortc.jitterbuffer import JitterBuffer
+from aiortc.rtp import RtpPacket
 
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
@@ -42,16 +44,60 @@ async def received(track, count):
     return [await track.recv() for _ in range(count)]
 
 
-def test_packets_of_the_microphone(loop):
-    """Frames of any length become packets of 20 ms, whose time stamps follow each other."""
+def mic_track(loop, per_second):
     track = on_loop(loop, lambda: MicTrack(loop))
+    if per_second == 100:
+        track.shorten_packets()
+    return track
+
+
+@pytest.mark.parametrize("per_second", [50, 100])
+def test_packets_of_the_microphone(loop, per_second):
+    """Frames of any length become packets of 20 or 10 ms, whose time stamps follow each other."""
+    track = mic_track(loop, per_second)
     pcm = tone(16000, 0.1)
     for start in range(0, len(pcm), 500):
         track.send(pcm[start : start + 500], 16000)
-    found = result_of(loop.run(received(track, 5)))
-    assert [packet.pts * packet.time_base for packet in found] == [fractions.Fraction(n, 50) for n in range(5)]
+    found = result_of(loop.run(received(track, per_second // 10)))
+    assert [packet.pts * packet.time_base for packet in found] == [
+        fractions.Fraction(n, per_second) for n in range(per_second // 10)
+    ]
     decoder = opus.Decoder(24000)
     assert len(b"".join(decoder.decode(bytes(packet)) for packet in found)) == 2 * 2400
+
+
+def test_one_way_to_the_loop(loop, monkeypatch):
+    """The packets of a chunk are handed over together, because each time costs a wake-up of the loop."""
+    track = mic_track(loop, 100)
+    handed_over = []
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call", lambda put, packets: handed_over.append(len(packets)))
+        for size in (640, 100, 540, 1280):
+            track.send(bytes(size), 16000)
+    assert handed_over == [2, 2, 4]
+
+
+def heard_by_a_bot(loop, per_second, lost):
+    """Return when a bot on aiortc hears each packet of a second, some of which are lost, and how late, in ms."""
+    track, buffer = mic_track(loop, per_second), JitterBuffer(capacity=16, prefetch=4)
+    heard, sequence = {}, itertools.count()
+    for chunk in range(50):
+        track.send(bytes(640), 16000)
+        for sent in on_loop(loop, lambda: [track._packets.popleft() for _ in range(len(track._packets))]):
+            arrived = RtpPacket(sequence_number=next(sequence), timestamp=sent.pts)
+            arrived._data = b""  # type: ignore[attr-defined]
+            frame = None if arrived.sequence_number in lost else buffer.add(arrived)[1]
+            if frame is not None:
+                heard[frame.timestamp] = 20 * chunk
+    return [(ms, ms - 20 * (timestamp // 960)) for timestamp, ms in heard.items()]
+
+
+@pytest.mark.parametrize(("per_second", "held_back", "gap"), [(50, 80, 320), (100, 40, 160)])
+def test_what_a_bot_on_aiortc_hears(loop, per_second, held_back, gap):
+    """It holds 4 packets back, and waits through 16 for one that is lost: short ones are heard earlier."""
+    assert {late for _, late in heard_by_a_bot(loop, per_second, lost=())} == {held_back}
+    moments = [ms for ms, _ in heard_by_a_bot(loop, per_second, lost={20})]
+    assert max(after - before for before, after in itertools.pairwise(moments)) == gap
 
 
 def test_a_rate_that_opus_has_not(loop):
@@ -66,12 +112,14 @@ def test_a_rate_that_opus_has_not(loop):
     assert rms(decoded[5]) > 3000
 
 
-def test_a_loop_that_is_late(loop):
+@pytest.mark.parametrize("per_second", [50, 100])
+def test_a_loop_that_is_late(loop, per_second):
     """A second is kept; what is older is dropped and counted."""
-    track = on_loop(loop, lambda: MicTrack(loop))
-    on_loop(loop, lambda: [track._put(n) for n in range(60)])
+    track = mic_track(loop, per_second)
+    count = per_second * 6 // 5
+    on_loop(loop, lambda: [track._put([n, n + 1]) for n in range(0, count, 2)])
     assert track.unsent == pytest.approx(0.2)
-    assert result_of(loop.run(received(track, 1))) == [10]
+    assert result_of(loop.run(received(track, 1))) == [count - per_second]
 
 
 def test_the_end_of_the_track(loop):

@@ -73,10 +73,10 @@ def call(far_loop):
     bot.close()
 
 
-def connect(peer, call, far_loop, change=lambda sdp: sdp):
+def connect(peer, call, far_loop, change=lambda sdp: sdp, **options):
     offer = result_of(peer.offer())
     answer = far_loop.run(call.answer({"sdp": offer, "type": "offer"}))
-    result_of(peer.accept(change(answer["sdp"])))
+    result_of(peer.accept(change(answer["sdp"]), **options))
 
 
 def test_the_offer(peer):
@@ -206,6 +206,19 @@ def test_a_library_that_fails_to_close(peer, call, far_loop):
         result_of(peer.close(0.0))
     assert [track.readyState for track in (peer._mic, peer._cam, peer._screen)] == ["ended"] * 3
     peer._connection.close = close
+
+
+def test_short_packets(peer, call, far_loop):
+    """Each 20 ms of audio are two packets on the wire, in order."""
+    connect(peer, call, far_loop, short_packets=True)
+    receiver, arrived = call.pc.getTransceivers()[0].receiver, []
+    receiver._handle_rtp_packet = lambda packet, arrival_time_ms: arrived.append(packet) or asyncio.sleep(0)
+    for _ in range(3):
+        peer.send_audio(bytes(640), 16000)
+    until(lambda: len(arrived) == 6)
+    first = arrived[0]
+    assert [(each.sequence_number - first.sequence_number) % 2**16 for each in arrived] == [*range(6)]
+    assert [(each.timestamp - first.timestamp) % 2**32 for each in arrived] == [*range(0, 6 * 480, 480)]
 
 
 async def fail():

@@ -98,12 +98,13 @@ def test_a_bit_rate():
     assert sizes[0] < 1.3 * 8_000 / 8 < sizes[1] < sizes[2]
 
 
+@pytest.mark.parametrize("per_second", [50, 100])
 @pytest.mark.parametrize(("rate", "least"), [(8000, 0.995), (16000, 0.99), (24000, 0.99), (48000, 0.99)])
-def test_speech_is_what_it_was(rate, least):
+def test_speech_is_what_it_was(rate, least, per_second):
     """What is decoded correlates with the speech, half a second at a time, so that a bot hears what was said."""
     said = resample(speech(3.0).tobytes(), 24000, rate)
     decoder = opus.Decoder(24000)
-    decoded = np.frombuffer(b"".join(map(decoder.decode, packets(rate, said))), np.int16)
+    decoded = np.frombuffer(b"".join(map(decoder.decode, packets(rate, said, per_second))), np.int16)
     reference = np.frombuffer(resample(said, rate, 24000), np.int16)
     found = [
         alignment(decoded[begin : begin + 14000], reference[begin : begin + 12000])[0]

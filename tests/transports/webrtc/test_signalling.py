@@ -131,10 +131,10 @@ def test_the_offer():
 def test_an_answer():
     """Its name, the size that it takes, and the kinds of its addresses."""
     answer = answer_of({"sdp": SDP, "type": "answer", "pc_id": "Bot#1"}, "http://bot")
-    assert (answer.pc_id, answer.max_message_size) == ("Bot#1", 262144)
+    assert (answer.pc_id, answer.max_message_size, answer.takes_short_packets) == ("Bot#1", 262144, True)
     assert candidates(SDP) == ["host 192.0.2.2 (udp)", "srflx 198.51.100.7 (udp)"]
     old = answer_of({"sdp": SDP.replace("a=max-message-size:262144", "a=x")}, "http://bot")
-    assert (old.pc_id, old.max_message_size) == (None, 65536)
+    assert (old.pc_id, old.max_message_size, old.takes_short_packets) == (None, 65536, False)
 
 
 @pytest.mark.parametrize(
