@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiortc import (
     MediaStreamTrack,
@@ -28,7 +28,7 @@ from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
 from ...protocol.text import one_line
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
-from .aiortc_consent import be_patient
+from .aiortc_consent import LIMIT, be_patient
 from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
 from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
@@ -45,6 +45,8 @@ for _name in [*logging.root.manager.loggerDict]:
     if _name.partition(".")[0] in ("aiortc", "aioice"):
         logging.getLogger(_name).addFilter(_is_harmless)
 
+#: The step after ICE.
+DTLS: Final = "the DTLS handshake"
 # Seconds for the end of a connection that does not end by itself.
 _CLOSE_TIMEOUT = 1.0
 # Seconds between two looks whether the messages that wait are sent.
@@ -88,7 +90,7 @@ class AiortcPeer:
         if connection is None or connection.iceConnectionState not in ("completed", "closed"):
             return "ICE: a network packet from the bot"
         if connection.connectionState != "connected":
-            return "the DTLS handshake"
+            return DTLS
         return "the data channel"
 
     def offer(self) -> Future[str]:
@@ -190,10 +192,16 @@ class AiortcPeer:
             logger.exception("A message of the bot could not be handed on")
 
     def _on_state(self) -> None:
-        if self._connection is not None and self._connection.connectionState in ("failed", "closed"):
-            self._end(
-                f"waiting for {self.step} has failed" if not self._is_open else "the WebRTC connection has failed"
-            )
+        if self._connection is None or self._connection.connectionState not in ("failed", "closed"):
+            return
+        if self._is_open:  # aiortc fails by itself for no other reason
+            reason = f"the bot has not answered ICE for {LIMIT:.0f} s"
+            self._end(f"{reason}: the network is gone, or this machine or the bot's is too busy")
+        elif self.step == DTLS:
+            reason = "the bot's certificate is not that of the answer's fingerprint"
+            self._end(f"waiting for {DTLS} has failed: {reason}, or something between changes packets")
+        else:
+            self._end(f"waiting for {self.step} has failed")
 
     def _on_channel_closed(self) -> None:
         self._end("the bot has closed the connection without saying that it leaves")

@@ -17,6 +17,7 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
 from rtvi_sync.media import VideoFrame
+from rtvi_sync.transports.webrtc import aiortc_consent
 from rtvi_sync.transports.webrtc import aiortc_peer as module
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
 from rtvi_sync.transports.webrtc.connection import _MAX_MESSAGE
@@ -249,6 +250,17 @@ def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
     assert heard.ends == []
 
 
+def test_a_bot_that_answers_ice_no_longer(peer, call, heard, far_loop, monkeypatch):
+    """It is said, with what may be the cause."""
+    monkeypatch.setattr(aiortc_consent, "_INTERVAL", 0.01)
+    connect(peer, call, far_loop)
+    monkeypatch.setattr(aiortc_consent, "LIMIT", -1.0)
+    until(lambda: heard.ends)
+    assert heard.ends == [
+        "the bot has not answered ICE for 30 s: the network is gone, or this machine or the bot's is too busy"
+    ]
+
+
 def test_the_bot_closes(peer, call, heard, far_loop):
     """The closing of the data channel is the end, once."""
     connect(peer, call, far_loop)
@@ -258,7 +270,7 @@ def test_the_bot_closes(peer, call, heard, far_loop):
 
 
 def test_a_wrong_fingerprint(peer, call, far_loop):
-    """DTLS fails: the error says at which step."""
+    """DTLS fails: the error says at which step, and why."""
 
     def change(sdp):
         lines = sdp.splitlines(keepends=True)
@@ -266,7 +278,7 @@ def test_a_wrong_fingerprint(peer, call, far_loop):
             "a=fingerprint:sha-256 " + ":".join(["AB"] * 32) + "\r\n" if "sha-256" in x else x for x in lines
         )
 
-    with pytest.raises(ConnectionError, match="waiting for the DTLS handshake has failed"):
+    with pytest.raises(ConnectionError, match=r"waiting for the DTLS handshake has failed: .* fingerprint"):
         connect(peer, call, far_loop, change)
 
 
