@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiortc import rtcrtpreceiver, rtcrtpsender
 from aiortc.codecs import vpx
 
 from rtvi_sync import (
@@ -34,7 +35,7 @@ from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
-from rtvi_sync.transports.webrtc import signalling
+from rtvi_sync.transports.webrtc import connection, signalling
 from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer
 from tests.support.slowness import GUARD
@@ -319,6 +320,22 @@ def test_counters(bot, client):
     stats = it.stats()
     assert stats.bytes_sent > 0
     assert stats.bytes_waiting == 0
+
+
+def test_how_the_network_is(bot, client, monkeypatch):
+    """Its round trip and the jitter of the bot's voice are measured, in seconds; before, there is no figure."""
+    monkeypatch.setattr(connection, "_PING_INTERVAL", 0.02)
+    for module in (rtcrtpsender, rtcrtpreceiver):  # reports come each 50 ms, not 0.5 to 1.5 s
+        monkeypatch.setattr(module, "random", types.SimpleNamespace(random=lambda: -0.45))
+    bot.tracks = lambda: [Tone(samples_of_tone)]
+    it = client(mic=SilenceSource(), speaker=NullSink())
+    assert (it.stats().round_trip, it.stats().audio_jitter) == (None, None)
+    it.connect()
+    until(lambda: it.stats().round_trip is not None and it.stats().audio_jitter)
+    stats = it.stats()
+    assert 0 <= stats.round_trip < GUARD
+    assert 0 < stats.audio_jitter < GUARD
+    assert stats.audio_lost == 0
 
 
 def test_a_camera_from_the_start(bot):

@@ -130,17 +130,16 @@ class BotAudio:
 
     Args:
         on_audio: as in `PeerEvents`.
+
+    Attributes:
+        concealed: how many seconds of the audio were lost, or too late, and made up.
     """
 
     def __init__(self, on_audio: Callable[[bytes, int, int], None]) -> None:
         self._on_audio = on_audio
         self._buffer = JitterBuffer()
         self._decoder = opus.Decoder(RATE_HZ)
-
-    @property
-    def concealed(self) -> float:
-        """Return how many seconds of the audio were made up."""
-        return self._buffer.lost / opus.FRAMES_PER_SECOND
+        self.concealed: float = 0.0
 
     def add(self, packet: Any) -> tuple[bool, None]:
         """Take an RTP packet; aiortc calls it. Nothing is left for aiortc to decode."""
@@ -148,6 +147,7 @@ class BotAudio:
         for position, payload in enumerate(due):
             if payload is None:
                 pcm = self._decoder.conceal(due[position + 1] if position + 1 < len(due) else None)
+                self.concealed += len(pcm) / 2 / RATE_HZ
             else:
                 pcm = self._decoder.decode(payload)
             try:

@@ -15,16 +15,12 @@ class JitterBuffer:
     """Puts packets in order, without a clock: a packet is due as soon as those before it have come or are given up.
 
     So a lost packet delays nothing that comes after it, and what is received is as long as what was sent.
-
-    Attributes:
-        lost: how many packets were given up.
     """
 
     def __init__(self) -> None:
         self._sender: int | None = None
         self._next = 0  # the sequence number that is due
         self._waiting: dict[int, bytes] = {}
-        self.lost: int = 0
 
     def add(self, sender: int, sequence: int, payload: bytes) -> list[bytes | None]:
         """Take a packet; return the payloads that are due, with None for each that is lost.
@@ -47,10 +43,8 @@ class JitterBuffer:
         due: list[bytes | None] = []
         while self._waiting:
             found = self._waiting.pop(self._next, None)
-            if found is None:
-                if max((each - self._next) % _ROUND for each in self._waiting) < depth:
-                    break
-                self.lost += 1
+            if found is None and max((each - self._next) % _ROUND for each in self._waiting) < depth:
+                break
             due.append(found)
             self._next = (self._next + 1) % _ROUND
         return due

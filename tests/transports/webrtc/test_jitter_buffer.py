@@ -21,9 +21,7 @@ def test_in_order(first):
 
 def test_one_late_packet():
     """It holds up what came after it, and nothing is lost."""
-    buffer = JitterBuffer()
-    assert taken(buffer, 1, 3, 4, 2, 5) == [[1], [], [], [2, 3, 4], [5]]
-    assert buffer.lost == 0
+    assert taken(JitterBuffer(), 1, 3, 4, 2, 5) == [[1], [], [], [2, 3, 4], [5]]
 
 
 def test_a_lost_packet():
@@ -31,7 +29,6 @@ def test_a_lost_packet():
     buffer = JitterBuffer()
     assert DEPTH == 3
     assert taken(buffer, 1, 3, 4, 5, 6, 2, 7) == [[1], [], [], [None, 3, 4, 5], [6], [], [7]]
-    assert buffer.lost == 1
 
 
 def test_several_lost_packets():
@@ -49,19 +46,14 @@ def test_a_sender_that_begins_again():
     buffer = JitterBuffer()
     assert taken(buffer, 4000, 4002) == [[4000], []]
     assert taken(buffer, 20, 21, sender=2) == [[None, 4002, 20], [21]]
-    assert buffer.lost == 1
 
 
 @pytest.mark.parametrize("behind", [1, 60, 5000, 32768])
 def test_a_packet_that_is_late(behind):
     """It is of no use, however late it is, and changes nothing."""
-    buffer = JitterBuffer()
-    assert taken(buffer, 40000, 40002, 40001 - behind, 40001) == [[40000], [], [], [40001, 40002]]
-    assert buffer.lost == 0
+    assert taken(JitterBuffer(), 40000, 40002, 40001 - behind, 40001) == [[40000], [], [], [40001, 40002]]
 
 
 def test_a_gap_of_more_than_a_second():
     """What waits is handed on, and what is missing after it is not made up."""
-    buffer = JitterBuffer()
-    assert taken(buffer, 1, 3, 54, 55) == [[1], [], [None, 3, 54], [55]]
-    assert buffer.lost == 1
+    assert taken(JitterBuffer(), 1, 3, 54, 55) == [[1], [], [None, 3, 54], [55]]
