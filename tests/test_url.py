@@ -18,6 +18,7 @@ from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
 from tests.phone.caller import Caller, bridge_to, talk_until
 from tests.support.http_server import Answer, ScriptedServer, scripted_server
 from tests.support.wavs import silence, tone, write_wav
+from tests.support.webrtc import SESSION, FarLoop, far_loop, ready_answers, rtc_bot  # noqa: F401 - one is a fixture
 
 ROOT = Path(__file__).parents[1]
 START, CONNECT = "/start", "/connect"
@@ -175,3 +176,12 @@ def test_a_url_means_the_same_everywhere(name: str, form: str) -> None:
             assert request.body == {"transport": "websocket"}
         else:
             assert "rtvi_client_version" in request.body
+
+
+@pytest.mark.parametrize("name", ["demo", "talk", "for_url()", "MeasuredClient and RTVIUser", "run_many()"])
+def test_a_url_of_a_bot_for_webrtc(name: str, far_loop: FarLoop) -> None:  # noqa: F811 - the fixture
+    """A program that takes any transport reaches a bot that has no other."""
+    with rtc_bot(far_loop, ready_answers) as bot:
+        PROGRAMS[name](bot.url)
+        offers = [request for request in bot.server.requests if request.path == f"/sessions/{SESSION}/api/offer"]  # type: ignore[attr-defined]
+    assert len(offers) == len(bot.calls) == 1
