@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import numpy as np
@@ -43,12 +43,14 @@ from tests.audio.pulse import PulseServer, missing_parts
 from .stamping_bot import PAUSE, mark
 from .stamping_bot import RATE as BOT_RATE
 
+Library: TypeAlias = Literal["pyaudio", "sounddevice"]
+
 _MIC_RATE: Final = 16000
 _MIC_PERIOD: Final = 0.02
 _SPEAKER_PERIOD: Final = 0.04
 _LOUD: Final = 10000
 #: How the SDK calls each library, and the class of what is opened by it.
-_BINDINGS: Final[dict[str, tuple[Any, Any]]] = {
+_BINDINGS: Final[dict[Library, tuple[Any, Any]]] = {
     "pyaudio": (pyaudio_binding, pyaudio_binding.PyAudioStream),
     "sounddevice": (sounddevice_binding, sounddevice_binding.SoundDeviceStream),
 }
@@ -89,7 +91,7 @@ def pulse_daemon() -> Iterator[PulseServer]:
 class MonitorRecorder:
     """A recorder of `speaker_a`'s monitor, read by a library on a thread of its own; a context manager."""
 
-    def __init__(self, library: str) -> None:
+    def __init__(self, library: Library) -> None:
         self._audio = begin_portaudio(library)
         self._frames: list[tuple[float, bytes]] = []
         self._started, self._stop = threading.Event(), threading.Event()
@@ -121,7 +123,7 @@ class MonitorRecorder:
         stream.close()
 
 
-def begin_portaudio(library: str) -> PortAudioBinding:
+def begin_portaudio(library: Library) -> PortAudioBinding:
     """Return PortAudio, without the messages of what is below it."""
     module, _ = _BINDINGS[library]
     loaded = module.load()
@@ -142,7 +144,7 @@ def latencies(name: str, said: Sequence[float], heard: Sequence[float]) -> Figur
     return Figures(name, [end - begin for begin, end in zip(said, heard, strict=True)])
 
 
-def devices_alone(library: str, seconds: float) -> Figures:
+def devices_alone(library: Library, seconds: float) -> Figures:
     """Play bursts into the speaker, whose buffer stays full, and measure when they are recorded."""
     audio = begin_portaudio(library)
     frames = int(BOT_RATE * _SPEAKER_PERIOD)
@@ -173,7 +175,7 @@ class Stamps:
     written: list[tuple[float, bytes]] = attrs.field(factory=list)
 
     @contextlib.contextmanager
-    def recorded(self, library: str) -> Iterator[None]:
+    def recorded(self, library: Library) -> Iterator[None]:
         """Record these times within the block."""
         _, stream = _BINDINGS[library]
         read, write = stream.read, stream.write
@@ -210,7 +212,7 @@ class Stamps:
         return Figures("wire to speaker", found)
 
 
-def through_the_sdk(server: PulseServer, library: str, seconds: float) -> list[Figures]:
+def through_the_sdk(server: PulseServer, library: Library, seconds: float) -> list[Figures]:
     """Measure a session in which both sides send noise, each frame of which is unique."""
     noise = np.random.default_rng(2).integers(-20000, 20000, int((seconds + 10) * BOT_RATE), np.int16)
     stamps = Stamps()
@@ -220,8 +222,7 @@ def through_the_sdk(server: PulseServer, library: str, seconds: float) -> list[F
     with bot, stamps.recorded(library), MonitorRecorder(library) as recorder:
         assert bot.stdout is not None
         transport = WebSocketTransport(bot.stdout.readline().strip())
-        devices = {"mic": "ALSA/mic_a", "speaker": "ALSA/speaker_a"}
-        client = RTVIClient(transport=transport, audio_backend=library, **devices)
+        client = RTVIClient(transport=transport, mic="ALSA/mic_a", speaker="ALSA/speaker_a", audio_backend=library)
         playing = server.play(noise, BOT_RATE)
         with client:
             threading.Event().wait(seconds + 1)
@@ -236,7 +237,7 @@ def through_the_sdk(server: PulseServer, library: str, seconds: float) -> list[F
     return [*figures, latencies("bot to ear", begun, recorder.onsets())]
 
 
-def measure(library: str, seconds: float, show: Callable[[str], None] = print) -> list[Figures]:
+def measure(library: Library, seconds: float, show: Callable[[str], None] = print) -> list[Figures]:
     """Measure everything, and print a table."""
     with pulse_daemon() as server:
         devices = devices_alone(library, seconds)

@@ -9,7 +9,7 @@ import resource
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..peers.base import SETTLE, Peer
 from ..server import Command, Heard
@@ -93,7 +93,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     }
 
 
-def in_time(heard: Mapping[str, Any]) -> float:
+def in_time(heard: Mapping[str, float]) -> float:
     """Return the share of the frames that came of those that were due.
 
     Whether the frames at both ends of the time are within it is a matter of microseconds. So what was due is counted
@@ -102,7 +102,8 @@ def in_time(heard: Mapping[str, Any]) -> float:
     periods = 2 / FRAMES_PER_SECOND
     begins = min(heard["first"], heard["begun"] + periods)
     ends = max(heard["last"], heard["begun"] + heard["seconds"] - periods)
-    return min(1.0, float(heard["frames"]) / (round((ends - begins) * FRAMES_PER_SECOND) + 1))
+    due = round((ends - begins) * FRAMES_PER_SECOND) + 1
+    return min(1.0, heard["frames"] / due)
 
 
 def _allow_descriptors(number: int) -> None:
