@@ -20,7 +20,7 @@ NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
 #: Numbers of sessions whose audio is the application's own.
 OWN_AUDIO_NUMBERS: Final = (100, 200)
 _EVENTS_PER_SECOND: Final = 5
-#: So many events are measured at least: few sessions are measured for longer than 20 s.
+#: The least number of events: few sessions are measured for longer than 20 s.
 _EVENTS: Final = 600
 
 
