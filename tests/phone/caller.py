@@ -105,10 +105,10 @@ class Caller:
             media = {"track": "inbound", "chunk": str(self._chunk), "timestamp": str(20 * self._chunk)}
             self._report("media", media={**media, "payload": base64.b64encode(chunk).decode()})
 
-    def gap(self) -> float:
-        """Return by how many seconds of the call audio came too late to follow, in time, that which came first."""
+    def gap(self) -> int:
+        """Return by how many milliseconds of the call audio came too late to follow, in time, that which came first."""
         first, before = self.arrived[0]
-        return max(0.02 * (tick - first) - (received - before) / 8_000 for tick, received in self.arrived)
+        return max(20 * (tick - first) - (received - before) // 8 for tick, received in self.arrived)
 
     def hang_up(self) -> None:
         """End the call as Twilio tells it."""
