@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .peers import PEERS
-from .results import Results, Rounds, gaps, median, ratio
+from .results import Results, Rounds, gaps, measured, median, ratio
 from .tables import PYTHON_PEERS, PYTHON_ROWS, TABLES, TARGETS, Row
 
 _GAP: Final = "-"
@@ -77,8 +77,8 @@ def targets(results: Results) -> str:
     """Return the table of targets: each with its figure and its verdict."""
     lines = []
     for target in TARGETS:
-        at = (results.rounds, target.scenario, target.peer, target.figure)
-        value = ratio(*at, target.over) if target.over else median(*at)
+        found = measured(results.rounds, target.scenario, target.peer, target.figure, target.over)
+        value = target.figure_of(found) if found else None
         judged = "not measured" if value is None else target.judge(value)
         failed = len(gaps(results.rounds, target.scenario, target.peer))
         if failed:

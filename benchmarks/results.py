@@ -55,16 +55,24 @@ def figures(rounds: Rounds, scenario: str, peer: str, figure: str) -> Sequence[f
     return [each.get(figure) for each in rounds.get(scenario, {}).get(peer, [])]
 
 
+def measured(rounds: Rounds, scenario: str, peer: str, figure: str, over: str = "") -> Sequence[float]:
+    """Return a figure of each round that has it, or its ratio to that of another peer in the same round."""
+    found = figures(rounds, scenario, peer, figure)
+    if not over:
+        return [value for value in found if value is not None]
+    pairs = zip(found, figures(rounds, scenario, over, figure), strict=False)
+    return [one / other for one, other in pairs if one is not None and other]
+
+
 def median(rounds: Rounds, scenario: str, peer: str, figure: str) -> float | None:
     """Return the median of all rounds; None without any."""
-    found = [value for value in figures(rounds, scenario, peer, figure) if value is not None]
+    found = measured(rounds, scenario, peer, figure)
     return statistics.median(found) if found else None
 
 
 def ratio(rounds: Rounds, scenario: str, peer: str, figure: str, over: str) -> float | None:
     """Return the median of the ratios to another peer in the same round; None without any."""
-    pairs = zip(figures(rounds, scenario, peer, figure), figures(rounds, scenario, over, figure), strict=False)
-    found = [one / other for one, other in pairs if one is not None and other]
+    found = measured(rounds, scenario, peer, figure, over)
     return statistics.median(found) if found else None
 
 

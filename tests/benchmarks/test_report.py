@@ -86,6 +86,14 @@ def test_a_limit_itself_is_enough(limits: dict[str, Any], value: float, judgemen
     assert Target(words="", scenario="", figure="", **limits).judge(value) == judgement
 
 
+def test_the_worst_round_is_judged() -> None:
+    """Where every round has to meet a target, the median would hide the one that has not."""
+    least = Target(words="", scenario="", figure="", least=2.0, every_round=True)
+    most = Target(words="", scenario="", figure="", most=2.0, every_round=True)
+    assert (least.figure_of([3.0, 1.0, 4.0]), most.figure_of([3.0, 1.0, 4.0])) == (1.0, 4.0)
+    assert least.wanted == "≥ 2 in every round"
+
+
 def test_other_parts_of_the_page() -> None:
     """Versions of Python in their order, nanoseconds, milliseconds, and the reasons for what is not there."""
     assert report.part("pythons", RESULTS).splitlines()[0] == "| median (x ref) |  | 3.9 | 3.10 |"
