@@ -25,10 +25,10 @@ from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import TransportOptions
-from tests.support.attempts import LIMITS, connect_within, timed_out
+from tests.support.attempts import connect_within, timed_out
 from tests.support.clients import memory_client, silent_bot, transport_of, websocket_client
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, websocket_handshake
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, LIMITS, takes
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
 

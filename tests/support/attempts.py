@@ -9,10 +9,8 @@ import pytest
 
 from rtvi_sync import ConnectionTimeoutError, RTVIClient
 from tests.support.clients import manager_of
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, LIMITS, takes
 
-#: Seconds: an attempt has the first limit that lets it reach what is under test on this machine.
-LIMITS = (0.1, 1.0, 5.0, 25.0)
 # What the end of an attempt may take beyond its limit, on an idle machine, in seconds.
 TOLERANCE = 1.0
 
