@@ -19,7 +19,7 @@ from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.io_threads import hold, on
 from tests.support.processes import python
-from tests.support.slowness import GUARD, at_some_limit
+from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, PING, PONG, Bot, frame
 
@@ -164,7 +164,8 @@ def test_a_polite_close_is_not_a_death(link):
     def check(limit: float) -> None:
         client, bot = link(ping_interval=limit, ping_timeout=limit)
         assert bot.receive()[0] == PING
-        client.connection.close(3 * limit)
+        with takes(GUARD, at_least=3 * limit):
+            client.connection.close(3 * limit)
         info = client.ended()
         assert (info.initiator, info.error) == ("client", None)
         opcodes = []
@@ -284,7 +285,8 @@ STOPPED = """
     import os, signal, sys
     from rtvi_sync import RTVIClient, WebSocketTransport
     from rtvi_sync.media import NullSink
-    transport = WebSocketTransport(sys.argv[1], ping_interval=0.2, ping_timeout=0.5)
+    limit = float(sys.argv[2])
+    transport = WebSocketTransport(sys.argv[1], ping_interval=limit / 2, ping_timeout=limit)
     with RTVIClient(transport=transport, enable_mic=False, speaker=NullSink()) as client:
         sys.stdin.readline()
         transport.options._runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
@@ -295,29 +297,33 @@ STOPPED = """
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 def test_a_process_that_was_stopped_goes_on():
     """A client process that is stopped while its ping is out, for longer than the timeout, keeps its session."""
-    with BotServer() as server, python(STOPPED, server.url) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        _, bot = server.arrival()
-        ready = json.loads(text_in(bot.receive()[1]))
-        bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
-        opcode, payload = bot.receive()
-        assert opcode == PING
-        process.stdin.write("\n")
-        process.stdin.flush()
-        try:
-            assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
-            bot.send(frame(PONG, payload))
-            pass_time(0.8)
-        finally:
-            os.kill(process.pid, signal.SIGCONT)
-        answer(bot)
-        bot.send(message("server-message", "still here"))
-        while (received := bot.receive())[0] != CLOSE:
-            assert received[0] in (PING, PONG)
-        bot.send(frame(CLOSE, received[1]))
-        assert process.stdout.read() == "still here\n"
-        assert process.wait(GUARD) == 0
+
+    def check(limit: float) -> None:
+        with BotServer() as server, python(STOPPED, server.url, str(limit)) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _, bot = server.arrival()
+            ready = json.loads(text_in(bot.receive()[1]))
+            bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
+            opcode, payload = bot.receive()
+            assert opcode == PING
+            process.stdin.write("\n")
+            process.stdin.flush()
+            try:
+                assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+                bot.send(frame(PONG, payload))
+                pass_time(1.6 * limit)
+            finally:
+                os.kill(process.pid, signal.SIGCONT)
+            answer(bot)
+            bot.send(message("server-message", "still here"))
+            while (received := bot.receive())[0] != CLOSE:
+                assert received[0] in (PING, PONG)
+            bot.send(frame(CLOSE, received[1]))
+            assert process.stdout.read() == "still here\n"
+            assert process.wait(GUARD) == 0
+
+    at_some_limit(check)
 
 
 def message(type_: str, data: object, id_: str | None = None) -> bytes:
