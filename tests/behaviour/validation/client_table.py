@@ -28,6 +28,7 @@ from rtvi_sync import (
     RTVIClientHelper,
     RTVIClientOptions,
     RTVIClientParams,
+    RTVIEvent,
     RTVIEventCallbacks,
     RTVIMessage,
     SmallWebRTCTransport,
@@ -647,7 +648,7 @@ TABLE: dict[str, Call] = {
         ping_timeout=NOT_SECONDS,
     ),
     "EventSignal.connect": construct(
-        signals.EventSignal("of this test").connect,
+        signals.EventSignal(RTVIEvent.METRICS).connect,
         {"receiver": print, "weak": False, "sender": RTVIClient()},
         receiver=(*NOT_FUNCTION, None),
         sender=(5, None, "client"),
