@@ -22,7 +22,7 @@ _NAMES = ("websocket", "webrtc", "eval")
 _WEBRTC_PATIENCE = 5.0
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Way:
     """One way to a bot.
 

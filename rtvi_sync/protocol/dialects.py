@@ -44,7 +44,7 @@ VERSIONS: Mapping[Version, tuple[str, str]] = MappingProxyType(
 """Every version that a release of pipecat-ai announces, with the first and the last release that does."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class MessageSpec:
     """The description of one message type.
 
@@ -84,7 +84,7 @@ class MessageSpec:
         return payload
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class FieldSpec:
     """The description of a field of outbound messages that was added or removed later than their type.
 
