@@ -17,7 +17,7 @@ from blinker import ANY, Signal
 
 from .events import RTVIEvent
 from .protocol.dialects import load_payload
-from .protocol.validation import BOOL, FUNCTION, Rule
+from .protocol.validation import BOOL, Rule, function_taking
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ class EventSignal(Signal):
         Raises:
             TypeError: `receiver` is no function, or a coroutine or generator function, or `sender` is no client.
         """
-        FUNCTION.check(receiver=receiver)
+        function_taking("client", "event").check(receiver=receiver)
         _CLIENT.check(sender=sender)
         BOOL.check(weak=weak)
         load_payload(self._event)

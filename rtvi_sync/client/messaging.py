@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..messages import RTVIMessage
 from ..protocol.dialects import load_payload
-from ..protocol.validation import BOOL, FUNCTION, MAPPING, NAME, STRING, instance_of
+from ..protocol.validation import BOOL, MAPPING, NAME, STRING, function_taking, instance_of
 from ..session.function_calls import CALL_EVENTS, FunctionCallHandler
 from .base import DEFAULT_TIMEOUT, ClientBase, Timeout
 from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
@@ -179,7 +179,7 @@ class BotMessages(ClientBase):
             TypeError: it cannot be called, or is a coroutine or generator function.
         """
         NAME.or_none.check(name=name)
-        FUNCTION.check(function=function)
+        function_taking("call").check(function=function)
         for event in CALL_EVENTS:
             load_payload(event)
         self._dispatcher.functions[name] = function
