@@ -86,6 +86,10 @@ class Peer(abc.ABC):
     def close(self) -> None:
         """End the session, with a close frame."""
 
+    @classmethod  # noqa: B027 (most have nothing to do)
+    def prepare(cls) -> None:
+        """Start what clients share that is no part of the library, before anything is timed."""
+
     def seconds(self, method: str, *arguments: Any) -> float:
         """Time `connect`, `request` or `close`, called where programs that use the library call it."""
         call = getattr(self, method)

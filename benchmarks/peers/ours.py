@@ -15,7 +15,7 @@ from .base import LIMIT, Pace, Peer
 class Ours(Peer):
     """Events through `client.on`."""
 
-    imports = "rtvi_sync"
+    imports = "rtvi_sync.client.client, rtvi_sync.transports.websocket"
     dependencies = "attrs, blinker, websocket, httpx"
     _pace: Pace | None = None
 

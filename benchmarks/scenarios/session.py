@@ -7,7 +7,7 @@ import statistics
 import sys
 import threading
 import time
-from typing import Final
+from typing import Any, Final
 
 from ..peers.base import LIMIT, Peer
 from ..server import Command
@@ -64,11 +64,12 @@ class Timing(Counting):
 
 
 def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Time the first call until a bot is ready, and the last one until it returns; one session after another."""
+    """Time a client's construction until a bot is ready, and the last call until it returns; one after another."""
+    peer.prepare()
     connecting, closing = [], []
     for _ in range(4 + round(40 * effort)):
-        client = peer(url)
-        connecting.append(client.seconds("connect"))
+        client, taken = _connected(peer, url)
+        connecting.append(taken)
         client.request(Command.ECHO)
         closing.append(client.seconds("close"))
     return {
@@ -85,12 +86,18 @@ def connect_again(peer: type[Peer], url: str, effort: float) -> dict[str, float]
     """
     taken = []
     for _ in range(12 + round(80 * effort)):
-        begun = time.perf_counter()
-        client = peer(url, on_audio=len)
-        made = time.perf_counter() - begun
-        taken.append(made + client.seconds("connect"))
+        client, seconds = _connected(peer, url, on_audio=len)
+        taken.append(seconds)
         client.close()
     return {"ms": percentile(taken[12:], 0.5) * 1e3}
+
+
+def _connected(peer: type[Peer], url: str, **options: Any) -> tuple[Peer, float]:
+    """Return a new client that is connected, and the seconds that its construction and `connect` took."""
+    begun = time.perf_counter()
+    client = peer(url, **options)
+    made = time.perf_counter() - begun
+    return client, made + client.seconds("connect")
 
 
 def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:

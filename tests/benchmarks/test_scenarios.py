@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import count
 
 import pytest
 
 from benchmarks import measure
 from benchmarks.__main__ import OTHERS
 from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, WHOLE, find
-from benchmarks.peers.base import FRAME
+from benchmarks.peers.base import FRAME, Peer
 from benchmarks.scenarios import SCENARIOS, burst, figures, many, process, session
 from benchmarks.server import Command
 from benchmarks.server_frames import FRAME_BYTES, burst_of_audio
@@ -100,6 +101,33 @@ def test_a_scenario_of_a_process_finds_its_figures(scenario: str, peer: str, url
 
     assert shown("process", scenario) - set(found) <= ({"of_dependencies"} if peer != "ours" else set())
     assert all(map(math.isfinite, found.values()))
+
+
+def test_connecting_includes_the_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a library imports when its client is constructed counts as what another one imports when it connects."""
+    clock = count()
+
+    class Importing(Peer):
+        prepared = False
+        heard_bytes = 0
+
+        def __init__(self, url: str) -> None:
+            super().__init__(url)
+            assert self.prepared
+            next(clock)
+
+        @classmethod
+        def prepare(cls) -> None:
+            cls.prepared = True
+
+        def connect(self, timeout: float = 0) -> None: ...
+        def request(self, command: str, data: object = None, timeout: float = 0) -> None: ...
+        def send_audio(self, pcm: bytes) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    # One step for the construction, and one for each look at the clock.
+    assert session.connect(Importing, "", 0) == {"first_ms": 3000, "connect_ms": 3000, "close_ms": 1000}
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
