@@ -212,8 +212,12 @@ def test_a_library_that_fails_to_close(peer, call, far_loop):
 def test_short_packets(peer, call, far_loop):
     """Each 20 ms of audio are two packets on the wire, in order."""
     connect(peer, call, far_loop, short_packets=True)
-    receiver, arrived = call.pc.getTransceivers()[0].receiver, []
-    receiver._handle_rtp_packet = lambda packet, arrival_time_ms: arrived.append(packet) or asyncio.sleep(0)
+    arrived = []
+
+    async def take(packet, arrival_time_ms):
+        arrived.append(packet)
+
+    call.pc.getTransceivers()[0].receiver._handle_rtp_packet = take
     for _ in range(3):
         peer.send_audio(bytes(640), 16000)
     until(lambda: len(arrived) == 6)
@@ -248,6 +252,13 @@ def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
     peer.send_text('{"type": "note"}')
     until(lambda: call.texts)
     assert heard.ends == []
+
+
+def test_a_library_without_what_makes_it_patient(peer, call, far_loop, monkeypatch, caplog):
+    """The connection has the library's own patience, which is told."""
+    monkeypatch.setattr(module, "be_patient", lambda _: False)
+    connect(peer, call, far_loop)
+    assert "On a busy machine this version of aiortc ends a connection" in caplog.text
 
 
 def test_a_bot_that_answers_ice_no_longer(peer, call, heard, far_loop, monkeypatch):

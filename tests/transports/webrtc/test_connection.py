@@ -160,9 +160,8 @@ def test_pings_and_tracks(link, log, monkeypatch):
 
 def test_a_message_after_a_stall(link, monkeypatch):
     """It comes behind a ping, however the clock was changed: a bot keeps what comes without one for 3 s unread."""
-    clock = types.SimpleNamespace(time=lambda: now)
-    monkeypatch.setattr(module, "time", clock)
     now = 1000.0
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(time=lambda: now))
     link.opened()
     on_the_loop(link)
     del link.peer.sent[:]
