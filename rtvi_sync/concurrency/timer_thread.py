@@ -139,6 +139,14 @@ class Scheduler:
             self._heap.clear()
             self.next_due = math.inf
 
+    @property
+    def wants_run(self) -> bool:
+        """Tell whether a step is due, or one is planned earlier than the thread knows. For one that wakes for much else.
+
+        The result may be True without need, as after `cancel()`.
+        """
+        return self._changed or self.next_due <= self._clock() + _EARLY
+
     def run_due(self) -> None:
         """Make the steps that are due, up to `_MAX_BATCH`."""
         for task in self._take_due():
