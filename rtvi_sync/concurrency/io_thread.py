@@ -325,7 +325,8 @@ class IOThread:
                 remaining = next_step - time.monotonic()
             # select() cannot watch higher descriptor numbers. Then the step is late by up to 1 ms.
             if remaining > 0 and self._selector.fileno() < _MOST_DESCRIPTORS:
-                select.select([self._selector], (), (), remaining)
+                if not select.select([self._selector], (), (), remaining)[0]:
+                    return []
                 remaining = 0.0
         return self._selector.select(max(0.0, remaining))
 
