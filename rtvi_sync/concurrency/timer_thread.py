@@ -25,8 +25,8 @@ _STEP_LIMIT = 0.5
 # errors of due times are smaller.
 _EARLY = 50e-6
 _BEATS_PER_SECOND = 200
-# `run_due()` makes at most this many steps, so that the thread can serve its other tasks.
-_MAX_BATCH = 32
+# `run_due()` makes at most this many steps: what the thread reads meanwhile waits for them, 40 microseconds each.
+_MAX_BATCH = 8
 
 Step = Callable[[float], "float | None"]
 
