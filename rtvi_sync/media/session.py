@@ -108,7 +108,7 @@ class MediaSession:
             publish_audio=self._publish_mic,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
-            is_replaced=lambda: self._in_place is not None,
+            source_enabled=lambda: settings.mic and self._in_place is None,
         )
         self._factory = factory
         # The sources that speak in the microphone's place, and the last of them, which alone is sent; None: the
