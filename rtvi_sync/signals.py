@@ -16,7 +16,7 @@ import attrs
 from blinker import ANY, Signal
 
 from .events import RTVIEvent
-from .protocol.validation import BOOL, FUNCTION, Rule
+from .protocol.validation import BOOL, Rule, function_taking
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +54,7 @@ class EventSignal(Signal):
         Raises:
             TypeError: `receiver` is no function, or a coroutine or generator function, or `sender` is no client.
         """
-        FUNCTION.check(receiver=receiver)
+        function_taking("client", "event").check(receiver=receiver)
         _CLIENT.check(sender=sender)
         BOOL.check(weak=weak)
         number, key = next(self._numbers), id(sender)

@@ -209,6 +209,14 @@ def test_bot_test(tmp_path: Path) -> None:
     assert re.match(r"5 passed, 1 skipped in", end)
 
 
+def test_bot_test_with_a_bot_elsewhere(tmp_path: Path) -> None:
+    """`--url` means what it does in all samples."""
+    with EmbeddedBot(replies=lambda said: local_bot.answer_to([{"role": "user", "content": said}])) as bot:
+        *_, end = run(tmp_path, "bot_test", "-q", "-W", "error", "--url", bot.base_url, "-k", "not test_the_weather")
+        bot.wait_for_session()
+    assert re.match(r"5 passed, 1 deselected in", end)
+
+
 def test_ask_text(tmp_path: Path) -> None:
     """The answer to the application's own request, then one to each question."""
     assert run(tmp_path, "ask_text") == [

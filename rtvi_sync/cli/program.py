@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from rtvi_sync import RTVIError
-from rtvi_sync.protocol.validation import FUNCTION, STRING
+from rtvi_sync.protocol.validation import STRING, function_taking
 from rtvi_sync.recording.text import clean
 
 FAILED = 1
@@ -28,7 +28,7 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     Returns:
         The status: what `main()` returned, 1 after an error, or 130 after Ctrl-C.
     """
-    FUNCTION.check(main=main)
+    function_taking().check(main=main)
     STRING.check(name=name)
     try:
         status = main()

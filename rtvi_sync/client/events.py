@@ -7,14 +7,14 @@ from typing import Any, TypeVar, overload
 
 from ..concurrency.deadline import Deadline
 from ..events import Event, RTVIEvent, event_from
-from ..protocol.validation import FUNCTION, WAIT
+from ..protocol.validation import EVENT_CONDITION, FUNCTION, WAIT
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from .base import ClientBase
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_WHERE = FUNCTION.or_none.but("pass a time limit as timeout=")
+_WHERE = EVENT_CONDITION.but("pass a time limit as timeout=")
 
 
 class ClientEvents(ClientBase):

@@ -15,7 +15,7 @@ from ..protocol.speech_payloads import BotOutputData
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..protocol.turn_record import ReportedFunctionCall
-from ..protocol.validation import FUNCTION, NAME, WAIT, Rule
+from ..protocol.validation import EVENT_CONDITION, NAME, WAIT, Rule
 from ..session.dispatcher import Dispatcher
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
@@ -104,7 +104,7 @@ class Expect:
             ExpectationError: it did not come.
         """
         type_ = event_from(event)
-        FUNCTION.or_none.check(where=where)
+        EVENT_CONDITION.check(where=where)
         _CHECK_FROM.check(check_from=check_from)
         if check_from == "start":
             self._next = 0
@@ -189,7 +189,7 @@ class Expect:
             ExpectationError: it came.
         """
         type_ = event_from(event)
-        FUNCTION.or_none.check(where=where)
+        EVENT_CONDITION.check(where=where)
         self._absent(
             lambda e: e.type is type_ and (where is None or bool(where(e))), for_, f"no {event}", lambda _: "it came"
         )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from ..messages import RTVIMessage
 from ..protocol.dialects import INBOUND, decode_payload
-from ..protocol.validation import BOOL, FUNCTION, Rule, iterable
+from ..protocol.validation import BOOL, Rule, iterable
 from ..session.function_calls import FunctionCallHandler
 from .base import DEFAULT_TIMEOUT, TIMEOUT, Timeout
 from .helpers import RTVIClientHelper
@@ -92,7 +92,6 @@ class LLMHelper(RTVIClientHelper):
 
         See `RTVIClient.register_function_call_handler()`.
         """
-        FUNCTION.check(function=function)
         self.client.register_function_call_handler(None, function)
         self._function = function
 

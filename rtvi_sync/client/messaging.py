@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..messages import RTVIMessage
-from ..protocol.validation import BOOL, FUNCTION, MAPPING, NAME, STRING, instance_of
+from ..protocol.validation import BOOL, MAPPING, NAME, STRING, function_taking, instance_of
 from ..session.function_calls import FunctionCallHandler
 from .base import DEFAULT_TIMEOUT, ClientBase, Timeout
 from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
@@ -178,7 +178,7 @@ class BotMessages(ClientBase):
             TypeError: it cannot be called, or is a coroutine or generator function.
         """
         NAME.or_none.check(name=name)
-        FUNCTION.check(function=function)
+        function_taking("call").check(function=function)
         self._dispatcher.functions[name] = function
         return function
 

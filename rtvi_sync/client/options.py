@@ -23,6 +23,7 @@ from ..protocol.validation import (
     WAIT,
     Rule,
     from_mapping,
+    function_taking,
     has_method,
     instance_of,
     mapping_of,
@@ -30,6 +31,7 @@ from ..protocol.validation import (
     positive_or_timedelta,
     snake_case,
 )
+from ..session.handlers import takes_payload
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
@@ -53,7 +55,7 @@ class RTVIEventCallbacks:
     def __init__(self, **callbacks: Callable[..., Any]) -> None:
         for name, function in callbacks.items():
             callback_event(name)
-            FUNCTION.check_one(name, function)
+            takes_payload(function, name)
             setattr(self, snake_case(name), function)
 
     def items(self) -> list[tuple[RTVIEvent, Callable[..., Any]]]:
@@ -155,7 +157,9 @@ class RTVIClientOptions:
     enable_mic: bool = attrs.field(default=True, validator=BOOL)
     enable_cam: bool | None = attrs.field(default=None, validator=BOOL.or_none)
     enable_camera: bool | None = attrs.field(default=None, validator=BOOL.or_none)
-    custom_connect_handler: ConnectHandler | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    custom_connect_handler: ConnectHandler | None = attrs.field(
+        default=None, validator=function_taking("params", "timeout", "abort_controller").or_none
+    )
     connect_timeout: Seconds | timedelta | None = attrs.field(
         default=None, validator=positive_or_timedelta("seconds").or_none
     )

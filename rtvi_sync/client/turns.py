@@ -13,7 +13,7 @@ from ..events import Event, RTVIEvent, event_from
 from ..media.base import AudioSource
 from ..media.kinds import is_source
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, FUNCTION, WAIT, Rule
+from ..protocol.validation import BOOL, COUNT, EVENT_CONDITION, WAIT, Rule
 from ..session.params import Seconds
 from ..session.session import Session
 from .base import ClientBase
@@ -139,7 +139,7 @@ class ClientTurns(ClientBase):
         COUNT.or_none.check(sample_rate_hz=sample_rate_hz)
         BOOL.check(audio_response=audio_response)
         WAIT.check(delay=delay)
-        FUNCTION.or_none.check(where=where)
+        EVENT_CONDITION.check(where=where)
         from .pending_turn import PendingTurn
 
         event = event_from(after, "after")

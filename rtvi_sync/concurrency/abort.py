@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from ..protocol.validation import FUNCTION, WAIT, Rule, has_method, instance_of
+from ..protocol.validation import WAIT, Rule, function_taking, has_method, instance_of
 from .deadline import Deadline
 from .latch import Latch
 from .lifecycle import register_for_fork
@@ -66,7 +66,7 @@ class AbortSignal:
 
     def on_abort(self, callback: Callable[[], object]) -> None:
         """Call `callback()` when the attempt is abandoned, on the thread that aborts it; at once if it already is."""
-        FUNCTION.check(callback=callback)
+        function_taking().check(callback=callback)
         with self._lock:
             if self._reason is None:
                 self._callbacks.append(callback)

@@ -18,7 +18,7 @@ from ..client.client import RTVIClient
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent, event_from
-from ..protocol.validation import FUNCTION, NAME, WAIT, Rule, iterable
+from ..protocol.validation import NAME, WAIT, Rule, function_taking, iterable
 from .relay import Limits, Relay
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -101,7 +101,8 @@ class RTVIBlueprint(flask.Blueprint):
         max_events: int = 1000,
     ) -> None:
         NAME.check(name=name)
-        FUNCTION.check(make_client=make_client, connect=connect)
+        function_taking("request").check(make_client=make_client)
+        function_taking("client").check(connect=connect)
         iterable("a list of events").check(events=events)
         super().__init__(name, __name__)
         self._make_client = make_client

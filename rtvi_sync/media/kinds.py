@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
 
+import attrs
+
 from ..errors import DeviceError
-from ..protocol.validation import Rule, check_takes, has_method, is_function
+from ..protocol.validation import Rule, function_taking, has_method, is_function
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .sinks import CallbackSink, NullSink, WavSink
 from .sources import CallbackSource, WavSource
@@ -36,8 +38,11 @@ _OBJECTS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "cam": (("read", "close"), "FileVideoSource(path)"),
     "screen": (("read", "close"), "ScreenSource()"),
 }
-# By kind: how a function is called, and what a function and a file are wrapped into.
-_CALL_FORMS: dict[Kind, str] = {"mic": "(frames)", "speaker": "(pcm, sample_rate_hz)"}
+# By kind: the rule for a function, and what a function and a file are wrapped into.
+_FUNCTIONS: dict[Kind, Rule] = {
+    "mic": function_taking("frames"),
+    "speaker": function_taking("pcm", "sample_rate_hz"),
+}
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
 _FILES: dict[Kind, type[WavSource | WavSink]] = {"mic": WavSource, "speaker": WavSink}
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
@@ -70,10 +75,23 @@ def is_sink(value: object) -> bool:
     return _is_object("speaker", value)
 
 
+@attrs.frozen(eq=False, slots=False)
+class _ChoiceRule(Rule):
+    """The rule for the choice of a kind. A function must be one that is called as the kind calls it."""
+
+    kind: Kind = attrs.field(kw_only=True)
+
+    def check_one(self, name: str, value: Any) -> None:
+        """Check the type, then the form of a function."""
+        super().check_one(name, value)
+        if _is_function(value) and not _is_object(self.kind, value):
+            _FUNCTIONS[self.kind].check_one(name, value)
+
+
 def _rule(kind: Kind) -> Rule:
     (*methods, last), example = _OBJECTS[kind]
     files = " a Path, a function" if kind in _FILES else ""
-    return Rule(
+    return _ChoiceRule(
         f"None, False, a device, its id (a str),{files} or an object with {'(), '.join(methods)}() and {last}(), "
         f"such as {example}",
         lambda given: (
@@ -83,6 +101,7 @@ def _rule(kind: Kind) -> Rule:
             or (kind in _FILES and (isinstance(given, Path) or _is_function(given)))
         ),
         optional=True,
+        kind=kind,
     )
 
 
@@ -136,7 +155,6 @@ def choice_of(kind: Kind, given: object) -> Any:
     elif given is False and kind == "speaker":
         return NullSink()
     elif _is_function(given) and not _is_object(kind, given):
-        check_takes(_CALL_FORMS[kind], **{kind: given})
         return _CALLBACKS[kind](given)
     return given
 

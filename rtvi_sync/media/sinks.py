@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..concurrency.descriptors import DescriptorGuard, keep_open
 from ..errors import DeviceError
-from ..protocol.validation import COUNT, FUNCTION, PATH, check_takes
+from ..protocol.validation import COUNT, PATH, function_taking
 from . import pcm as pcm_tools
 from .base import file_error
 from .resample import RateConverter
@@ -233,11 +233,8 @@ class CallbackSink:
     """
 
     def __init__(self, fn: Callable[[bytes, int], object], on_drop: Callable[[], object] | None = None) -> None:
-        FUNCTION.check(fn=fn)
-        FUNCTION.or_none.check(on_drop=on_drop)
-        check_takes("(pcm, sample_rate_hz)", fn=fn)
-        if on_drop is not None:
-            check_takes("()", on_drop=on_drop)
+        function_taking("pcm", "sample_rate_hz").check(fn=fn)
+        function_taking().or_none.check(on_drop=on_drop)
         self._fn = fn
         self._on_drop = on_drop
 

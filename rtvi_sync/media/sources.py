@@ -12,7 +12,7 @@ from pathlib import Path
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..errors import DeviceError
-from ..protocol.validation import BYTES, COUNT_OR_ZERO, FUNCTION, PATH, WAIT, check_takes, number
+from ..protocol.validation import BYTES, COUNT_OR_ZERO, PATH, WAIT, function_taking, number
 from . import pcm as pcm_tools
 from .audio_files import decode
 from .base import file_error
@@ -261,8 +261,7 @@ class CallbackSource(PackagedSource):
 
     def __init__(self, fn: Callable[[int], bytes], sample_rate_hz: int = 16_000) -> None:
         super().__init__(sample_rate_hz)
-        FUNCTION.check(fn=fn)
-        check_takes("(frames)", fn=fn)
+        function_taking("frames").check(fn=fn)
         self._fn = fn
 
     def read(self, frames: int) -> bytes:

@@ -223,7 +223,8 @@ class Engine:
 
         If its type or its id cannot be read, it may answer any request.
         """
-        if self.bot_ready is None and error.type in ("bot-ready", None):
+        # A bot that is asked something is one that needs not to be ready: that of an action without a session.
+        if self.bot_ready is None and not self.pending.ids() and error.type in ("bot-ready", None):
             return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
         effects: list[Effect] = [Warn(f"The bot sent a message over a limit of this client; it is skipped. {error}")]
         if error.type is None or error.type in REPLY_TYPES:

@@ -75,18 +75,6 @@ def takes(function: Callable[..., Any], *arguments: object) -> bool:
     return True
 
 
-def check_takes(form: str, **functions: Any) -> None:
-    """Refuse functions that cannot be called in a form such as "(pcm, sample_rate_hz)".
-
-    Raises:
-        TypeError: one of them cannot.
-    """
-    arguments = filter(None, form.strip("()").split(","))
-    for name, function in functions.items():
-        if not takes(function, *arguments):
-            raise TypeError(f"{name} must be a function that can be called as {name}{form}; {function!r} cannot")
-
-
 def has_method(value: object, name: str) -> bool:
     """Tell whether a value is an object, not a class, that has a method, the call of which runs its code."""
     return not isinstance(value, type) and is_function(getattr(value, name, None))
@@ -163,6 +151,20 @@ class _EachRule(Rule):
             self.each.check_one(f"{name}[{key!r}]", item)
 
 
+@attrs.frozen(eq=False, slots=False)
+class _FunctionRule(Rule):
+    """The rule for a function that is called with these arguments, all by position."""
+
+    arguments: Sequence[str] = attrs.field(kw_only=True)
+
+    def check_one(self, name: str, value: Any) -> None:
+        """Check that it can be called, then that it can be called so."""
+        super().check_one(name, value)
+        if value is not None and not takes(value, *self.arguments):
+            form = f"{name}({', '.join(self.arguments)})"
+            raise TypeError(f"{name} must be a function that can be called as {form}; {value!r} cannot")
+
+
 def described(value: object) -> str:
     """Return a description of a value of a wrong type, without the value, which may be secret."""
     if value is None or isinstance(value, bool):
@@ -218,6 +220,11 @@ def list_of(each: Rule, what: str) -> Rule:
     return _EachRule(what, lambda value: isinstance(value, Sequence) and _is_iterable(value), each=each)
 
 
+def function_taking(*arguments: str) -> Rule:
+    """Return the rule for a function that is called with these arguments."""
+    return _FunctionRule("a function", is_function, arguments=arguments)
+
+
 def iterable(what: str) -> Rule:
     """Return the rule for an iterable whose items are checked later, while they are read."""
     return Rule(what, _is_iterable)
@@ -258,6 +265,7 @@ COUNT_OR_ZERO = integer(0)
 PORT = integer(0, 65535)
 
 FUNCTION = Rule("a function", is_function)
+EVENT_CONDITION = function_taking("event").or_none
 
 MAPPING = mapping_of(ANYTHING)
 STRINGS = mapping_of(STRING, "a mapping of strings to strings")

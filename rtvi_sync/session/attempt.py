@@ -49,13 +49,14 @@ _DOING = {
 
 _NOT_BEGUN = "The session could not begin"
 
+_LIMIT = "the limit (connect_timeout, or timeout= of this call)"
 _ADVICE = {
-    "begin": "Raise connect_timeout, or give the machine less to do.",
+    "begin": f"Raise {_LIMIT}, or give the machine less to do.",
     "devices": "See which device, source or sink does not answer.",
-    "http": "Check that the server answers, or raise connect_timeout.",
-    "transport": "Check that the bot's address can be reached, or raise connect_timeout.",
+    "http": f"Check that the server answers, or raise {_LIMIT}.",
+    "transport": f"Check that the bot's address can be reached, or raise {_LIMIT}.",
     "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does "
-    "not know its config. See the bot's log, or raise connect_timeout.",
+    f"not know its config. See the bot's log, or raise {_LIMIT}.",
 }
 
 

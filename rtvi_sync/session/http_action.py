@@ -232,6 +232,10 @@ class HTTPAction:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:
             return
+        except envelope.LimitError:
+            for effect in self._engine.receive(text):  # a warning, and the failure of the action that it may answer
+                publisher.perform(effect)
+            return
         except ProtocolError as error:
             raise ProtocolError(
                 f"{printable(self._url)} did not answer with RTVI messages: {error}. "

@@ -21,8 +21,8 @@ from ..errors import (
 from ..protocol.validation import (
     BOOL,
     COUNT,
-    FUNCTION,
     SECONDS,
+    function_taking,
     instance_of,
 )
 from .params import Seconds
@@ -99,7 +99,9 @@ class ReconnectPolicy:
     initial_delay: Seconds = attrs.field(default=0.5, validator=SECONDS)
     max_delay: Seconds = attrs.field(default=30.0, validator=SECONDS)
     stable_after: Seconds = attrs.field(default=30.0, validator=SECONDS)
-    retry_on: Callable[[BaseException], bool] | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    retry_on: Callable[[BaseException], bool] | None = attrs.field(
+        default=None, validator=function_taking("error").or_none
+    )
     attempt_timeout: Seconds | None = attrs.field(default=None, validator=SECONDS.or_none)
     first_connect: bool = attrs.field(default=False, validator=BOOL)
 

@@ -84,6 +84,8 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
         if marker.args:
             raise pytest.UsageError(f"the marker rtvi takes only keyword arguments, not {marker.args!r}")
         options.update(marker.kwargs)
+    if not isinstance(options.get("live"), bool | None):
+        raise pytest.UsageError(f"live of the marker rtvi must be True or False, not {options['live']!r}")
     return options
 
 

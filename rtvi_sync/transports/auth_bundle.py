@@ -9,9 +9,10 @@ from ..protocol.text import one_line
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
+_DAILY: Final = ("room_url", "roomUrl", "dailyRoom", "dailyToken")
 # Answers of start endpoints for other transports: what they are for, the begin of the advice, and their keys.
 _OTHERS: Final = (
-    ("a room of Daily", "Let", ("room_url", "roomUrl", "dailyRoom", "dailyToken")),
+    ("a room of Daily", "Let", _DAILY),
     (
         "a WebRTC connection",
         "Use SmallWebRTCTransport, or let",
@@ -62,6 +63,8 @@ def missing_offer_url(bundle: Any, source: str) -> str:
         advice = "A sessionId is of use only with the request that it is the answer to: let the client start the bot"
     elif isinstance(bundle, Mapping) and any(key in bundle for key in ("ws_url", "wsUrl")):
         advice = "This is for a WebSocket: use WebSocketTransport, or let the server start the bot for webrtc"
+    elif isinstance(bundle, Mapping) and any(key in bundle for key in _DAILY):
+        advice = "This is for a room of Daily, which needs another transport. Let the server start the bot for webrtc"
     else:
         advice = "Let the server start the bot for webrtc, or pass SmallWebRTCTransport(webrtc_url=...)"
     return (

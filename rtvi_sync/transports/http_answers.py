@@ -114,8 +114,11 @@ def read_document(response: httpx.Response, where: str, profile: RequestProfile,
     try:
         document = json.loads(content) if content.strip() else {}
         if envelope.is_too_deep(document):
-            raise ValueError
-    except (ValueError, RecursionError):
+            raise RecursionError
+    except RecursionError:
+        text = f"{where} answered with a document of more than {envelope.MAX_DEPTH} levels. {profile.check}"
+        raise profile.unusable(text, status=response.status_code) from None
+    except ValueError:
         found = _MEDIA_TYPE.match(response.headers.get("content-type", ""))
         but = f" but with {found[0]}" if found and found[0] != "application/json" else ""
         text = f"{where} did not answer with JSON{but}. {profile.check}"

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
+
 from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
@@ -16,7 +18,7 @@ from ..media import AudioFrame, VideoFrame
 from ..media.pcm import RATE
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, BYTES, COUNT, Rule, instance_of, is_async
+from ..protocol.validation import BOOL, BYTES, COUNT, function_taking, instance_of, is_async
 from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
@@ -24,7 +26,10 @@ Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 # How many frames of the audio and video that was sent are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
 
-_BOT = Rule("a function", lambda bot: callable(bot) and not is_async(bot))  # it may be a generator function
+_BOT = attrs.evolve(
+    function_taking("transport", "message"),
+    has_type=lambda bot: callable(bot) and not is_async(bot),  # it may be a generator function
+)
 _FRAME = instance_of("a VideoFrame", VideoFrame)
 _INFO = instance_of("a CloseInfo", CloseInfo).or_none
 

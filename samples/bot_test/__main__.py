@@ -1,7 +1,8 @@
 """Run the tests of a voice bot in this folder, with the options of pytest.
 
-    python3 run.py sample bot_test --rtvi-url http://localhost:7860
+    python3 run.py sample bot_test --url http://localhost:7860
 
+`--url` is short for the plugin's own `--rtvi-url`.
 Without a URL they test a scripted bot, which gives the answers of samples/local_bot.
 """
 
@@ -20,4 +21,5 @@ if __name__ == "__main__":
         "--rootdir",
         str(Path(__file__).parent),
     ]
-    sys.exit(pytest.main([*plugin, str(Path(__file__).parent), *sys.argv[1:]]))
+    options = ["--rtvi-url" + option[5:] if option.split("=")[0] == "--url" else option for option in sys.argv[1:]]
+    sys.exit(pytest.main([*plugin, str(Path(__file__).parent), *options]))

@@ -90,9 +90,13 @@ def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kerne
     assert not any("<script" in page for page in kernel.pages)
     pages, seconds = len(kernel.pages), time.monotonic() - began
     assert 3 <= pages <= 5 + 10 * seconds
-    # While the bot speaks, what it has not said yet is faint.
-    spoken = [page for page in kernel.pages if "<span" in page]
-    assert spoken
+    # While the bot speaks, what it has not said yet is faint. A busy machine may show a turn only when it is over.
+    for _ in range(20):
+        if any("<span" in page for page in kernel.pages):
+            break
+        kernel.run("client.ask('Hello')")
+    else:
+        pytest.fail("nothing was ever faint")
     kernel.run("client.disconnect()")
     assert text_of(*kernel.displays.values()).endswith("This client ended the session")
     assert len(kernel.displays) == 1

@@ -329,6 +329,28 @@ def test_the_clients_limit() -> None:
         client.action(RUN)
 
 
+DEEP = json.loads("[" * 101 + "]" * 101)
+
+
+def test_an_answer_over_a_limit() -> None:
+    """The action fails with the name of the limit, and without a word about its endpoint, which is the right one."""
+    with serving(lambda turn: turn.stream(response(turn.id, DEEP))) as (client, _), pytest.raises(ProtocolError) as it:
+        client.action(RUN)
+    assert "is over a limit of this client: A 'action-response' message holds more than 100 levels" in str(it.value)
+    assert "endpoint" not in str(it.value)
+
+
+def test_another_message_over_a_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """It is skipped with a warning, as in a session."""
+
+    def respond(turn: Turn) -> None:
+        turn.stream(message("server-message", DEEP), text("one"), response(turn.id))
+
+    with serving(respond) as (client, _):
+        assert [each.type for each in client.action_stream(RUN)] == ["bot-llm-text", "action-response"]
+    assert "over a limit of this client; it is skipped" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("params", "missing"),
     [({}, "base_url"), ({"base_url": ""}, "base_url"),

@@ -143,6 +143,21 @@ def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     skipped.stdout.fnmatch_lines(["*needs a live bot: pass --rtvi-url*"])
 
 
+def test_a_marker_that_is_neither(run: Run) -> None:
+    """A value that is neither True nor False would let a test of a live bot run against the scripted one."""
+    wrong = run(
+        """
+        import pytest
+
+        @pytest.mark.rtvi(live=1)
+        def test_live(rtvi_client):
+            pass
+        """
+    )
+    wrong.assert_outcomes(errors=1)
+    wrong.stdout.fnmatch_lines(["*live of the marker rtvi must be True or False, not 1*"])
+
+
 def test_the_url_of_a_live_bot_may_be_used_by_fixtures_of_the_session(run: Run) -> None:
     """The scripted bot is made for each test, so its URL is that of a test."""
     code = """

@@ -18,6 +18,7 @@ from rtvi_sync.protocol.validation import (
     STRINGS,
     WAIT,
     Rule,
+    function_taking,
     instance_of,
     list_of,
     mapping_of,
@@ -69,7 +70,9 @@ class BotOptions:
     greeting: AnyReply | None = attrs.field(default=None, validator=REPLY.or_none)
     faults: Sequence[Fault] = attrs.field(default=(), validator=_FAULTS)
     on_request: Mapping[str, Any] = attrs.field(factory=dict, validator=MAPPING)
-    handler: Callable[[BotSession, Message], bool | None] | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    handler: Callable[[BotSession, Message], bool | None] | None = attrs.field(
+        default=None, validator=function_taking("session", "message").or_none
+    )
     echo: bool = attrs.field(default=True, validator=BOOL)
     audio_out_sample_rate_hz: int | None = attrs.field(default=None, validator=RATE.or_none)
     ready: bool = attrs.field(default=True, validator=BOOL)
@@ -80,7 +83,9 @@ class BotOptions:
     # Tests may use real keys, so the repr shows neither the config nor the headers.
     config: Config = attrs.field(factory=list, converter=as_json, repr=False)
     config_types: OptionTypes = attrs.field(factory=dict, validator=mapping_of(STRINGS))
-    on_config: OnConfig | None = attrs.field(default=None, validator=FUNCTION.or_none)
+    on_config: OnConfig | None = attrs.field(
+        default=None, validator=function_taking("service", "option", "value").or_none
+    )
     actions: Mapping[str, Action] | None = attrs.field(
         default=None, converter=_as_actions, validator=mapping_of(FUNCTION).or_none
     )

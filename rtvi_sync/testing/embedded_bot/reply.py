@@ -10,7 +10,18 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
-from rtvi_sync.protocol.validation import FUNCTION, MAPPING, NAME, STRING, WAIT, Rule, instance_of, list_of, one_of
+from rtvi_sync.protocol.validation import (
+    FUNCTION,
+    MAPPING,
+    NAME,
+    STRING,
+    WAIT,
+    Rule,
+    function_taking,
+    instance_of,
+    list_of,
+    one_of,
+)
 
 
 def _compiles(pattern: str) -> bool:
@@ -123,6 +134,8 @@ def as_replies(replies: Replies | AnyReply) -> Replies:
     if isinstance(replies, Sequence) and _LIST.has_type(replies):
         _LIST.check_one("replies", replies)
         return tuple(replies)
+    if FUNCTION.has_type(replies):
+        function_taking("said").check(replies=replies)
     return replies
 
 

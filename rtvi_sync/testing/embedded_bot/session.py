@@ -15,11 +15,11 @@ from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutErr
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
 from rtvi_sync.protocol.validation import (
-    FUNCTION,
     MAPPING,
     NAME,
     STRING,
     WAIT,
+    function_taking,
     instance_of,
     integer,
     one_of,
@@ -141,7 +141,7 @@ class BotSession:
         """
         NAME.check(type=type)
         WAIT.check(timeout=timeout)
-        FUNCTION.or_none.check(where=where)
+        function_taking("message").or_none.check(where=where)
         deadline = time.monotonic() + timeout
         seen = 0
         with self._received:

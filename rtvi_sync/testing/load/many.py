@@ -18,7 +18,7 @@ import attrs
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
-from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule
+from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
 from rtvi_sync.testing.load.report import Outcome, Report, Row, error_text
 
@@ -80,11 +80,13 @@ def run_many(
             report so far, which Python shows if the exception is not caught.
         ValueError: a number is out of range.
     """
-    FUNCTION.check(scenario=scenario, connect=connect)
-    FUNCTION.or_none.check(on_row=on_row)
+    function_taking("client").check(scenario=scenario, connect=connect)
+    function_taking("row").or_none.check(on_row=on_row)
     COUNT_OR_ZERO.check(n=n)
     COUNT.check(concurrency=concurrency)
     _CLIENT.check(client=client)
+    if not isinstance(client, str):
+        function_taking().check(client=client)
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client

@@ -33,7 +33,7 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
 from rtvi_sync.protocol.attribution import MAX_TURNS
 from rtvi_sync.protocol.sent_text import sent_text
-from rtvi_sync.protocol.validation import NAME, WAIT
+from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -80,12 +80,7 @@ class MeasuredClient(RTVIClient):
     An `action_stream()` takes as long as the application waits for its messages, without the time that the application
     spends between them; it is reported when it has ended, or been closed.
 
-    Attributes:
-        on_measurement: called with each `Measurement`, on the thread of the call, and for answers on that of the
-            client's handlers. It must not block.
     """
-
-    on_measurement: Callable[[Measurement], object] | None = None
 
     @overload
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any], /) -> None: ...
@@ -94,6 +89,7 @@ class MeasuredClient(RTVIClient):
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         given = (options,) if options is not None else ()
         super().__init__(*given, **keywords if given else {"max_turn_audio": 0, **keywords})
+        self._on_measurement: Callable[[Measurement], object] | None = None
         self._conversation.get()  # follows the turns, whatever the options say
         # The last question that was sent; answers to earlier ones are not waited for.
         self._asked_at = 0.0
@@ -107,6 +103,19 @@ class MeasuredClient(RTVIClient):
         self._end: Event | None = None  # of the last session that is over
         signals.turn_ended.connect(self._on_turn_ended, sender=self)
         signals.disconnected.connect(self._on_disconnected, sender=self)
+
+    @property
+    def on_measurement(self) -> Callable[[Measurement], object] | None:
+        """Called with each `Measurement`, on the thread of the call, and for answers on that of the client's handlers.
+
+        It must not block. May be assigned; None: nothing is called.
+        """
+        return self._on_measurement
+
+    @on_measurement.setter
+    def on_measurement(self, function: Callable[[Measurement], object] | None) -> None:
+        function_taking("measurement").or_none.check(on_measurement=function)
+        self._on_measurement = function
 
     @classmethod
     def for_url(
@@ -263,12 +272,12 @@ class MeasuredClient(RTVIClient):
         size: int = 0,
         error: BaseException | None = None,
     ) -> None:
-        if self.on_measurement is not None:
+        if self._on_measurement is not None:
             if seconds is None:
                 seconds = time.monotonic() - began
             # A copy without traceback: a measurement that is kept must not keep the application's frames alive.
             kept = fresh_copy(error) if error is not None else None
-            self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
+            self._on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 

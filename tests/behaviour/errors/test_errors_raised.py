@@ -250,7 +250,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.RTVIError, closed_for_good, "make a new one"),
     (errors.RTVIError, a_helper_without_a_client, "call client.register_helper"),
     (errors.ExpectationError, an_answer_that_was_not_expected, "expected the bot to say 'rain'"),
-    (errors.ConnectionTimeoutError, a_bot_that_is_never_ready, "raise connect_timeout"),
+    (errors.ConnectionTimeoutError, a_bot_that_is_never_ready, r"raise the limit \(connect_timeout"),
     (errors.StartBotError, a_server_that_refuses, "See the server's log"),
     (errors.StartBotError, a_server_that_is_not_there, "Check the URL"),
     (errors.StartBotError, a_handler_that_aborts, "aborted"),

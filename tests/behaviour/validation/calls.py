@@ -56,6 +56,10 @@ def generator_function(*_: object) -> Any:
     yield
 
 
+def demanding(_one: object, _two: object, _three: object, _four: object, _five: object) -> None:
+    """Take more than any function of the application is given."""
+
+
 class AsyncCallable:
     """An object that does nothing when it is called."""
 
@@ -81,6 +85,7 @@ NOT_FUNCTION: Wrong = (
     functools.partial(AsyncCallable()),
     generator_function,
     functools.partial(generator_function),
+    demanding,
 )
 NOT_MAPPING: Wrong = (5, "text", ["key"], [("key", "value")])
 NOT_STRINGS: Wrong = (*NOT_MAPPING, {"key": 5}, {"key": None}, {5: "value"})

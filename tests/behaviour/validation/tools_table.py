@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import math
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.cli import run_program
@@ -61,6 +63,7 @@ from tests.behaviour.validation.calls import (
     call,
     construct,
 )
+from tests.behaviour.validation.targets import Targets
 
 NOT_FRACTION = ("1", True, None, -0.1, 1.1, math.nan)
 NOT_PORT = (*NOT_INTEGER, None, -1, 65536)
@@ -69,6 +72,14 @@ NOT_FAULT = (5, None, "reset", faults.Reset)
 NOT_DIRECTION = (5, "client", ["to_client"])
 NOT_SIZE = (*NOT_INTEGER, 0, -1)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
+
+
+def _set_on_measurement(targets: Targets) -> Callable[..., None]:
+    def set_to(on_measurement: Any) -> None:
+        targets.measured().on_measurement = on_measurement
+
+    return set_to
+
 
 BOT = construct(
     EmbeddedBot,
@@ -309,6 +320,11 @@ TABLE: dict[str, Call] = {
         token=NOT_STRING,
         headers=NOT_STRINGS,
         options="named by RTVIClientOptions, as those of the constructor",
+    ),
+    "MeasuredClient.on_measurement": call(
+        _set_on_measurement,
+        {"on_measurement": print},
+        on_measurement=NOT_FUNCTION,
     ),
     "MeasuredClient.wait_for_answer": call(lambda targets: targets.measured().wait_for_answer, timeout=NOT_WAIT),
     "MeasuredClient.measure": call(lambda targets: targets.measured().measure, {"name": "step"}, name=NOT_NAME),
