@@ -13,7 +13,7 @@ Chunk: TypeAlias = tuple[int, bytes, int]
 
 
 class SinkQueue:
-    """A queue of audio that holds at most so many bytes of memory; nothing waits for it, and it wakes nobody.
+    """A queue of audio, limited in bytes of memory, on which no thread waits.
 
     Beyond the limit the oldest audio is dropped and counted; the newest is always kept. A run of losses begins with
     the first dropped audio and ends when the queue is empty. One thread takes; one thread at a time adds and clears.

@@ -64,7 +64,7 @@ def test_what_was_taken_makes_room_and_what_is_put_back_takes_it():
         assert queue.add(numbered(number), 24000) == 0.0
         generation, pcm, rate = queue.take()
         assert pcm == numbered(number)
-    queue.put_back((generation, pcm, rate))
+    queue.put_back((generation, numbered(9), rate))
     assert queue.add(numbered(10), 24000) == 0.0
     assert queue.add(numbered(11), 24000) == 0.02
     assert taken(queue) == [10, 11]
@@ -104,7 +104,7 @@ def test_two_threads():
 
     def take() -> None:
         while True:
-            _, pcm, rate = queue.take()
+            _, pcm, _ = queue.take()
             if pcm is not None:
                 found.append(int.from_bytes(pcm[:4], "little"))
             elif queue.ended and not queue:
