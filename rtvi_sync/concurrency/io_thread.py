@@ -255,7 +255,7 @@ class IOThread:
     def _serve_until_closed(self) -> bool:
         while not (self._closing and not self._commands):
             next_timer = self._run_timers()
-            if self.scheduler.wants_run:
+            if self.scheduler.next_due < math.inf and self.scheduler.wants_run:  # often there is no step at all
                 self.scheduler.run_due()
             self._serve_ready(next_timer)
             for _ in range(len(self._commands)):  # those that these queue come later, so the sockets are not starved
