@@ -1,18 +1,18 @@
 """Mouth-to-ear delay: what the SDK adds to the latency of the audio devices.
 
-    python -m benchmarks.mouth_to_ear [--seconds 20]
+    python -m benchmarks.mouth_to_ear [--seconds 20] [--library sounddevice]
 
 It measures, over the loopback interface and the null sinks of a PulseAudio daemon of its own:
 
 * microphone to wire: from the time at which the device returned a period to the time at which the bot received it;
 * wire to speaker: from the time at which the bot sends a frame to the time at which its first sample is written to the
   device. Bot and client are two processes, so both include the loopback interface and the scheduler;
-* bot to ear: from the time at which the bot sends the first frame of a speech to the time at which PyAudio reads it
-  from a microphone that is fed by the speaker;
-* the devices alone: from the time at which PyAudio writes a burst to the speaker to the time at which PyAudio reads it
+* bot to ear: from the time at which the bot sends the first frame of a speech to the time at which the audio library
+  reads it from a microphone that is fed by the speaker;
+* the devices alone: from the time at which the library writes a burst to the speaker to the time at which it reads that
   from that microphone, with the SDK's periods, a full buffer and without the SDK.
 
-It needs PulseAudio, its plugin for ALSA, PyAudio and numpy.
+It needs PulseAudio, its plugin for ALSA, PyAudio or sounddevice, and numpy.
 """
 
 from __future__ import annotations
@@ -29,23 +29,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import numpy as np
 
 from rtvi_sync import RTVIClient, WebSocketTransport
-from rtvi_sync.media.devices import portaudio_noise
+from rtvi_sync.media.devices import portaudio_noise, pyaudio_binding, sounddevice_binding
+from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES, preferred_library
+from rtvi_sync.media.devices.portaudio import PortAudioBinding
 from tests.audio.pulse import PulseServer, missing_parts
 
 from .stamping_bot import PAUSE, mark
 from .stamping_bot import RATE as BOT_RATE
 
+Library: TypeAlias = Literal["pyaudio", "sounddevice"]
+
 _MIC_RATE: Final = 16000
 _MIC_PERIOD: Final = 0.02
 _SPEAKER_PERIOD: Final = 0.04
-_INT16: Final = 8  # paInt16
 _LOUD: Final = 10000
+#: How the SDK calls each library, and the class of what is opened by it.
+_BINDINGS: Final[dict[Library, tuple[Any, Any]]] = {
+    "pyaudio": (pyaudio_binding, pyaudio_binding.PyAudioStream),
+    "sounddevice": (sounddevice_binding, sounddevice_binding.SoundDeviceStream),
+}
 
 
 @attrs.frozen
@@ -81,10 +89,10 @@ def pulse_daemon() -> Iterator[PulseServer]:
 
 
 class MonitorRecorder:
-    """A recorder of `speaker_a`'s monitor, read by PyAudio on a thread of its own; a context manager."""
+    """A recorder of `speaker_a`'s monitor, read by a library on a thread of its own; a context manager."""
 
-    def __init__(self) -> None:
-        self._audio = begin_portaudio()
+    def __init__(self, library: Library) -> None:
+        self._audio = begin_portaudio(library)
         self._frames: list[tuple[float, bytes]] = []
         self._started, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._read)
@@ -107,25 +115,26 @@ class MonitorRecorder:
     def _read(self) -> None:
         period = int(_MIC_RATE * _MIC_PERIOD)
         device = device_index(self._audio, "speaker_a_monitor")
-        stream = self._audio.open(_MIC_RATE, 1, _INT16, input=True, input_device_index=device, frames_per_buffer=period)
+        stream = self._audio.open_input(device, _MIC_RATE, 1, period)
         while not self._stop.is_set():
-            pcm = stream.read(period, exception_on_overflow=False)
+            pcm = stream.read(period)
             self._frames.append((time.monotonic(), pcm))
             self._started.set()
         stream.close()
 
 
-def begin_portaudio() -> Any:
-    """Return a PyAudio object, without the messages of its libraries."""
-    import pyaudio
-
+def begin_portaudio(library: Library) -> PortAudioBinding:
+    """Return PortAudio, without the messages of what is below it."""
+    module, _ = _BINDINGS[library]
+    loaded = module.load()
     portaudio_noise.silence()
-    return pyaudio.PyAudio()
+    audio: PortAudioBinding = module.Binding(loaded)
+    return audio
 
 
-def device_index(audio: Any, name: str) -> int:
+def device_index(audio: PortAudioBinding, name: str) -> int:
     """Return the index of one of the daemon's devices."""
-    return next(i for i in range(audio.get_device_count()) if audio.get_device_info_by_index(i)["name"] == name)
+    return next(int(device["index"]) for device in audio.devices() if device["name"] == name)
 
 
 def latencies(name: str, said: Sequence[float], heard: Sequence[float]) -> Figures:
@@ -135,22 +144,21 @@ def latencies(name: str, said: Sequence[float], heard: Sequence[float]) -> Figur
     return Figures(name, [end - begin for begin, end in zip(said, heard, strict=True)])
 
 
-def devices_alone(seconds: float) -> Figures:
+def devices_alone(library: Library, seconds: float) -> Figures:
     """Play bursts into the speaker, whose buffer stays full, and measure when they are recorded."""
-    audio = begin_portaudio()
+    audio = begin_portaudio(library)
     frames = int(BOT_RATE * _SPEAKER_PERIOD)
-    device = device_index(audio, "speaker_a")
-    stream = audio.open(BOT_RATE, 1, _INT16, output=True, output_device_index=device, frames_per_buffer=frames)
+    stream = audio.open_output(device_index(audio, "speaker_a"), BOT_RATE, 1, frames)
     quiet, burst = bytes(2 * frames), np.full(frames, 2 * _LOUD, np.int16).tobytes()
     each = round(2 * PAUSE / _SPEAKER_PERIOD)
     said = []
-    with MonitorRecorder() as recorder:
+    with MonitorRecorder(library) as recorder:
         for number in range(round(seconds / _SPEAKER_PERIOD)):
             begins = number % each == each - 1
             if begins:
                 said.append(time.monotonic())
-            stream.write(burst if begins else quiet)
-        stream.write(each * quiet)
+            stream.write(burst if begins else quiet, frames)
+        stream.write(each * quiet, each * frames)
     stream.close()
     audio.terminate()
     return latencies("the devices alone", said, recorder.onsets())
@@ -161,27 +169,25 @@ def devices_alone(seconds: float) -> Figures:
 
 @attrs.define
 class Stamps:
-    """The times at which audio passed between the SDK and PyAudio."""
+    """The times at which audio passed between the SDK and the audio library."""
 
     read: dict[str, float] = attrs.field(factory=dict)
     written: list[tuple[float, bytes]] = attrs.field(factory=list)
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
+    def recorded(self, library: Library) -> Iterator[None]:
         """Record these times within the block."""
-        import pyaudio
-
-        stream: Any = pyaudio.PyAudio.Stream
+        _, stream = _BINDINGS[library]
         read, write = stream.read, stream.write
 
-        def recording_read(this: Any, *args: Any, **options: Any) -> bytes:
-            pcm: bytes = read(this, *args, **options)
+        def recording_read(this: Any, frames: int) -> bytes:
+            pcm: bytes = read(this, frames)
             self.read[mark(pcm)] = time.monotonic()
             return pcm
 
-        def recording_write(this: Any, pcm: bytes, *args: Any, **options: Any) -> None:
+        def recording_write(this: Any, pcm: bytes, frames: int) -> None:
             self.written.append((time.monotonic(), pcm))
-            write(this, pcm, *args, **options)
+            write(this, pcm, frames)
 
         stream.read, stream.write = recording_read, recording_write
         try:
@@ -190,12 +196,12 @@ class Stamps:
             stream.read, stream.write = read, write
 
     def to_wire(self, heard: Sequence[tuple[float, str]]) -> Figures:
-        """Return the latencies from PyAudio's read to the bot."""
+        """Return the latencies from the library's read to the bot."""
         found = [when - self.read[key] for when, key in heard if key in self.read]
         return Figures("microphone to wire", found)
 
     def from_wire(self, said: Sequence[tuple[float, str]]) -> Figures:
-        """Return the latencies from the bot to PyAudio's write."""
+        """Return the latencies from the bot to the library's write."""
         played = b"".join(pcm for _, pcm in self.written)
         ends = np.cumsum([len(pcm) for _, pcm in self.written])
         found = []
@@ -206,17 +212,17 @@ class Stamps:
         return Figures("wire to speaker", found)
 
 
-def through_the_sdk(server: PulseServer, seconds: float) -> list[Figures]:
+def through_the_sdk(server: PulseServer, library: Library, seconds: float) -> list[Figures]:
     """Measure a session in which both sides send noise, each frame of which is unique."""
     noise = np.random.default_rng(2).integers(-20000, 20000, int((seconds + 10) * BOT_RATE), np.int16)
     stamps = Stamps()
     bot = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.stamping_bot", "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True
     )
-    with bot, stamps.recorded(), MonitorRecorder() as recorder:
+    with bot, stamps.recorded(library), MonitorRecorder(library) as recorder:
         assert bot.stdout is not None
         transport = WebSocketTransport(bot.stdout.readline().strip())
-        client = RTVIClient(transport=transport, mic="ALSA/mic_a", speaker="ALSA/speaker_a")
+        client = RTVIClient(transport=transport, mic="ALSA/mic_a", speaker="ALSA/speaker_a", audio_backend=library)
         playing = server.play(noise, BOT_RATE)
         with client:
             threading.Event().wait(seconds + 1)
@@ -231,11 +237,11 @@ def through_the_sdk(server: PulseServer, seconds: float) -> list[Figures]:
     return [*figures, latencies("bot to ear", begun, recorder.onsets())]
 
 
-def measure(seconds: float, show: Callable[[str], None] = print) -> list[Figures]:
+def measure(library: Library, seconds: float, show: Callable[[str], None] = print) -> list[Figures]:
     """Measure everything, and print a table."""
     with pulse_daemon() as server:
-        devices = devices_alone(seconds)
-        figures = [*through_the_sdk(server, seconds), devices]
+        devices = devices_alone(library, seconds)
+        figures = [*through_the_sdk(server, library, seconds), devices]
     whole = float(np.percentile(devices.seconds, 50))
     show("| | sounds | p50 | p99 | p50 beside that of the devices | p99 beside it |")
     show("|---|---|---|---|---|---|")
@@ -250,15 +256,18 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="duration of each of the two measurements (default 20)"
     )
+    parser.add_argument(
+        "--library", choices=AUDIO_LIBRARIES, default=preferred_library(), help="for the devices (default %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print a list of objects, times in seconds, not a table")
     arguments = parser.parse_args()
     missing = missing_parts()
     if missing:
         parser.exit(1, f"{missing}\n")
     if arguments.json:
-        print(json.dumps([each.as_json() for each in measure(arguments.seconds, lambda _: None)]))
+        print(json.dumps([each.as_json() for each in measure(arguments.library, arguments.seconds, lambda _: None)]))
     else:
-        measure(arguments.seconds)
+        measure(arguments.library, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _posting() -> Callable[[], object]:
 
 
 def _sending(receivers: int) -> Callable[[], object]:
-    signal, sender = EventSignal("measured"), object()
+    signal, sender = EventSignal(RTVIEvent.USER_TRANSCRIPTION), object()
     event = Event(type=RTVIEvent.USER_TRANSCRIPTION, received_at=0.0)
     for _ in range(receivers):
         signal.connect(lambda _, event: event, weak=False)

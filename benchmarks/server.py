@@ -56,7 +56,7 @@ _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CLOSE, _PING = 0x88, 0x89
 # One for all sessions: allocating one of this size for each read would take longer than the read.
 _INPUT: Final = memoryview(bytearray(1 << 18))
-# Bytes of a burst that are written at a time, so that other sessions are served in between.
+# About how many bytes of a burst are written at a time, so that other sessions are served in between.
 _BLOCK_BYTES: Final = 1 << 17
 # What is sent at its time before the server looks again what has come.
 _TURN: Final = 64
@@ -79,10 +79,10 @@ class Command:
     EVENTS: Final = "events"
     #: The same for audio frames; a burst is followed by one event.
     AUDIO: Final = "audio"
-    #: Answered with what was heard in the `seconds` since it was last asked: `frames`, `bytes`, times of the `first`
-    #: and the `last`, the largest `gap` without any, those at both ends included, and the `times` of all, if
-    #: `{"times": true}` was asked for before. `late` is the server's own: by how many seconds it was at most late with
-    #: what it sends this client at given times.
+    #: Answered with what was heard in the `seconds` since it was last asked, which is when it has `begun`: `frames`,
+    #: `bytes`, times of the `first` and the `last`, the largest `gap` without any, those at both ends included, and the
+    #: `times` of all, if `{"times": true}` was asked for before. `late` is the server's own: by how many seconds it was
+    #: at most late with what it sends this client at given times.
     HEARD: Final = "heard"
     #: Answered with the time at which the last answer to a text ended, `{"ended": seconds}`.
     ANSWERED: Final = "answered"
@@ -91,15 +91,16 @@ class Command:
 
 
 class Heard:
-    """The statistics of the audio from one client."""
+    """The statistics of the audio from one side."""
 
-    __slots__ = ("bytes", "first", "frames", "gap", "last", "late", "seconds", "times")
+    __slots__ = ("begun", "bytes", "first", "frames", "gap", "last", "late", "seconds", "times")
 
     def __init__(self, last: float = 0.0, times: list[float] | None = None) -> None:
         self.frames = self.bytes = 0
         self.first = self.gap = self.late = 0.0
         self.last = last  # when audio arrived last; 0: never
-        self.seconds = -time.monotonic()
+        self.begun = time.monotonic()
+        self.seconds = 0.0
         self.times = times
 
     def note(self, frames: int, size: int) -> None:
@@ -118,7 +119,7 @@ class Heard:
     def told(self) -> dict[str, Any]:
         """Return the statistics as an answer; no other method is called after it."""
         now = time.monotonic()
-        self.seconds += now
+        self.seconds = now - self.begun
         if self.last:
             self.gap = max(self.gap, now - self.last)
         return {name: getattr(self, name) for name in self.__slots__}
@@ -263,9 +264,8 @@ class Session:
             self._wait()
 
     def _begin_burst(self, frames: list[bytes], number: int, end: bytes) -> None:
-        each = _BLOCK_BYTES // len(frames[0])
-        block = [frames[place % len(frames)] for place in range(each)]
-        blocks = ((b"".join(block), number // each), (b"".join(block[: number % each]), 1), (end, 1))
+        block = frames * max(1, _BLOCK_BYTES // len(b"".join(frames)))
+        blocks = ((b"".join(block), number // len(block)), (b"".join(block[: number % len(block)]), 1), (end, 1))
         self._burst.extend((block, times) for block, times in blocks if block and times)
         self.writable()
 

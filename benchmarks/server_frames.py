@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import struct
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -62,11 +63,14 @@ _EVENT_BEFORE, _, _EVENT_AFTER = message_frame(
     "user-transcription",
     {"text": "What is the weather like tomorrow?", "final": False, "timestamp": "@" * 20, "user_id": "user"},
 ).partition(b"@" * 20)
-# A square wave, which no client mistakes for silence.
-_FRAME: Final = (b"\x00\x10" * 20 + b"\x00\xf0" * 20) * (FRAME_BYTES // 80)
 
 
-def _audio_frame(number: int, pcm: bytes = _FRAME) -> bytes:
+def _square_wave(level: int) -> bytes:
+    """Return 20 ms that no client mistakes for silence."""
+    return struct.pack("<40h", *[level] * 20, *[-level] * 20) * (FRAME_BYTES // 80)
+
+
+def _audio_frame(number: int, pcm: bytes) -> bytes:
     """Return an audio frame as a bot sends it: with an id, and a name that has a number."""
     about = b"\x08" + _varint(number) + _field(0x12, b"OutputAudioRawFrame#%d" % number)
     return framed(
@@ -74,8 +78,14 @@ def _audio_frame(number: int, pcm: bytes = _FRAME) -> bytes:
     )
 
 
-AUDIO_FRAMES: Final = [_audio_frame(number) for number in range(10_000, 10_200)]
+_AUDIO: Final = [_square_wave(0x1000 + number) for number in range(200)]
+AUDIO_FRAMES: Final = [_audio_frame(10_000 + number, pcm) for number, pcm in enumerate(_AUDIO)]
 NEXT_AUDIO_FRAME: Final = itertools.cycle(AUDIO_FRAMES).__next__
+
+
+def burst_of_audio(number: int) -> bytes:
+    """Return the samples of that many frames that are sent at once: neighbours differ, so order and losses show."""
+    return b"".join(itertools.islice(itertools.cycle(_AUDIO), number))
 
 
 def event_frame() -> bytes:
@@ -118,7 +128,7 @@ def _speech() -> Iterator[bytes]:
 
 
 # 0.2 s in frames of 40 ms, as Pipecat sends them unless it is told otherwise.
-_WORD: Final = [_audio_frame(number, 2 * _FRAME) for number in range(10_000, 10_005)]
+_WORD: Final = [_audio_frame(number, 2 * _AUDIO[0]) for number in range(10_000, 10_005)]
 _WORDS: Final = re.findall(r"\s*\S+", ANSWER_TEXT)
 _ANSWER: Final = [*_writing(), *_speech()]
 END_OF_ANSWER: Final = message_frame("bot-stopped-speaking", None)

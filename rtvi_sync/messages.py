@@ -11,6 +11,7 @@ from .protocol.session_payloads import (
     AboutBotData,
     BotCapabilities,
     BotReadyData,
+    ConfigData,
     ConfigOption,
     ErrorData,
     RTVIClientConfigOption,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         ActionResponseData,
         ActionsAvailableData,
         ConfigAvailableData,
-        ConfigData,
         ConfigDescription,
         LLMTokenUsageData,
         OptionDescription,
@@ -128,7 +128,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        # Making these classes takes as long as connecting ten sessions, so it waits for the first session, or for an
+        # Making these classes takes as long as connecting ten sessions, so it waits for a listener, or for an
         # application that uses one of the names.
         if name in __all__:
             for kind in ("speech", "application", "service"):

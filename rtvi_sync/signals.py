@@ -16,7 +16,8 @@ import attrs
 from blinker import ANY, Signal
 
 from .events import RTVIEvent
-from .protocol.validation import BOOL, Rule, function_taking
+from .protocol.dialects import load_payload
+from .protocol.validation import BOOL, FUNCTION, Rule
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,8 +42,9 @@ class EventSignal(Signal):
     event: the dicts are changed in single steps, and copied before they are iterated over.
     """
 
-    def __init__(self, doc: str) -> None:
-        super().__init__(doc)
+    def __init__(self, event: RTVIEvent) -> None:
+        super().__init__(f"Sent for each `{event.value}` event; receivers are called with the client and the `Event`.")
+        self._event = event
         # By identity (that of ANY for receivers without a sender); `receivers` has the same numbers. A process may have
         # thousands of senders, and each event looks up its receivers. A sender stays here until it is collected.
         self._senders: dict[int, _Sender] = {}
@@ -54,9 +56,10 @@ class EventSignal(Signal):
         Raises:
             TypeError: `receiver` is no function, or a coroutine or generator function, or `sender` is no client.
         """
-        function_taking("client", "event").check(receiver=receiver)
+        FUNCTION.check(receiver=receiver)  # of any form, because the application may send() too, with keywords
         _CLIENT.check(sender=sender)
         BOOL.check(weak=weak)
+        load_payload(self._event)
         number, key = next(self._numbers), id(sender)
 
         def gone(_: object) -> None:
@@ -129,10 +132,7 @@ def _always(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-BY_EVENT: dict[RTVIEvent, EventSignal] = {
-    event: EventSignal(f"Sent for each `{event.value}` event; receivers are called with the client and the `Event`.")
-    for event in RTVIEvent
-}
+BY_EVENT: dict[RTVIEvent, EventSignal] = {event: EventSignal(event) for event in RTVIEvent}
 
 
 def __getattr__(name: str) -> EventSignal:

@@ -160,12 +160,13 @@ def enclosing_function(lines: list[str], number: int) -> str:
 
 
 def test_importing_loads_nothing_heavy() -> None:
-    """`import rtvi_sync` loads no audio, video, number, terminal or event-loop package, and of HTTP and devices, which
-    not every session has, nothing."""
+    """A client over WebSocket loads no audio, video, number, terminal or event-loop package, and of other transports,
+    HTTP and devices, which not every session has, nothing."""
     modules = [
         *("asyncio", "numpy", "rich", "websockets", "pyaudio", "cv2", "soxr", "mss", "multiprocessing"),
         *("httpx", "httpcore", "urllib.request", "email", "certifi", "tenacity"),
         *("ctypes", "subprocess", "rtvi_sync.media.devices.portaudio_backend", "rtvi_sync.protocol.speech_payloads"),
+        *("rtvi_sync.transports.eval", "rtvi_sync.transports.small_webrtc", "rtvi_sync.transports.http"),
     ]
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import %s; print(*(m for m in {modules} if m in sys.modules))"
@@ -182,7 +183,8 @@ def test_importing_loads_nothing_heavy() -> None:
         ).stdout
         return set(out.split())
 
-    assert loaded("rtvi_sync") <= loaded("websocket, attrs, blinker, google.protobuf")
+    client = "rtvi_sync.client.client, rtvi_sync.transports.websocket"
+    assert loaded(client) <= loaded("websocket, attrs, blinker, google.protobuf")
 
 
 def test_nothing_of_this_machine() -> None:

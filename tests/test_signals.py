@@ -117,7 +117,7 @@ class TestSignals:
     @pytest.mark.parametrize("disconnects", [True, False])
     def test_of_a_sender_that_is_gone_nothing_stays(self, disconnects: bool) -> None:
         """A process may see any number of clients, and each may have lost its receivers before."""
-        signal = signals.EventSignal("of this test")
+        signal = signals.EventSignal(RTVIEvent.METRICS)
 
         class Sender:
             pass

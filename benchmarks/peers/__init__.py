@@ -67,6 +67,7 @@ AMONG: Final = {
     **dict.fromkeys(
         ("burst", "own-audio-100", "own-audio-200"), ("ours", "ours-default", "ref", "websockets", "picows")
     ),
+    **dict.fromkeys(("burst-wav", "burst-sink", "burst-slow-sink"), ("ours",)),
     # WebSocket of ours beside it, which has no pictures, and loses nothing.
     **dict.fromkeys(_WEBRTC[:3], ("ours", "ours-webrtc", "client-js-webrtc")),
     "webrtc-video": ("ours-webrtc", "client-js-webrtc"),
@@ -77,7 +78,16 @@ AMONG: Final = {
 LONG: Final = ("drift",)
 
 #: What is always measured as a whole: its figures say of how much they are, or little of it would say nothing.
-WHOLE: Final = ("drift", "growth", "quiet", "mouth-to-ear", "webrtc-loss-1", "webrtc-loss-5", "webrtc-connects")
+WHOLE: Final = (
+    "burst-slow-sink",
+    "drift",
+    "growth",
+    "quiet",
+    "mouth-to-ear",
+    "webrtc-loss-1",
+    "webrtc-loss-5",
+    "webrtc-connects",
+)
 
 
 def find(name: str) -> type[Peer]:

@@ -30,6 +30,7 @@ class Peer(abc.ABC):
         talking: whether a microphone's worth of audio is sent from the ready message on: by what the library has for
             it, else by `Pace`.
         hearing: whether the audio of the bot is kept in memory; else it is thrown away as soon as the library lets.
+        sink: takes the audio of the bot, of a library that has sinks.
         on_audio: called with each audio frame of the bot, where the library calls the application's sinks. A peer with
             it that is `talking` sends what the application pushes, which has a thread of its own for that: `Pace`.
     """
@@ -50,12 +51,14 @@ class Peer(abc.ABC):
         *,
         talking: bool = False,
         hearing: bool = False,
+        sink: Any = None,
         on_audio: Callable[[bytes], object] | None = None,
     ) -> None:
         self.url = url
         self.on_event = on_event
         self.talking = talking
         self.hearing = hearing
+        self.sink = sink
         self.on_audio = on_audio
 
     @abc.abstractmethod
@@ -82,6 +85,10 @@ class Peer(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """End the session, with a close frame."""
+
+    @classmethod  # noqa: B027 (most have nothing to do)
+    def prepare(cls) -> None:
+        """Start what clients share that is no part of the library, before anything is timed."""
 
     def seconds(self, method: str, *arguments: Any) -> float:
         """Time `connect`, `request` or `close`, called where programs that use the library call it."""

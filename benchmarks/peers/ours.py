@@ -15,7 +15,7 @@ from .base import LIMIT, Pace, Peer
 class Ours(Peer):
     """Events through `client.on`."""
 
-    imports = "rtvi_sync"
+    imports = "rtvi_sync.client.client, rtvi_sync.transports.websocket"
     dependencies = "attrs, blinker, websocket, httpx"
     _pace: Pace | None = None
 
@@ -41,6 +41,9 @@ class Ours(Peer):
         return WebSocketTransport(f"{url.replace('http', 'ws', 1)}/ws-client{query}")
 
     def _new_sink(self) -> AudioSink:
+        if self.sink is not None:
+            sink: AudioSink = self.sink
+            return sink
         if self.on_audio is not None:
             on_audio = self.on_audio
             return CallbackSink(lambda pcm, _: on_audio(pcm))

@@ -6,7 +6,7 @@ import orjson
 import uvloop
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
-from .base import FRAME, LIMIT, MessagePeer
+from .base import FRAME, LIMIT, MessagePeer, Talk
 from .loops import LoopPace, run, running_loop
 
 
@@ -44,7 +44,9 @@ class Picows(MessagePeer):
         )
         self.begin(timeout)
 
-    def _begin_to_talk(self) -> LoopPace:
+    def _begin_to_talk(self) -> Talk:
+        if self.on_audio is not None:
+            return super()._begin_to_talk()
         return LoopPace(lambda: self._transport.send(WSMsgType.BINARY, self._audio_payload(FRAME)), self._loop)
 
     def _transmit(self, payload: bytes) -> None:

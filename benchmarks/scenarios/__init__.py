@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import many, process, session, webrtc
+from . import burst, many, process, session, webrtc
 from .figures import Scenario
 
 #: One line for each module with scenarios.
 SCENARIOS: Final[dict[str, Scenario]] = {
     **session.SCENARIOS,
+    **burst.SCENARIOS,
     **process.SCENARIOS,
     **many.SCENARIOS,
     **webrtc.SCENARIOS,

@@ -5,32 +5,34 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
-import math
 import resource
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ..peers.base import SETTLE, Peer
-from ..server import Command
+from ..server import Command, Heard
 from ..server_frames import FRAMES_PER_SECOND
-from .figures import Scenario, percentile
+from .figures import Scenario, spread
 
 NUMBERS: Final = (1, 10, 50, 100, 200, 500, 1000)
 #: Numbers of sessions whose audio is the application's own.
 OWN_AUDIO_NUMBERS: Final = (100, 200)
 _EVENTS_PER_SECOND: Final = 5
+#: The least number of events: few sessions are measured for longer than 20 s.
+_EVENTS: Final = 600
 
 
-class FrameCounter:
-    """A sink's function of the application, which counts the audio frames of one session."""
+class Hearing:
+    """A sink's function of the application, which keeps the statistics of one session's audio."""
 
     def __init__(self) -> None:
-        self.frames = 0
+        self.heard = Heard()
 
-    def __call__(self, _: bytes) -> None:
-        """Count one more."""
-        self.frames += 1
+    def __call__(self, pcm: bytes) -> None:
+        """Count one more frame."""
+        self.heard.note(1, len(pcm))
 
 
 def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audio: bool = False) -> dict[str, float]:
@@ -46,9 +48,9 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     def note(stamp: str) -> None:
         ages.append(time.monotonic() - float(stamp))
 
-    counters = [FrameCounter() for _ in range(number if own_audio else 0)]
+    hearings = [Hearing() for _ in range(number if own_audio else 0)]
     clients = [
-        peer(address, note, talking=True, on_audio=on_audio) for on_audio in counters or itertools.repeat(None, number)
+        peer(address, note, talking=True, on_audio=on_audio) for on_audio in hearings or itertools.repeat(None, number)
     ]
     clients[0].connect()
     time.sleep(0.2)
@@ -68,14 +70,14 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     for client in clients:
         client.request(Command.HEARD)  # what was heard before does not count
     ages.clear()
-    for counter in counters:
-        counter.frames = 0
+    for hearing in hearings:
+        hearing.heard = Heard()
     begun, spent = time.perf_counter(), time.process_time()
-    time.sleep(max(1.0, 20 * effort))
+    time.sleep(max(1.0, max(20.0, _EVENTS / (number * _EVENTS_PER_SECOND)) * effort))
     spent, taken = time.process_time() - spent, time.perf_counter() - begun
     measured = ages.copy()
     if own_audio:
-        figures["taken_share"] = min(counter.frames for counter in counters) / math.floor(taken * FRAMES_PER_SECOND)
+        figures["taken_share"] = min(in_time(hearing.heard.told()) for hearing in hearings)
     heard = [client.request(Command.HEARD) for client in clients]
     for client in clients:
         client.close()
@@ -83,13 +85,25 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     expected = number * taken
     return figures | {
         "cpu_percent": spent / taken * 100,
-        "p50_ms": percentile(measured or [taken], 0.5) * 1e3,
-        "p99_ms": percentile(measured or [taken], 0.99) * 1e3,
+        **spread(measured or [taken], "ms", 1e3),
         "gap_ms": max(each["gap"] for each in heard) * 1e3,
         "events_share": len(measured) / (expected * _EVENTS_PER_SECOND),
-        "sound_share": min(each["frames"] / math.floor(each["seconds"] * FRAMES_PER_SECOND) for each in heard),
+        "sound_share": min(map(in_time, heard)),
         "server_late_ms": max(each["late"] for each in heard) * 1e3,
     }
+
+
+def in_time(heard: Mapping[str, float]) -> float:
+    """Return the share of the frames that came of those that were due.
+
+    Whether the frames at both ends of the time are within it is a matter of microseconds. So what was due is counted
+    from the first frame that came to the last, as long as these have come within two periods of the ends.
+    """
+    periods = 2 / FRAMES_PER_SECOND
+    begins = min(heard["first"], heard["begun"] + periods)
+    ends = max(heard["last"], heard["begun"] + heard["seconds"] - periods)
+    due = round((ends - begins) * FRAMES_PER_SECOND) + 1
+    return min(1.0, heard["frames"] / due)
 
 
 def _allow_descriptors(number: int) -> None:

@@ -20,7 +20,7 @@ from ..peers import PEERS
 from ..peers.base import LIMIT, SETTLE, Peer
 from ..server import Command
 from ..server_frames import FRAMES_PER_SECOND
-from .figures import Scenario, percentile
+from .figures import Scenario, percentile, spread
 from .session import Counting
 
 _SHORT: Final = 0.05
@@ -179,8 +179,7 @@ def jitter(peer: type[Peer], url: str, effort: float, *, seconds: float = 20) ->
     middle = percentile(places, 0.5)
     quarter = max(1, len(places) // 4)
     return {
-        "p50_us": percentile([abs(place - middle) for place in places], 0.5) * 1e6,
-        "p99_us": percentile([abs(place - middle) for place in places], 0.99) * 1e6,
+        **spread([abs(place - middle) for place in places], "us", 1e6),
         # From the middle of the first quarter to that of the last it is three quarters of the time.
         "drift_us": (percentile(places[-quarter:], 0.5) - percentile(places[:quarter], 0.5)) * 4 / 3 * 1e6,
     }

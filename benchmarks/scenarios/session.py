@@ -7,8 +7,7 @@ import statistics
 import sys
 import threading
 import time
-import tracemalloc
-from typing import Final
+from typing import Any, Final
 
 from ..peers.base import LIMIT, Peer
 from ..server import Command
@@ -65,11 +64,12 @@ class Timing(Counting):
 
 
 def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Time the first call until a bot is ready, and the last one until it returns; one session after another."""
+    """Time a client's construction until a bot is ready, and the last call until it returns; one after another."""
+    peer.prepare()
     connecting, closing = [], []
     for _ in range(4 + round(40 * effort)):
-        client = peer(url)
-        connecting.append(client.seconds("connect"))
+        client, taken = _connected(peer, url)
+        connecting.append(taken)
         client.request(Command.ECHO)
         closing.append(client.seconds("close"))
     return {
@@ -86,12 +86,18 @@ def connect_again(peer: type[Peer], url: str, effort: float) -> dict[str, float]
     """
     taken = []
     for _ in range(12 + round(80 * effort)):
-        begun = time.perf_counter()
-        client = peer(url, on_audio=len)
-        made = time.perf_counter() - begun
-        taken.append(made + client.seconds("connect"))
+        client, seconds = _connected(peer, url, on_audio=len)
+        taken.append(seconds)
         client.close()
     return {"ms": percentile(taken[12:], 0.5) * 1e3}
+
+
+def _connected(peer: type[Peer], url: str, **options: Any) -> tuple[Peer, float]:
+    """Return a new client that is connected, and the seconds that its construction and `connect` took."""
+    begun = time.perf_counter()
+    client = peer(url, **options)
+    made = time.perf_counter() - begun
+    return client, made + client.seconds("connect")
 
 
 def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
@@ -139,7 +145,7 @@ def busy_event(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     timing = Timing()
     client = peer(url, timing)
     client.connect()
-    number = max(10, round(200 * effort))
+    number = max(10, round(600 * effort))
     timing.expect(number)
     client.request(Command.EVENTS, {"n": number, "rate": 50})
     waiting = threading.Thread(target=timing.wait)
@@ -156,7 +162,7 @@ def busy_request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     taken = []
 
     def ask() -> None:
-        for number in range(max(10, round(200 * effort))):
+        for number in range(max(10, round(600 * effort))):
             begun = time.perf_counter()
             client.request(Command.ECHO, number)
             taken.append(time.perf_counter() - begun)
@@ -211,55 +217,6 @@ def audio_down(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     return {"per_second": number / taken}
 
 
-class Collecting:
-    """A sink's function of the application, which keeps a number of audio frames and wakes who waits for the last."""
-
-    def __init__(self, number: int) -> None:
-        self.frames: list[bytes] = []
-        self._number = number
-        self._done = threading.Event()
-
-    def __call__(self, pcm: bytes) -> None:
-        """Keep one more."""
-        self.frames.append(pcm)
-        if len(self.frames) == self._number:
-            self._done.set()
-
-    def wait(self) -> None:
-        """Wait until the last has come, or is known to be lost."""
-        self._done.wait(10.0)
-
-
-def burst(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Measure how soon a minute of audio that comes at once is the application's, how much of it, and the memory."""
-    number = 60 * FRAMES_PER_SECOND
-    times = [_burst(peer, url, number)[0] for _ in range(2 + round(10 * effort))]
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
-    _, frames = _burst(peer, url, number)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return {
-        "ms": statistics.median(times[1:]) * 1e3,
-        "kept_share": len(frames) / number,
-        "memory_ratio": (peak - before) / (number * FRAME_BYTES),
-    }
-
-
-def _burst(peer: type[Peer], url: str, number: int) -> tuple[float, list[bytes]]:
-    """Return the seconds from the order until the application has the audio, and that audio."""
-    counting, collecting = Counting(), Collecting(number)
-    client = peer(url, counting, on_audio=collecting)
-    client.connect()
-    begun = time.perf_counter()
-    client.request(Command.AUDIO, {"n": number})  # an event follows the last
-    collecting.wait()
-    taken = time.perf_counter() - begun
-    counting.wait()
-    client.close()
-    return taken, collecting.frames
-
-
 def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """Measure how many audio frames a second reach the server; in lots, because a client may keep at most a second."""
     client = peer(url)
@@ -300,13 +257,12 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "request": request,
     "ask": ask,
     "latency-idle": functools.partial(latency, rate=2, seconds=30),
-    "latency-50": functools.partial(latency, rate=50, seconds=6),
+    "latency-50": functools.partial(latency, rate=50, seconds=12),
     "latency-1000": functools.partial(latency, rate=1000, seconds=4),
     "busy-event": busy_event,
     "busy-request": busy_request,
     "events": events,
     "audio-down": audio_down,
     "audio-up": audio_up,
-    "burst": burst,
     "minute": minute,
 }

@@ -27,7 +27,6 @@ from ..messages import BotReadyData
 from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.session import Session
-from ..transports.small_webrtc import is_installed
 from .sessionless import BotStart
 from .ways import Way
 
@@ -153,6 +152,8 @@ class ConnectCall:
         if len(set(last.values())) == 1:
             text = str(error)
         else:
+            from ..transports.small_webrtc import is_installed  # it was imported when the ways were found
+
             if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
                 last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
             tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())

@@ -11,8 +11,8 @@ from ..media.base import MediaDeviceInfo
 from ..media.state import AudioDroppedData, AudioLevel, MediaState, TrackData
 from ..protocol.application_payloads import AppendToContextResultData, LLMFunctionCallData, LLMFunctionCallInProgressData, LLMFunctionCallStartedData, LLMFunctionCallStoppedData, StorageItemStoredData, UICommandData, UIJobGroupData
 from ..protocol.message import RTVIMessage
-from ..protocol.service_payloads import ActionResponseData, ActionsAvailableData, ConfigAvailableData, ConfigData, PipecatMetricsData
-from ..protocol.session_payloads import BotReadyData, ErrorData, ServerResponseData
+from ..protocol.service_payloads import ActionResponseData, ActionsAvailableData, ConfigAvailableData, PipecatMetricsData
+from ..protocol.session_payloads import BotReadyData, ConfigData, ErrorData, ServerResponseData
 from ..protocol.speech_payloads import AudioLevelData, BotLLMMarkerData, BotLLMSearchResponseData, BotLLMTextData, BotOutputData, BotTTSAudioData, BotTTSTextData, SystemLogData, TranscriptData, UserInputData, UserLLMTextData
 from ..protocol.states import CloseInfo, TransportState
 from ..session.connect_request import BotStartedData

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..messages import RTVIMessage
+from ..protocol.dialects import load_payload
 from ..protocol.validation import BOOL, MAPPING, NAME, STRING, function_taking, instance_of
-from ..session.function_calls import FunctionCallHandler
+from ..session.function_calls import CALL_EVENTS, FunctionCallHandler
 from .base import DEFAULT_TIMEOUT, ClientBase, Timeout
 from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
 
@@ -179,6 +180,8 @@ class BotMessages(ClientBase):
         """
         NAME.or_none.check(name=name)
         function_taking("call").check(function=function)
+        for event in CALL_EVENTS:
+            load_payload(event)
         self._dispatcher.functions[name] = function
         return function
 

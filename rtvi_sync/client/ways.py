@@ -12,9 +12,6 @@ from ..protocol.validation import STRING, STRINGS
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
-from ..transports.eval import EvalTransport
-from ..transports.small_webrtc import SmallWebRTCTransport, is_installed
-from ..transports.websocket import WebSocketTransport
 
 TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 
@@ -25,7 +22,7 @@ _NAMES = ("websocket", "webrtc", "eval")
 _WEBRTC_PATIENCE = 5.0
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Way:
     """One way to a bot.
 
@@ -76,6 +73,11 @@ def ways_to(
     if not offered:
         kind = "a WebSocket" if bot_url.ws_url is not None else "a WebRTC offer"
         raise InvalidTransportParamsError(f"The URL is that of {kind}, which the transport {transport!r} does not use")
+    # A program that makes its transport itself needs no other one.
+    from ..transports.eval import EvalTransport
+    from ..transports.small_webrtc import SmallWebRTCTransport, is_installed
+    from ..transports.websocket import WebSocketTransport
+
     if "webrtc" in offered and len(offered) > 1 and not is_installed():
         offered.remove("webrtc")
     own_headers = headers if not bot_url.endpoints else None
@@ -93,6 +95,9 @@ def video_first(ways: tuple[Way, ...]) -> tuple[Way, ...]:
 
 
 def _way(transport: Transport, bot_url: BotURL) -> Way:
+    from ..transports.eval import EvalTransport
+    from ..transports.small_webrtc import SmallWebRTCTransport
+
     if isinstance(transport, EvalTransport):
         return Way(transport, bot_url.with_eval_route())
     if isinstance(transport, SmallWebRTCTransport):

@@ -35,7 +35,7 @@ END_TIMEOUT = 2.0
 OPEN_TIMEOUT = 5.0
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class MediaSettings:
     """The settings of a client's devices, for the current and later sessions; any thread may read and write them.
 

@@ -13,7 +13,7 @@ from ..errors import DeviceError
 from ..protocol.validation import BYTES, COUNT, COUNT_OR_ZERO, Rule
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource
-from .g711 import ALAW, MULAW
+from .g711 import alaw, mulaw
 from .kinds import is_sink, is_source
 from .leases import lease_key_of
 from .pcm import to_mono, to_stereo
@@ -45,13 +45,13 @@ def encode_mulaw(pcm: bytes | bytearray | memoryview) -> bytes:
         ValueError: the number of bytes is odd.
     """
     pcm_tools.SAMPLES.check(pcm=pcm)
-    return MULAW.encode(pcm_tools.samples_of(pcm))
+    return mulaw().encode(pcm_tools.samples_of(pcm))
 
 
 def decode_mulaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return µ-law (G.711, PCMU) as PCM."""
     BYTES.check(data=data)
-    return MULAW.decode(bytes(data))
+    return mulaw().decode(bytes(data))
 
 
 def encode_alaw(pcm: bytes | bytearray | memoryview) -> bytes:
@@ -61,13 +61,13 @@ def encode_alaw(pcm: bytes | bytearray | memoryview) -> bytes:
         ValueError: the number of bytes is odd.
     """
     pcm_tools.SAMPLES.check(pcm=pcm)
-    return ALAW.encode(pcm_tools.samples_of(pcm))
+    return alaw().encode(pcm_tools.samples_of(pcm))
 
 
 def decode_alaw(data: bytes | bytearray | memoryview) -> bytes:
     """Return A-law (G.711, PCMA) as PCM."""
     BYTES.check(data=data)
-    return ALAW.decode(bytes(data))
+    return alaw().decode(bytes(data))
 
 
 # -- sample rates -----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ P = TypeVar("P", bound=MediaComponent)
 T = TypeVar("T", AudioTrack, VideoTrack)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DeviceSlot(Generic[P, T]):
     """The slot of one microphone, speaker, camera or screen in a session.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from itertools import chain, repeat
 from typing import Final
@@ -46,8 +47,16 @@ class Law:
 
 
 _SEGMENTS: Final = range(8)
-MULAW: Final = Law(range(0xFF, 0x7F, -1), chain.from_iterable(repeat(8 << s, 16) for s in _SEGMENTS), begin=-4)
-ALAW: Final = Law(
-    (code ^ 0x55 for code in range(0x80, 0x100)),
-    chain.from_iterable(repeat(16 << max(0, s - 1), 16) for s in _SEGMENTS),
-)
+
+
+@functools.cache
+def mulaw() -> Law:
+    """Return µ-law; the tables are made on the first call."""
+    return Law(range(0xFF, 0x7F, -1), chain.from_iterable(repeat(8 << s, 16) for s in _SEGMENTS), begin=-4)
+
+
+@functools.cache
+def alaw() -> Law:
+    """Return A-law; the tables are made on the first call."""
+    codes = (code ^ 0x55 for code in range(0x80, 0x100))
+    return Law(codes, chain.from_iterable(repeat(16 << max(0, s - 1), 16) for s in _SEGMENTS))

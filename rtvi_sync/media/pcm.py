@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ..protocol.validation import BYTES, COUNT, Rule, integer
+from .g711 import alaw, mulaw
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -214,9 +215,7 @@ def _decoded(kind: int, data: bytes, width: int) -> bytes:
         return _from_floats(data, width)
     if kind == _FORMAT_PCM:
         return _to_16_bit(data, width)
-    from .g711 import ALAW, MULAW  # imported late: few files need the tables
-
-    return (MULAW if kind == _FORMAT_MULAW else ALAW).decode(data)
+    return (mulaw() if kind == _FORMAT_MULAW else alaw()).decode(data)
 
 
 def _to_16_bit(data: bytes, width: int) -> bytes:

@@ -55,7 +55,7 @@ _LOCAL = Participant(id="local", name="", local=True)
 _BOT = Participant(id="bot", name="", local=False)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Senders:
     """The send functions of the transport and the timers, from the moment that the bot is ready.
 

@@ -139,7 +139,7 @@ class _Nothing:
     """The type of no JSON value."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class _Step:
     """The decoding of one field."""
 

@@ -44,7 +44,7 @@ VERSIONS: Mapping[Version, tuple[str, str]] = MappingProxyType(
 """Every version that a release of pipecat-ai announces, with the first and the last release that does."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class MessageSpec:
     """The description of one message type.
 
@@ -76,7 +76,7 @@ class MessageSpec:
 
     @property
     def payload(self) -> PayloadClass | None:
-        """The class itself. Its module is imported on first use, see `load_payloads()`."""
+        """The class itself. Its module is imported on first use, see `load_payload()`."""
         if self._payload is None:
             return None
         kind, _, name = self._payload.partition(".")
@@ -84,7 +84,7 @@ class MessageSpec:
         return payload
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class FieldSpec:
     """The description of a field of outbound messages that was added or removed later than their type.
 
@@ -98,10 +98,11 @@ class FieldSpec:
 
 
 @functools.cache
-def load_payloads() -> None:
-    """Import the payload classes now, for the reason of `frames.load()`."""
-    for spec in (*INBOUND.values(), *OUTBOUND.values()):
-        spec.payload  # noqa: B018 - the property imports the module
+def load_payload(event: RTVIEvent) -> None:
+    """Import the payload class of an event that is about to get a listener, for the reason of `frames.load()`."""
+    for spec in INBOUND.values():
+        if spec.event is event:
+            spec.payload  # noqa: B018 - the property imports the module
 
 
 # By message type, each from its first message on.
@@ -319,7 +320,7 @@ INBOUND = _by_type(
     _in("ui-task", _E.UI_JOB_GROUP, "application.UIJobGroupData", since=(1, 3), until=(1, 4)),
     _in("ui-job-group", _E.UI_JOB_GROUP, "application.UIJobGroupData", since=(1, 4)),
     # Config and actions
-    _in("config", _E.CONFIG, "service.ConfigData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
+    _in("config", _E.CONFIG, "session.ConfigData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
     _in("config-available", _E.CONFIG_DESCRIBE, "service.ConfigAvailableData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
     _in(
         "actions-available",

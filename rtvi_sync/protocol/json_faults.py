@@ -21,7 +21,7 @@ _SHOWN_KEYS: Final = 4
 _ADVICE: Final = "Pass text, numbers, True, False, None, lists, and dicts with text as keys"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Node:
     """A value, and the container that holds it under `key`."""
 

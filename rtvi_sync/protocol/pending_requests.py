@@ -24,7 +24,7 @@ class Waiter(Protocol):
         """End the wait with an error."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PendingRequest:
     """A request without an answer.
 

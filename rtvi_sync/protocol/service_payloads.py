@@ -10,16 +10,8 @@ from typing import Any
 import attrs
 
 from .decoding import Payload, sent_as
-from .session_payloads import RTVIClientConfigOption
 
 # Config
-
-
-@attrs.frozen(kw_only=True)
-class ConfigData(Payload):
-    """The bot's whole config, services in the bot's order."""
-
-    config: tuple[RTVIClientConfigOption, ...]
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The payloads of inbound messages of every session: config entries, `bot-ready`, errors, answers.
+"""The payloads of inbound messages of every session: config, `bot-ready`, errors, answers.
 
 Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
@@ -13,7 +13,7 @@ import attrs
 from .decoding import ANY_SHAPE, Payload, sent_as
 from .validation import STRING, instance_of, iterable, list_of
 
-# Entries of a config
+# Config
 
 
 @attrs.frozen
@@ -39,6 +39,13 @@ class RTVIClientConfigOption(Payload):
 
     service: str = attrs.field(validator=STRING)
     options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options, validator=_OPTIONS)
+
+
+@attrs.frozen(kw_only=True)
+class ConfigData(Payload):
+    """The bot's whole config, services in the bot's order."""
+
+    config: tuple[RTVIClientConfigOption, ...]
 
 
 # The bot

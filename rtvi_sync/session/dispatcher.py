@@ -20,7 +20,7 @@ from ..concurrency.serial_queue import SerialQueue
 from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
 from ..messages import RTVIMessage
-from ..protocol.dialects import INBOUND
+from ..protocol.dialects import INBOUND, load_payload
 from ..protocol.states import CloseInfo
 from .event_stream import EventStream
 from .first_messages import ConversationPort
@@ -104,6 +104,7 @@ class Dispatcher:
         self._add(type_, function if payload and not once else SpecialHandler(function, payload, once))
 
     def _add(self, type_: RTVIEvent, handler: Handler) -> None:
+        load_payload(type_)
         alone = [handler]
         if (handlers := self._handlers.setdefault(type_, alone)) is not alone:
             handlers.append(handler)
@@ -136,6 +137,7 @@ class Dispatcher:
         """Call `function` with each event of `types`, after its handlers. Return a function that undoes this."""
         observed = frozenset(types)
         for type_ in observed:
+            load_payload(type_)
             self._observers.setdefault(type_, []).append(function)
 
         def stop() -> None:
@@ -160,6 +162,8 @@ class Dispatcher:
         """
         self.check_process()
         wanted = frozenset(event_from(type_, "events") for type_ in types)
+        for type_ in wanted or RTVIEvent:
+            load_payload(type_)
         stream = EventStream(self, wanted, timeout, *self._limits, outlives_loss=outlives_loss)
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))

@@ -25,7 +25,7 @@ from .publisher import EventPublisher
 logger: logging.Logger = logging.getLogger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class SessionParts:
     """What a session is made of, and what ends with it.
 

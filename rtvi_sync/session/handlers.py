@@ -21,7 +21,7 @@ def message_of(cause: Cause) -> RTVIMessage:
     return cause if isinstance(cause, RTVIMessage) else envelope.decode(cause)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SpecialHandler:
     """A handler that is not called with each payload."""
 

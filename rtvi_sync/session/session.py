@@ -38,7 +38,6 @@ from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData
 from ..protocol import engine as protocol
-from ..protocol.dialects import load_payloads
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport, TransportOptions
 from . import limits
@@ -174,7 +173,6 @@ class Session:
 
     def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now. On the connect thread."""
-        load_payloads()
         self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
         self.media.status_reporter.event_sink = self.publisher
         self.media.expect(self.runtime)

@@ -38,7 +38,7 @@ _RECORD_BYTES = {"TLSv1.3": 22, "GCM": 29, "CHACHA20": 21, "": 64}
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Outgoing:
     """An outbound frame and its progress."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import device_probe, portaudio, portaudio_backend
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, Stopwatch, takes
 from tests.support.waiting import until
 
 SPEECH_HZ, HEARD_HZ = 24000, 16000
@@ -42,7 +42,7 @@ class Reader:
         self.failed = threading.Event()
         self._thread = threading.Thread(target=self._run, args=[device_id], daemon=True)
         self._thread.start()
-        assert self._opened.wait(10)
+        assert self._opened.wait(GUARD)
 
     def _run(self, device_id: str | None) -> None:
         try:
@@ -167,8 +167,9 @@ def killed() -> None:
     reader, writer = Reader(), Writer()
     reader.wait()
     done(running=True)
-    assert reader.failed.wait(5)
-    assert writer.failed.wait(5)
+    with takes(5.0):
+        assert reader.failed.wait(GUARD)
+        assert writer.failed.wait(GUARD)
     errors = [each.error.type for each in (reader, writer) if each.error is not None]
     gone: list[str] = []
     for opener in (Reader, Writer):
@@ -210,14 +211,13 @@ def stopped() -> None:
     while periods != reader.periods + writer.periods:
         periods = reader.periods + writer.periods
         time.sleep(0.3)
-    begin = time.monotonic()
-    try:
-        backend().devices()
-        listed = "listed"
-    except DeviceError as error:
-        listed = error.type
-    took = time.monotonic() - begin
-    done(listed=listed, took=took)
+    with Stopwatch() as watch:
+        try:
+            backend().devices()
+            listed = "listed"
+        except DeviceError as error:
+            listed = error.type
+    done(listed=listed, took=watch.given)
     reader.wait()
     writer.wait()
     reader.close()
@@ -228,11 +228,10 @@ def stopped() -> None:
 def stopped_before() -> None:
     """Have the daemon answer nothing when the first device is opened: this process never begins PortAudio."""
     hurry()
-    begin = time.monotonic()
-    error = Reader().error
-    took = time.monotonic() - begin
+    with Stopwatch() as watch:
+        error = Reader().error
     assert error is not None
-    done(error=str(error), took=took, **measure())
+    done(error=str(error), took=watch.given, **measure())
     reader = Reader()
     reader.wait()
     reader.close()

@@ -34,12 +34,17 @@ def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo:
         assert once(is_heard)
 
 
-def test_the_microphone_is_switched_while_the_bot_listens(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_the_microphone_is_switched_while_the_bot_listens(
+    pulse: PulseServer, pipecat_echo: BotServer, library: str
+) -> None:
     """The bot hears the other microphone without a gap of 200 ms, and the track is the same."""
     hz = {"mic_a": 440, "mic_b": 880}
     for mic in hz:
         pulse.play(tone(hz[mic], 60), feed=f"{mic}_feed")
-    with client_of(pipecat_echo.ws_url, speaker=NullSink()) as client, client.events(timeout=GUARD) as events:
+    with (
+        client_of(pipecat_echo.ws_url, speaker=NullSink(), audio_backend=library) as client,
+        client.events(timeout=GUARD) as events,
+    ):
         local, bot = client.tracks().local.audio, client.tracks().bot.audio
         assert local is not None
         assert bot is not None
@@ -62,13 +67,13 @@ def test_the_microphone_is_switched_while_the_bot_listens(pulse: PulseServer, pi
         assert updated.data.kind == "audioinput"
 
 
-def test_the_speaker_is_switched_in_mid_sentence(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_the_speaker_is_switched_in_mid_sentence(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """The sentence goes on at the other speaker, after 200 ms at most, and nothing of it is lost or heard twice."""
 
     def is_switched() -> bool:
         source = BytesSource(tone(440, 3.0).tobytes(), RATE)
         with pulse.record("speaker_a.monitor") as a, pulse.record("speaker_b.monitor") as b:
-            with client_of(pipecat_echo.ws_url, mic=source) as client:
+            with client_of(pipecat_echo.ws_url, mic=source, audio_backend=library) as client:
                 bot = client.tracks().bot.audio
                 a.wait_for(lambda heard: loud_seconds(heard) > 1.0, "nothing was heard")
 
@@ -88,9 +93,13 @@ def test_the_speaker_is_switched_in_mid_sentence(pulse: PulseServer, pipecat_ech
     assert once(is_switched)
 
 
-def test_an_interruption_is_heard_at_once(pulse: PulseServer) -> None:
+def test_an_interruption_is_heard_at_once(pulse: PulseServer, library: str) -> None:
     """What the bot has sent ahead of its time is not heard any more once it says that it was interrupted."""
-    with EmbeddedBot() as bot, client_of(bot.ws_url, mic=SilenceSource()), pulse.record() as recording:
+    with (
+        EmbeddedBot() as bot,
+        client_of(bot.ws_url, mic=SilenceSource(), audio_backend=library),
+        pulse.record() as recording,
+    ):
         session = bot.wait_for_session()
         for _ in range(100):
             session.send_frame(AudioRawFrame(audio=tone(500, 0.04).tobytes(), sample_rate=RATE, num_channels=1))
@@ -103,10 +112,10 @@ def test_an_interruption_is_heard_at_once(pulse: PulseServer) -> None:
         assert loud_seconds(recording.samples()[int(RATE * interrupted) :]) < 0.2
 
 
-def test_what_is_muted_is_closed(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_what_is_muted_is_closed(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """`enable_mic(False)` closes the device within 100 ms; with `enable_mic(True)` the bot hears it again."""
     pulse.play(tone(440, 30))
-    with client_of(pipecat_echo.ws_url, speaker=NullSink()) as client:
+    with client_of(pipecat_echo.ws_url, speaker=NullSink(), audio_backend=library) as client:
         bot = client.tracks().bot.audio
         assert bot is not None
         hearing = Hearing(bot)
@@ -123,10 +132,10 @@ def test_what_is_muted_is_closed(pulse: PulseServer, pipecat_echo: BotServer) ->
         assert pulse.source_outputs() == ["mic_a"]
 
 
-def test_devices_before_a_session(pulse: PulseServer, pipecat_echo: BotServer) -> None:
+def test_devices_before_a_session(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """`init_devices()` opens the microphone, which tells its level; `connect()` takes it as it is."""
     pulse.play(tone(440, 30))
-    client = client_of(pipecat_echo.ws_url)
+    client = client_of(pipecat_echo.ws_url, audio_backend=library)
     with client.events(timeout=GUARD) as events:
         assert (client.media_state.mic.state, client.media_state.speaker.state) == ("uninitialized", "uninitialized")
         watch = Watch(events)

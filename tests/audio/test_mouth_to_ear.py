@@ -12,10 +12,10 @@ from tests.support.slowness import GUARD
 from .pulse import PulseServer
 
 
-def test_the_table(pulse: PulseServer) -> None:
+def test_the_table(pulse: PulseServer, library: str) -> None:
     """Two seconds of it: what the SDK adds is little beside what the devices take, and the bot is soon heard."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.mouth_to_ear", "--seconds", "2"],
+        [sys.executable, "-m", "benchmarks.mouth_to_ear", "--library", library, "--seconds", "2"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -7,21 +7,28 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import count
 
 import pytest
 
 from benchmarks import measure
 from benchmarks.__main__ import OTHERS
 from benchmarks.peers import AMONG, ENVIRONMENTS, LONG, ONLY, PEERS, WHOLE, find
-from benchmarks.peers.base import FRAME
-from benchmarks.scenarios import SCENARIOS, many, process, session
+from benchmarks.peers.base import FRAME, Peer
+from benchmarks.scenarios import SCENARIOS, burst, figures, many, process, session
 from benchmarks.server import Command
-from benchmarks.server_frames import FRAME_BYTES
+from benchmarks.server_frames import FRAME_BYTES, burst_of_audio
 from benchmarks.tables import TABLES, TARGETS
 from tests.support.required import missing
 
 PEERS_HERE = ("ours", "ref", "raw")
 TINY = 0.01
+
+
+def shown(table: str, scenario: str = "") -> set[str]:
+    """Return the figures of a table, or those of a scenario in it; there is no p99 of as little as is measured here."""
+    rows = [row for row in TABLES[table] if scenario in ("", row.scenario)]
+    return {row.figure for row in rows if not row.figure.startswith("p99")}
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
@@ -30,8 +37,60 @@ def test_a_scenario_of_a_session_finds_its_figures(scenario: str, peer: str, url
     """A scenario finds the figures that the tables show of it, all of them more than nothing."""
     found = session.SCENARIOS[scenario](find(peer), url, TINY)
 
-    assert {row.figure for row in TABLES["session"] if row.scenario == scenario} <= set(found)
+    assert shown("session", scenario) <= set(found)
     assert all(value > 0 for name, value in found.items() if "cpu" not in name)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "peer"),
+    [(scenario, peer) for scenario in burst.SCENARIOS for peer in PEERS_HERE if peer in AMONG[scenario]],
+)
+def test_a_minute_at_once_is_kept(scenario: str, peer: str, url: str) -> None:
+    """All of it comes, bit exact and in order, and the figures are those of the tables."""
+    found = burst.SCENARIOS[scenario](find(peer), url, TINY)
+
+    assert shown("session", scenario) <= set(found)
+    assert found["kept_share"] == 1
+    assert found["memory_ratio"] > 0
+
+
+def test_what_a_burst_has_lost_or_mixed_up() -> None:
+    """One frame that is missing leaves none behind it at its place; two that are exchanged are both wrong."""
+    whole = burst_of_audio(10)
+    frames = [whole[place : place + FRAME_BYTES] for place in range(0, len(whole), FRAME_BYTES)]
+    exchanged = b"".join([*frames[:4], frames[5], frames[4], *frames[6:]])
+
+    def share(pcm: bytes) -> float:
+        return burst._figures(pcm, 10, 0)["kept_share"]
+
+    assert [share(whole), share(whole[:FRAME_BYTES] + whole[2 * FRAME_BYTES :]), share(exchanged)] == [1, 0.1, 0.8]
+    assert share(whole + frames[0]) < 1
+
+
+def test_a_p99_needs_a_hundred_values() -> None:
+    """Of fewer it would be the greatest one."""
+    values = [float(number) for number in range(1, 101)]
+
+    assert figures.spread(values, "s", 1) == {"p50_s": 50, "p99_s": 99}
+    assert figures.spread(values[:99], "s", 1) == {"p50_s": 50}
+
+
+@pytest.mark.parametrize(
+    ("frames", "first", "last", "share"),
+    [
+        (200, 100.0, 103.98, 1.0),
+        (199, 100.019, 103.979, 1.0),  # neither the one before nor the one behind is within the time
+        (199, 100.0, 103.98, 0.995),
+        (190, 100.2, 103.98, 190 / 198),  # the first 0.16 s of it are missing
+        (100, 100.0, 101.98, 100 / 199),  # nothing comes any more
+        (0, 0.0, 99.98, 0.0),
+    ],
+)
+def test_frames_in_time(frames: int, first: float, last: float, share: float) -> None:
+    """Of 4 s one frame that is missing counts, and none that is due at the edges."""
+    heard = {"frames": frames, "first": first, "last": last, "begun": 100.0, "seconds": 4.0}
+
+    assert many.in_time(heard) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
@@ -40,9 +99,35 @@ def test_a_scenario_of_a_process_finds_its_figures(scenario: str, peer: str, url
     """A scenario finds numbers for what the tables show of it; only ours is compared with its dependencies."""
     found = process.SCENARIOS[scenario](find(peer), url, TINY)
 
-    shown = {row.figure for row in TABLES["process"] if row.scenario == scenario}
-    assert shown - set(found) <= ({"of_dependencies"} if peer != "ours" else set())
+    assert shown("process", scenario) - set(found) <= ({"of_dependencies"} if peer != "ours" else set())
     assert all(map(math.isfinite, found.values()))
+
+
+def test_connecting_includes_the_construction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a library imports when its client is constructed counts as what another one imports when it connects."""
+    clock = count()
+
+    class Importing(Peer):
+        prepared = False
+        heard_bytes = 0
+
+        def __init__(self, url: str) -> None:
+            super().__init__(url)
+            assert self.prepared
+            next(clock)
+
+        @classmethod
+        def prepare(cls) -> None:
+            cls.prepared = True
+
+        def connect(self, timeout: float = 0) -> None: ...
+        def request(self, command: str, data: object = None, timeout: float = 0) -> None: ...
+        def send_audio(self, pcm: bytes) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    # One step for the construction, and one for each look at the clock.
+    assert session.connect(Importing, "", 0) == {"first_ms": 3000, "connect_ms": 3000, "close_ms": 1000}
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
@@ -50,7 +135,7 @@ def test_many_sessions_are_measured_together(peer: str, url: str) -> None:
     """Three sessions are served in real time, and have every figure that the tables show of many."""
     found = many.sessions(find(peer), url, TINY, number=3)
 
-    assert {row.figure for row in TABLES["many"]} <= set(found)
+    assert shown("many") <= set(found)
     assert all(map(math.isfinite, found.values()))
     assert found["sound_share"] == pytest.approx(1, abs=0.1)
     assert found["threads"] >= 2
@@ -61,7 +146,7 @@ def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> Non
     """Three sessions hand each audio frame to the application, which pushes what is sent."""
     found = many.sessions(find(peer), url, TINY, number=3, own_audio=True)
 
-    assert {row.figure for row in TABLES["own-audio"]} <= set(found)
+    assert shown("own-audio") <= set(found)
     assert found["sound_share"] == pytest.approx(1, abs=0.1)
     assert found["taken_share"] == pytest.approx(1, abs=0.1)
 
@@ -82,7 +167,7 @@ def test_system_calls_are_counted(url: str) -> None:
 def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, scenario: str, url: str) -> None:
     """The program that measures once prints the figures of the peer that it is told, and nothing else."""
     found = measure.measure_once(sys.executable, peer, scenario, url, TINY)
-    assert found.keys() >= {row.figure for row in TABLES["session"] if row.scenario == scenario}
+    assert found.keys() >= shown("session", scenario)
     assert all(map(math.isfinite, found.values()))
 
 

@@ -62,8 +62,7 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
 
 def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
-    for module in ("ways", "connect_call"):
-        monkeypatch.setattr(f"rtvi_sync.client.{module}.is_installed", lambda: False)
+    monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
     with pytest.raises(ConnectError, match=r'eval: .* webrtc: .* pip install "rtvi_sync\[webrtc\]"\.$') as caught:
         connect(server.url, **QUIET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 
 from rtvi_sync import (
     ConnectError,
-    ConnectionTimeoutError,
     DeviceError,
     DisconnectedError,
     MemoryTransport,
@@ -27,6 +27,7 @@ from rtvi_sync.errors import BotError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.session.connect_request import BotURL
 from rtvi_sync.transports.memory import ready_bot
+from tests.support.attempts import connect_within, timed_out
 from tests.support.clients import manager_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -134,16 +135,17 @@ def test_events_go_on_until_a_way_leads_to_a_bot(events: str) -> None:
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_events_end_with_a_connect_that_fails(events: str) -> None:
     """With the last way, not the first. What listens from then on hears the next `connect()`."""
-    second = Named("second", silent_at_first())
-    client = client_of(Named("first", resets), second, connect_timeout=0.5, events=events)
+    second = Named("second", fails)
+    client = client_of(Named("first", resets), second, events=events)
     stream = client.events("server-message", "transport-state-changed", timeout=GUARD)
-    with pytest.raises(ConnectError):
+    with pytest.raises(BotError):
         client.connect()
     later = client.events("server-message", timeout=GUARD)
     assert [event.data for event in stream][-1] is TransportState.ERROR
     end = client.wait(GUARD)
     assert stream.ended == end
-    assert isinstance(end.error, ConnectionTimeoutError)
+    assert isinstance(end.error, BotError)
+    second._bot = ready_bot
     with client:
         second.receive(RTVIMessage("server-message", "hello"))
         assert next(later).data == "hello"
@@ -291,11 +293,10 @@ def test_a_way_that_was_tried_twice_is_told_once() -> None:
 
 
 def test_the_limit_of_the_call_passes() -> None:
-    client = client_of(Named("first", resets), Named("second", is_silent), connect_timeout=0.5)
-    with pytest.raises(ConnectionTimeoutError, match=r"first: .* second: The bot was not ready") as caught:
-        client.connect()
-    assert [name for name, _ in caught.value.attempts] == ["first", "second"]
-    assert caught.value.phase == "bot-ready"
+    client = client_of(Named("first", resets), Named("second", is_silent))
+    attempt = partial(connect_within, client)
+    error = timed_out("bot-ready", attempt, r"first: .* second: The bot was not ready")
+    assert [name for name, _ in error.attempts] == ["first", "second"]
 
 
 def test_disconnect_ends_the_call() -> None:

@@ -20,6 +20,7 @@ from rtvi_sync import (
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, thread_names
+from tests.support.waiting import until
 
 
 def test_two_threads_connect_at_once() -> None:
@@ -186,4 +187,4 @@ def test_two_limits_in_a_row() -> None:
     for _ in range(10):
         with pytest.raises(ConnectionTimeoutError):
             client.connect()
-        assert thread_names() == []
+        until(lambda: thread_names() == [])

@@ -36,7 +36,6 @@ def test_the_order_for_video() -> None:
 
 def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left out, unless it is asked for, or the URL is that of an offer: then the error says what to install."""
-    monkeypatch.setattr("rtvi_sync.client.ways.is_installed", lambda: False)
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     for bot in (SERVER, WS):
         assert [way.transport.name for way in ways_to(bot)] == ["websocket", "eval"]

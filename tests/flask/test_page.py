@@ -16,7 +16,7 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.processes import free_port
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -50,7 +50,7 @@ def address(shared_bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -
             stderr=log,
         )
     try:
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + GUARD
         while True:
             with contextlib.suppress(httpx.ConnectError):
                 httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
@@ -177,9 +177,9 @@ def test_who_leaves_ends_the_bots_session(visitor: Callable[[], Visitor]) -> Non
     (ada, at_ada), (bob, at_bob), (_, at_eve) = (visitor().talk() for _ in range(3))
     ada.goto("about:blank")
     bob.close()
-    left = time.monotonic()
-    for session in (at_ada, at_bob):
-        assert session.wait_ended(10.0 - (time.monotonic() - left)).initiator == "client"
+    with takes(10.0):
+        for session in (at_ada, at_bob):
+            assert session.wait_ended(GUARD).initiator == "client"
     assert at_eve.ended is None
 
 

@@ -166,11 +166,10 @@ def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: Embedded
     stream = user.stream()
     session = bot.wait_for_session()
     threading.Event().wait(0.5)
-    session.send({"label": "rtvi-ai", "type": "server-message", "data": "still here"})
-    stream.until("serverMessage")
-    spoke = time.monotonic()
-    assert stream.until("relayEnd")[-1]["data"] == {"reason": "idle"}
-    assert time.monotonic() - spoke > 0.8
+    with takes(GUARD, at_least=1.0):
+        session.send({"label": "rtvi-ai", "type": "server-message", "data": "still here"})
+        stream.until("serverMessage")
+        assert stream.until("relayEnd")[-1]["data"] == {"reason": "idle"}
     stream.close()
 
 
@@ -181,10 +180,10 @@ def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> N
     stream = user.stream()
     for body in ({"type": "x"}, {"text": "x"}):
         threading.Event().wait(0.6)
+        used = time.monotonic()
         assert user.post("message" if "type" in body else "text", body).status_code == 202
-    used = time.monotonic()
     assert stream.until("relayEnd")[-1]["data"] == {"reason": "idle"}
-    assert time.monotonic() - used > 0.8
+    assert time.monotonic() - used >= 1.0
     stream.close()
 
 

@@ -6,13 +6,13 @@ import io
 
 import pytest
 
-from rtvi_sync.media.g711 import ALAW, MULAW, Law
+from rtvi_sync.media.g711 import Law, alaw, mulaw
 from tests.support.wavs import compressed_wav
 
 CODES = bytes(range(256))
 
 
-@pytest.mark.parametrize(("kind", "law"), [(6, ALAW), (7, MULAW)])
+@pytest.mark.parametrize(("kind", "law"), [(6, alaw()), (7, mulaw())])
 def test_libsndfile_decodes_the_same(kind: int, law: Law):
     """All 256 codes, as an independent implementation reads them from a file."""
     soundfile = pytest.importorskip("soundfile")

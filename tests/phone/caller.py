@@ -46,6 +46,7 @@ class Caller:
     """A call over Twilio Media Streams, as a context manager. One thread uses it.
 
     Attributes:
+        arrived: for each audio message the ticks of the call before it, and the bytes of µ-law.
         heard: the µ-law that was played to the caller.
         unplayed: what is buffered: bytes of µ-law, and the names of marks.
         cleared: the bytes that each `clear` has discarded.
@@ -56,6 +57,7 @@ class Caller:
     def __init__(self, url: str, stream: str = "MZ18ad3ab5a668481ce02b83e7395059f0") -> None:
         self._url = url
         self._open = contextlib.ExitStack()
+        self.arrived: list[tuple[int, int]] = []
         self.heard = b""
         self.unplayed: deque[bytes | str] = deque()
         self.cleared: list[int] = []
@@ -63,7 +65,7 @@ class Caller:
         self.close_code: int | None = None
         self._stream = stream
         self._says = bytearray()
-        self._sequence = self._chunk = 0
+        self._sequence = self._chunk = self._received = 0
 
     def __enter__(self) -> Caller:
         self.websocket = self._open.enter_context(connect(self._url, compression=None))
@@ -103,6 +105,11 @@ class Caller:
             media = {"track": "inbound", "chunk": str(self._chunk), "timestamp": str(20 * self._chunk)}
             self._report("media", media={**media, "payload": base64.b64encode(chunk).decode()})
 
+    def gap(self) -> int:
+        """Return by how many milliseconds of the call audio came too late to follow, in time, that which came first."""
+        first, before = self.arrived[0]
+        return max(20 * (tick - first) - (received - before) // 8 for tick, received in self.arrived)
+
     def hang_up(self) -> None:
         """End the call as Twilio tells it."""
         self._report("stop", stop={"accountSid": "AC00000000000000000000000000000000"})
@@ -127,7 +134,9 @@ class Caller:
             assert message.pop("streamSid") == self._stream
             match message:
                 case {"event": "media", "media": {"payload": payload}}:
+                    self.arrived.append((self._chunk, self._received))
                     self.unplayed.append(base64.b64decode(payload, validate=True))
+                    self._received += len(self.unplayed[-1])
                 case {"event": "mark", "mark": {"name": name}}:
                     self.unplayed.append(name)
                 case {"event": "clear"}:
@@ -156,12 +165,12 @@ class Caller:
 
 
 def talk_until(condition: Callable[[], object], *callers: Caller) -> None:
-    """Let the calls go on in real time until the condition is met."""
+    """Let the calls go on until the condition is met: in real time, or as much slower as this process gets to run."""
     pause, began = threading.Event(), time.monotonic()
-    ticks = 0
+    due = began
     while not condition():
         assert time.monotonic() < began + GUARD, "the calls do not get there"
         for caller in callers:
             caller.tick()
-        ticks += 1
-        pause.wait(max(0.0, began + 0.02 * ticks - time.monotonic()))
+        due = max(due + 0.02, time.monotonic())  # what is late is not made up for: that would hurry the bridge
+        pause.wait(due - time.monotonic())

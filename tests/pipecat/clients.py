@@ -48,18 +48,16 @@ class Watch:
         self._events = iter(events)
         self.seen: list[Event] = []
 
-    def until(
-        self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True, timeout: float = GUARD
-    ) -> Event:
+    def until(self, event: RTVIEvent, where: Callable[[Any], object] = lambda data: True) -> Event:
         """Take events until one of this type has data that `where` accepts; return that."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + GUARD
         for happened in self._events:
             self.seen.append(happened)
             if happened.type is event and where(happened.data):
                 return happened
             if time.monotonic() > deadline:
                 break
-        pytest.fail(f"no {event} in {timeout} s, but {[e.type.value for e in self.seen]}", pytrace=False)
+        pytest.fail(f"no {event} in {GUARD} s, but {[e.type.value for e in self.seen]}", pytrace=False)
 
     def data(self, event: RTVIEvent) -> list[Any]:
         """Return the data of all events of a type that were taken."""

@@ -21,36 +21,18 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import TransportOptions
-from tests.support.clients import memory_client, silent_bot, transport_of
+from tests.support.attempts import connect_within, timed_out
+from tests.support.clients import memory_client, silent_bot, transport_of, websocket_client
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, websocket_handshake
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, LIMITS, takes
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
 
-# Seconds: an attempt has the first one that lets it reach the phase under test on this machine.
-LIMITS = (1.0, 5.0, 25.0)
 TOLERANCE = 0.2
-ORDER = ("begin", "devices", "http", "transport", "bot-ready")
-
-
-def too_early(error: ConnectionTimeoutError, phase: str, limit: float) -> bool:
-    """Tell whether the limit has passed before `phase`, on a machine that is busy otherwise, and may be longer."""
-    return limit < LIMITS[-1] and ORDER.index(error.phase) < ORDER.index(phase)
-
-
-def not_ready(client_of: Callable[[float], RTVIClient]) -> ConnectionTimeoutError:
-    """Return the error of an attempt whose limit passes while it waits for the bot to be ready."""
-    for limit in LIMITS:
-        with pytest.raises(ConnectionTimeoutError) as caught:
-            client_of(limit).connect()
-        if not too_early(caught.value, "bot-ready", limit):
-            break
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -60,14 +42,10 @@ def not_ready(client_of: Callable[[float], RTVIClient]) -> ConnectionTimeoutErro
 )
 def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
     """It takes the place of the general advice in the error; a diagnosis that fails changes nothing."""
-
-    def client_of(limit: float) -> RTVIClient:
-        client = memory_client(silent_bot, connect_timeout=limit / 10)
-        if diagnosis is not None:
-            transport_of(client).diagnosis = diagnosis
-        return client
-
-    assert f"to be ready. {said}" in str(not_ready(client_of))
+    client = memory_client(silent_bot)
+    if diagnosis is not None:
+        transport_of(client).diagnosis = diagnosis
+    timed_out("bot-ready", partial(connect_within, client), rf"to be ready\. {said}")
 
 
 def only_left(roles: list[str]) -> bool:
@@ -101,13 +79,8 @@ class SlowTransport(MemoryTransport):
 )
 def test_the_step_of_the_transport(step: Any, said: str) -> None:
     """The error says what the transport waited for, if the transport does."""
-    for limit in LIMITS:
-        client = RTVIClient(transport=SlowTransport(step), text_only=True, connect_timeout=limit / 10)
-        with pytest.raises(ConnectionTimeoutError) as caught:
-            client.connect()
-        if not too_early(caught.value, "transport", limit):
-            break
-    assert said in str(caught.value)
+    client = RTVIClient(transport=SlowTransport(step), text_only=True)
+    timed_out("transport", partial(connect_within, client), said)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -115,11 +88,11 @@ class TestEveryPhase:
     def test_deadline(self, phase: HangingPhase) -> None:
         """Invariant "one deadline over every phase": `ConnectionTimeoutError` at most 0.2 s after the limit, with phase
         and time; state `error`; no thread left but one that sits in a look-up or a device; then `connect()` works."""
-        for limit in LIMITS:
+        for limit in LIMITS[1:]:
             with phase(connect_timeout=limit) as hung:
                 with takes(limit + TOLERANCE, at_least=limit) as watch, pytest.raises(ConnectionTimeoutError) as caught:
                     hung.client.connect()
-                if too_early(caught.value, hung.phase, limit):
+                if caught.value.phase != hung.phase and limit != LIMITS[-1]:
                     continue
                 assert caught.value.phase == hung.phase
                 assert limit <= caught.value.elapsed <= watch.took
@@ -182,7 +155,7 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
     abandoned.error()
     client.connect()
     release.set()
-    late.join(GUARD)
+    until(lambda: "-connect-" not in late.name)  # it waits for other work
     assert client.state is TransportState.READY
     assert transport_of(client).auth_bundle == {"ws_url": "good"}
     assert client.send_client_request("ping", 1) == 1
@@ -192,17 +165,8 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
 def test_the_http_answer_does_not_end_the_deadline() -> None:
     """The limit covers what comes after the request: a bot that is started and never ready."""
     with EmbeddedBot(ready=False) as bot:
-
-        def client_of(limit: float) -> RTVIClient:
-            return RTVIClient(
-                transport=WebSocketTransport(),
-                params={"base_url": bot.base_url},
-                connect_timeout=limit,
-                mic=SilenceSource(),
-                speaker=NullSink(),
-            )
-
-        assert not_ready(client_of).phase == "bot-ready"
+        client = websocket_client(bot, transport=WebSocketTransport(), params={"base_url": bot.base_url})
+        timed_out("bot-ready", partial(connect_within, client))
 
 
 def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.attempts import connect_within
 from tests.support.clients import (
     bot_says,
     deaf_bot,
@@ -313,21 +314,17 @@ class TestLimits:
 
     def test_a_slow_disconnected_handler_that_reconnects(self) -> None:
         """A handler that works on the next session is no handler that hangs, and a failed attempt in it neither."""
-        client = memory_client(silent_bot, connect_timeout=0.1)
-        transport = transport_of(client)
+        client = memory_client()
         errors: list[BaseException] = []
 
         def again() -> None:
-            transport._bot = silent_bot
+            transport_of(client)._bot = silent_bot
             try:
-                client.connect()
+                connect_within(client, 0.1)
             except RTVIError as error:
                 errors.append(error)
 
         client.once("disconnected", again)
-        from rtvi_sync.transports.memory import ready_bot
-
-        transport._bot = ready_bot
         client.connect()
         client.disconnect()
         until(lambda: errors)

@@ -581,7 +581,8 @@ class TestTheEnd:
         with takes(1.7):
             if how == "bot":
                 transport_of(client).end(CloseInfo(initiator="server"))
-                assert ended.wait(0.5)
+                with takes(0.5):
+                    assert ended.wait(GUARD)
             client.disconnect()
         assert ended.is_set()
         record = next(r for r in caplog.records if "its result is lost" in r.message)

@@ -39,7 +39,7 @@ from rtvi_sync.session.http_action import _Limit
 from tests.support.garbage import collect
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
-from tests.support.slowness import GUARD, Stopwatch, takes
+from tests.support.slowness import GUARD, Stopwatch, at_some_limit, takes
 from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
@@ -469,23 +469,27 @@ def test_a_stream_hands_out_messages_as_they_come() -> None:
 
 def test_the_limit_of_a_stream_is_one_for_each_message() -> None:
     """A stream may take longer than its limit, and the program may take its time between two messages."""
-    taken = threading.Semaphore(0)
 
-    def respond(turn: Turn) -> None:
-        turn.begin()
-        for word in "abcd":
-            turn.peer.server.stopping.wait(0.2)
-            turn.say(text(word))
-        turn.say(response(turn.id))
-        turn.end()
-        taken.release()
+    def check(limit: float) -> None:
+        taken = threading.Semaphore(0)
 
-    with serving(respond) as (client, _):
-        stream = client.action_stream(RUN, timeout=0.6)
-        assert next(stream).data == {"text": "a"}
-        assert taken.acquire(timeout=GUARD)
-        threading.Event().wait(0.7)  # the program is slow, and that is no failure of the server's
-        assert [received.type for received in stream] == ["bot-llm-text"] * 3 + ["action-response"]
+        def respond(turn: Turn) -> None:
+            turn.begin()
+            for word in "abcd":
+                turn.peer.server.stopping.wait(limit / 3)
+                turn.say(text(word))
+            turn.say(response(turn.id))
+            turn.end()
+            taken.release()
+
+        with serving(respond) as (client, _):
+            stream = client.action_stream(RUN, timeout=limit)
+            assert next(stream).data == {"text": "a"}
+            assert taken.acquire(timeout=GUARD)
+            threading.Event().wait(1.2 * limit)  # the program is slow, and that is no failure of the server's
+            assert [received.type for received in stream] == ["bot-llm-text"] * 3 + ["action-response"]
+
+    at_some_limit(check)
 
 
 def test_a_stream_whose_next_message_does_not_come() -> None:

@@ -42,7 +42,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.protocol.about import about_this_client
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import deaf_bot, manager_of, memory_client, transport_of, websocket_client
+from tests.support.clients import deaf_bot, manager_of, memory_client, silent_bot, transport_of, websocket_client
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.slowness import GUARD, Stopwatch, takes
@@ -507,16 +507,16 @@ def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None
 
 def test_each_attempt_has_the_limit_of_connect() -> None:
     """A bot that does not get ready in time is a failed attempt, and another one follows."""
-    ready = [True]
-
-    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
-        return ready_bot(transport, message) if ready.pop() else ()
-
-    with reconnecting_client(bot, connect_timeout=0.2) as client:
+    policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, max_attempts=None)
+    with reconnecting_client(policy=policy) as client:
         telling = Telling(client)
         client.connect()
-        ready += [True, False]
+        transport_of(client)._bot = silent_bot
+        manager_of(client)._limit = 0.1
         lose(client)
+        until(lambda: telling.names.count("reconnecting") >= 2)
+        transport_of(client)._bot = ready_bot
+        manager_of(client)._limit = GUARD
         until(lambda: telling.names.count("bot_ready") == 2)
         assert isinstance(telling.data("reconnecting")[1].error, ConnectionTimeoutError)
 

@@ -18,6 +18,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.attempts import connect_within
 from tests.support.clients import manager_of, memory_client
 from tests.support.loopback import Peer, Server, black_hole
 from tests.support.slowness import GUARD
@@ -59,8 +60,7 @@ class Hung:
     def connect_healed(self) -> None:
         """Connect to what does not hang any more, however long that takes."""
         self.heal()
-        manager_of(self.client)._limit = GUARD
-        self.client.connect()
+        connect_within(self.client)
 
 
 def _drip(peer: Peer, byte: bytes) -> None:

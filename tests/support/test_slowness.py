@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support import slowness
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, LIMITS, at_some_limit, takes
 
 
 class SteppedMetronome:
@@ -66,6 +66,20 @@ def test_what_the_block_raises_is_not_hidden() -> None:
     """An exception passes, whatever the limit."""
     with pytest.raises(LookupError), takes(0.0):
         raise LookupError
+
+
+def test_the_first_limit_that_the_machine_keeps_is_enough() -> None:
+    """Longer ones are not tried; code that fails with each of them fails, with the last error."""
+    tried: list[float] = []
+
+    def check(limit: float, least: float) -> None:
+        tried.append(limit)
+        assert limit >= least, f"not within {limit:g} s"
+
+    at_some_limit(lambda limit: check(limit, LIMITS[1]))
+    assert tried == [*LIMITS[:2]]
+    with pytest.raises(AssertionError, match=f"not within {LIMITS[-1]:g} s"):
+        at_some_limit(lambda limit: check(limit, GUARD))
 
 
 def test_the_metronome_counts_while_a_block_is_timed_and_rests_after() -> None:

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
+from tests.support.attempts import connect_within, timed_out
 from tests.support.clients import manager_of, transport_of
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
@@ -454,9 +456,9 @@ def test_a_late_initialize_changes_nothing() -> None:
                 if late:
                     returned.set()
 
-    client = RTVIClient(transport=Slow(), connect_timeout=0.2)
-    with pytest.raises(ConnectionTimeoutError):
-        client.connect()
+    client = RTVIClient(transport=Slow())
+    timed_out("devices", partial(connect_within, client))
+    connect_within(client)
     with client:
         release.set()
         assert returned.wait(GUARD)

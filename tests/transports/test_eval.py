@@ -6,17 +6,20 @@ import base64
 import inspect
 import json
 import logging
+from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import attrs
 import pytest
 
 from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
-from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError, MessageTooLargeError
+from rtvi_sync.errors import DisconnectedError, MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.websocket_base import WebSocketOptions
+from tests.support.attempts import connect_within, timed_out
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, TEXT, frame
@@ -209,13 +212,9 @@ def test_binary_frames_are_counted_and_warned_of_once(plain, opened, caplog):
 def test_a_bot_of_protobuf_is_named_when_connect_times_out(plain):
     """The error of a `connect()` whose bot did not get ready says what the transport has seen instead."""
     plain.after = frame(BINARY, b"\x22\0") * 3
-    client = RTVIClient(
-        transport=EvalTransport(plain.url), connect_timeout=1.0, proxy=False, enable_mic=False, speaker=NullSink()
-    )
-    with pytest.raises(ConnectionTimeoutError, match=r"3 binary frames .* WebSocketTransport") as caught:
-        client.connect()
-    assert caught.value.phase == "bot-ready"
-    client.close()
+    transport = EvalTransport(plain.url)
+    with closing(RTVIClient(transport=transport, proxy=False, enable_mic=False, speaker=NullSink())) as client:
+        timed_out("bot-ready", partial(connect_within, client), "3 binary frames .* WebSocketTransport")
 
 
 def test_the_size_limit(plain, opened):

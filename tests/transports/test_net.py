@@ -255,16 +255,6 @@ def test_a_family_that_the_system_lacks_is_passed_over(attempt, monkeypatch):
         assert ask(opened) == b"hello\n"
 
 
-def test_a_silent_address_leaves_time_for_the_next(monkeypatch):
-    """The time of the attempt is shared between the addresses, so that the last one gets its turn."""
-    with Server(echo) as server, black_hole() as hole:
-        addresses(("127.0.0.1", hole), ("127.0.0.1", server.port), monkeypatch=monkeypatch)
-        deadline = Deadline(1.0)
-        opened = open_tcp("host", 1, AbortController(deadline, AbandonedError).signal)
-        assert not deadline.expired
-        assert ask(opened) == b"hello\n"
-
-
 def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
     """If the attempt is not abandoned at its limit, the socket's own timeout ends it soon after."""
     monkeypatch.setattr(net, "_GRACE", 0.1)
@@ -272,12 +262,13 @@ def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
         open_tcp("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
 
 
-def test_whoever_set_the_limit_says_what_happened():
+def test_whoever_set_the_limit_says_what_happened(monkeypatch):
     """At the limit the socket still waits: the owner of the attempt abandons it, and that reason is raised."""
-    deadline = Deadline(1.0)
+    monkeypatch.setattr(net, "_GRACE", GUARD)
+    deadline = Deadline(0.1)
     controller = AbortController(deadline, AbandonedError)
     with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
-        assert opening.goes_on(1.0 + net._GRACE / 3)
+        assert opening.goes_on(0.2)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
+from functools import partial
 
 import attrs
 import pytest
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.errors import ConnectionTimeoutError, MessageTooLargeError
+from rtvi_sync.errors import MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from rtvi_sync.transports.websocket import WebSocketTransport
+from tests.support.attempts import connect_within, timed_out
 from tests.support.websocket import BINARY, TEXT, frame
 
 from .websocket_bots import Session, flush, text_in
@@ -79,13 +82,9 @@ def test_text_frames_are_counted_and_warned_of_once(plain, opened, runtime, capl
 def test_a_bot_of_another_serializer_is_named_when_connect_times_out(plain, sent, named):
     """The error of a `connect()` whose bot did not get ready says what the transport has seen instead."""
     plain.after = sent
-    client = RTVIClient(
-        transport=WebSocketTransport(plain.url), connect_timeout=1.0, proxy=False, enable_mic=False, speaker=NullSink()
-    )
-    with pytest.raises(ConnectionTimeoutError, match=named) as caught:
-        client.connect()
-    assert caught.value.phase == "bot-ready"
-    client.close()
+    transport = WebSocketTransport(plain.url)
+    with closing(RTVIClient(transport=transport, proxy=False, enable_mic=False, speaker=NullSink())) as client:
+        timed_out("bot-ready", partial(connect_within, client), named)
 
 
 def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch):

@@ -22,7 +22,7 @@ from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.clients import session_of, transport_of
 from tests.support.loopback import trusting
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, MB, PONG, TEXT, Bot, frame, tcp_pair
@@ -95,6 +95,20 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
             disconnecting.get()
     assert numbers == list(range(MESSAGES))
     assert ends == [CloseInfo(initiator="client")]
+
+
+def test_messages_that_leave_too_slowly_are_told(server, monkeypatch):
+    """A server that goes on reading, but would not have all in time, ends the close no later than another one."""
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 60.0)
+    monkeypatch.setattr("rtvi_sync.session.limits.SENDING_SHARE", 0.5 / 48.0)  # of the transport's 48 s: 0.5 s
+    with connected(server) as (client, bot, ends):
+        send_all(client)
+        with takes(1.0, at_least=0.5), running(client.disconnect) as disconnecting:
+            while not disconnecting.done:
+                with contextlib.suppress(OSError):  # the client has closed it already
+                    bot.sock.recv(64 * 1024)
+                threading.Event().wait(0.02)
+    assert "Messages were lost, at least " in str(ends[0].error)
 
 
 def test_what_could_not_leave_is_told(kind, server, caplog):

@@ -18,7 +18,7 @@ from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports import websocket_writer
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
@@ -233,31 +233,38 @@ def test_a_bot_that_only_writes_ends_the_session(link):
 
 def test_a_bot_that_reads_slowly_does_not(link):
     """As long as bytes leave, however slowly, the connection lives, several limits long."""
-    client, bot = link(stall_timeout=0.3)
-    began = time.monotonic()
-    payload = blocked(client, 16 * MB)
-    pause = threading.Event()
-    received = 0
-    while time.monotonic() - began < 1.0:
-        received += len(bot.read(256 * 1024))
-        pause.wait(0.05)
-    assert client.ends == []
-    total = len(payload) + 14  # header and mask
-    bot.read(total - received)
-    client.connection.send(BINARY, b"alive")
-    assert bot.receive() == (BINARY, b"alive")
+
+    def check(limit: float) -> None:
+        client, bot = link(stall_timeout=limit)
+        began = time.monotonic()
+        payload = blocked(client, 16 * MB)
+        pause = threading.Event()
+        received = 0
+        while time.monotonic() - began < 3 * limit:
+            received += len(bot.read(256 * 1024))
+            pause.wait(limit / 6)
+        total = len(payload) + 14  # header and mask
+        bot.read(total - received)
+        client.connection.send(BINARY, b"alive")
+        assert bot.receive() == (BINARY, b"alive")
+
+    at_some_limit(check)
 
 
 def test_the_stall_limit_counts_from_the_blockage(link):
     """Time during which nothing waited to be sent does not count, and a blockage that ended leaves no trace."""
-    client, bot = link(stall_timeout=0.2)
-    for _ in range(3):
-        payload = blocked(client)
-        assert bot.receive() == (BINARY, payload)
-        threading.Event().wait(0.25)
-    assert client.ends == []
-    blocked(client)
-    assert "has read nothing" in str(client.ended().error)
+
+    def check(limit: float) -> None:
+        client, bot = link(stall_timeout=limit)
+        for _ in range(3):
+            payload = blocked(client, 8 * MB)
+            assert bot.receive() == (BINARY, payload)
+            threading.Event().wait(1.2 * limit)
+        assert client.ends == []
+        blocked(client)
+        assert "has read nothing" in str(client.ended().error)
+
+    at_some_limit(check)
 
 
 def test_what_is_sent_during_a_send(pair, monkeypatch):

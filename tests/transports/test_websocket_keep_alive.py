@@ -19,8 +19,7 @@ from rtvi_sync.protocol.frames import MessageFrame, encode
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from tests.support.io_threads import hold, on
 from tests.support.processes import python
-from tests.support.slowness import GUARD
-from tests.support.threads import running
+from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, PING, PONG, Bot, frame
 
@@ -64,54 +63,66 @@ def test_a_dead_peer_is_found(link):
 
 def test_any_byte_is_a_sign_of_life(link):
     """A peer that is busy sending, and answers no ping, is not dead: it is not even pinged."""
-    client, bot = link(ping_interval=1.0, ping_timeout=0.2)
-    whole = frame(BINARY, b"\0" * 400)
-    pause = threading.Event()
-    for byte in whole[:60]:  # one message for 1.8 s; a busy machine may stop it for nearly 1 s
-        bot.send(bytes([byte]))
-        pause.wait(0.03)
-    assert client.ends == []
-    bot.send(whole[60:])
-    assert client.received(1) == [(BINARY, b"\0" * 400)]
-    client.connection.send(BINARY, b"first")
-    assert bot.receive() == (BINARY, b"first")
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=limit, ping_timeout=limit / 5)
+        pause = threading.Event()
+        for byte in frame(BINARY, b"\0" * 100):  # one message for two intervals
+            bot.send(bytes([byte]))
+            pause.wait(limit / 50)
+        assert client.received(1) == [(BINARY, b"\0" * 100)]
+        client.connection.send(BINARY, b"first")
+        assert bot.receive() == (BINARY, b"first")
+
+    at_some_limit(check)
 
 
 def test_a_line_that_answers_is_looked_at_once_an_interval(link, monkeypatch):
     """The timeout of a ping that was answered wakes no thread."""
-    looks: list[float] = []
+    looks: list[WebSocketConnection] = []
     look = WebSocketConnection._check_silence
 
     def counted(connection: WebSocketConnection) -> None:
-        looks.append(0)
+        looks.append(connection)
         look(connection)
 
     monkeypatch.setattr(WebSocketConnection, "_check_silence", counted)
-    _, bot = link(ping_interval=0.6, ping_timeout=0.3)
-    for _ in range(3):
-        answer(bot)
-    assert len(looks) == 3
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=2 * limit, ping_timeout=limit)
+        for _ in range(3):
+            answer(bot)
+        assert looks.count(client.connection) == 3
+
+    at_some_limit(check)
 
 
 def test_an_answer_ends_the_doubt(link):
     """After an answered ping the next one comes an interval later, with a limit of its own."""
-    client, bot = link(ping_interval=0.05, ping_timeout=0.3)
-    for _ in range(8):  # longer than one limit in all
-        answer(bot)
-    assert client.ends == []
-    assert "has not answered" in str(client.ended().error)
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=limit / 6, ping_timeout=limit)
+        for _ in range(8):  # longer than one limit in all
+            answer(bot)
+        assert "has not answered" in str(client.ended().error)
+
+    at_some_limit(check)
 
 
 def test_while_bytes_wait_the_peer_is_not_dead(link):
     """A ping that cannot leave proves nothing: as long as the line is blocked, the stall limit decides."""
-    client, bot = link(ping_interval=0.4, ping_timeout=0.1, stall_timeout=GUARD)
-    payload = blocked(client, 8 * MB)
-    threading.Event().wait(1.0)  # several limits
-    assert client.ends == []
-    opcode, received = bot.receive()
-    if opcode == PING:  # it was the first to leave
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=2 * limit, ping_timeout=limit, stall_timeout=GUARD)
+        payload = blocked(client, 8 * MB)
+        threading.Event().wait(6 * limit)
+        assert client.ends == []
         opcode, received = bot.receive()
-    assert (opcode, received) == (BINARY, payload)
+        if opcode == PING:  # it was the first to leave
+            opcode, received = bot.receive()
+        assert (opcode, received) == (BINARY, payload)
+
+    at_some_limit(check)
 
 
 def test_a_stray_pong_is_nothing(link):
@@ -149,13 +160,19 @@ def test_no_interval_no_ping(link):
 
 def test_a_polite_close_is_not_a_death(link):
     """A peer that does not answer our close frame: the close has its own limit, and the end is ours."""
-    client, bot = link(ping_interval=0.02, ping_timeout=0.02)
-    client.connection.close(0.3)
-    info = client.ended()
-    assert (info.initiator, info.error) == ("client", None)
-    opcodes = []
-    while CLOSE not in opcodes:
-        opcodes.append(bot.receive()[0])
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=limit, ping_timeout=limit)
+        assert bot.receive()[0] == PING
+        with takes(GUARD, at_least=3 * limit):
+            client.connection.close(3 * limit)
+        info = client.ended()
+        assert (info.initiator, info.error) == ("client", None)
+        opcodes = []
+        while CLOSE not in opcodes:
+            opcodes.append(bot.receive()[0])
+
+    at_some_limit(check)
 
 
 def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
@@ -209,16 +226,18 @@ def pass_time(seconds: float) -> None:
 
 def test_a_pong_that_lies_in_the_socket_counts(link):
     """A ping timeout that runs late reads what has arrived before it judges: the peer has answered in time."""
-    client, bot = link(ping_interval=0.05, ping_timeout=0.2)
-    opcode, payload = bot.receive()
-    assert opcode == PING
-    with held_up(client):
-        bot.send(frame(PONG, payload))
-        assert select.select([client.connection], [], [], GUARD)[0], "the pong has not arrived"
-        pass_time(0.3)
-    on(client.io, int)
-    answer(bot)  # of the next ping
-    assert client.ends == []
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=limit / 4, ping_timeout=limit)
+        opcode, payload = bot.receive()
+        assert opcode == PING
+        with held_up(client):
+            bot.send(frame(PONG, payload))
+            assert select.select([client.connection], [], [], GUARD)[0], "the pong has not arrived"
+            pass_time(1.5 * limit)
+        answer(bot)  # of the next ping
+
+    at_some_limit(check)
 
 
 def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
@@ -248,24 +267,26 @@ def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
 
 def test_a_peer_that_read_meanwhile_has_not_stalled(link):
     """A stall limit that runs late writes what the socket takes before it judges: the peer has read in time."""
-    client, bot = link(stall_timeout=0.3)
-    payload = blocked(client, 8 * MB)
-    with held_up(client):
-        received = bot.sock.recv(1)
-        while select.select([], [client.connection], [], 0)[1] == []:
-            received += bot.sock.recv(65536)
-        pass_time(0.4)
-    with running(lambda: bot.read(len(payload) + 14 - len(received))) as reading:
-        received += reading.get()
-    assert len(received) == len(payload) + 14
-    assert client.ends == []
+
+    def check(limit: float) -> None:
+        client, bot = link(stall_timeout=limit)
+        payload = blocked(client, 8 * MB)
+        with held_up(client):
+            received = bot.sock.recv(1)
+            while select.select([], [client.connection], [], 0)[1] == []:
+                received += bot.sock.recv(65536)
+            pass_time(1.3 * limit)
+        bot.read(len(payload) + 14 - len(received))
+
+    at_some_limit(check)
 
 
 STOPPED = """
     import os, signal, sys
     from rtvi_sync import RTVIClient, WebSocketTransport
     from rtvi_sync.media import NullSink
-    transport = WebSocketTransport(sys.argv[1], ping_interval=0.2, ping_timeout=0.5)
+    limit = float(sys.argv[2])
+    transport = WebSocketTransport(sys.argv[1], ping_interval=limit / 2, ping_timeout=limit)
     with RTVIClient(transport=transport, enable_mic=False, speaker=NullSink()) as client:
         sys.stdin.readline()
         transport.options._runtime.io.call(lambda: os.kill(os.getpid(), signal.SIGSTOP))  # stopped before it reads
@@ -276,29 +297,33 @@ STOPPED = """
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 def test_a_process_that_was_stopped_goes_on():
     """A client process that is stopped while its ping is out, for longer than the timeout, keeps its session."""
-    with BotServer() as server, python(STOPPED, server.url) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        _, bot = server.arrival()
-        ready = json.loads(text_in(bot.receive()[1]))
-        bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
-        opcode, payload = bot.receive()
-        assert opcode == PING
-        process.stdin.write("\n")
-        process.stdin.flush()
-        try:
-            assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
-            bot.send(frame(PONG, payload))
-            pass_time(0.8)
-        finally:
-            os.kill(process.pid, signal.SIGCONT)
-        answer(bot)
-        bot.send(message("server-message", "still here"))
-        while (received := bot.receive())[0] != CLOSE:
-            assert received[0] in (PING, PONG)
-        bot.send(frame(CLOSE, received[1]))
-        assert process.stdout.read() == "still here\n"
-        assert process.wait(GUARD) == 0
+
+    def check(limit: float) -> None:
+        with BotServer() as server, python(STOPPED, server.url, str(limit)) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _, bot = server.arrival()
+            ready = json.loads(text_in(bot.receive()[1]))
+            bot.send(message("bot-ready", {"version": "2.2.0"}, ready["id"]))
+            opcode, payload = bot.receive()
+            assert opcode == PING
+            process.stdin.write("\n")
+            process.stdin.flush()
+            try:
+                assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+                bot.send(frame(PONG, payload))
+                pass_time(1.6 * limit)
+            finally:
+                os.kill(process.pid, signal.SIGCONT)
+            answer(bot)
+            bot.send(message("server-message", "still here"))
+            while (received := bot.receive())[0] != CLOSE:
+                assert received[0] in (PING, PONG)
+            bot.send(frame(CLOSE, received[1]))
+            assert process.stdout.read() == "still here\n"
+            assert process.wait(GUARD) == 0
+
+    at_some_limit(check)
 
 
 def message(type_: str, data: object, id_: str | None = None) -> bytes:

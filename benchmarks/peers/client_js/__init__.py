@@ -96,6 +96,11 @@ class ClientJs(Peer):
         self.browser = _browser()
         self._index = self.open()
 
+    @classmethod
+    def prepare(cls) -> None:
+        """Start the browser."""
+        _browser()
+
     def open(self) -> int:
         """Make a session in the page, and return its number."""
         words = [self.url, {"talking": self.talking, "hearing": self.hearing}]

@@ -24,6 +24,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
+from tests.support.attempts import connect_within
 from tests.support.slowness import takes
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
@@ -117,6 +118,7 @@ def test_memory(caplog: pytest.LogCaptureFixture) -> None:
     endure(client, 8)
     transport._bot = ready_bot
     client.off("disconnected")
+    connect_within(client)
     with client:
         assert client.send_client_request("ping", 1) == 1
     unexpected = [r for r in caplog.records if r.levelno >= logging.ERROR and "'disconnected' raised" not in r.msg]
@@ -131,6 +133,7 @@ def test_websocket(caplog: pytest.LogCaptureFixture) -> None:
         )
         endure(client, 6)
         client.off("disconnected")
+        connect_within(client)
         with client:
             assert client.send_client_request("ping", 1) == 1
     unexpected = [r for r in caplog.records if r.levelno >= logging.ERROR and r.name.startswith("rtvi_sync.")]

@@ -21,6 +21,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink
 from rtvi_sync.protocol.validation import snake_case
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.attempts import connect_within
 from tests.support.clients import memory_client, say, transport_of, websocket_client
 from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD, takes
@@ -41,7 +42,7 @@ def test_a_function_given_to_on_abort_that_hangs() -> None:
         client.connect()
     assert client.state.value == "error"
     released.set()
-    client.connect()
+    connect_within(client)
     client.disconnect()
 
 

@@ -1,4 +1,4 @@
-"""What callgrind and strace count in `stretches.py`."""
+"""What a fresh interpreter prints, and what callgrind and strace count in `stretches.py`."""
 
 from __future__ import annotations
 
@@ -66,3 +66,10 @@ def system_calls(url: str, folder: Path) -> dict[str, dict[str, float]]:
         name: {call: count / number for call, count in between[2 * index + 1].items()}
         for index, (name, number) in enumerate(stretches)
     }
+
+
+def run(code: str, **variables: str) -> str:
+    """Return what a fresh interpreter prints."""
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout

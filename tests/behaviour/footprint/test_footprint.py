@@ -1,10 +1,8 @@
-"""What the package costs: time and modules to import it, system calls and threads while it talks."""
+"""What a session costs: modules, system calls and threads while it talks."""
 
 from __future__ import annotations
 
-import os
 import re
-import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -17,36 +15,10 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
-from .counted import program
+from .counted import program, run
 
-DEPENDENCIES = "import httpx, websocket, attrs, blinker"
 DEVICES = {"pyaudio", "cv2", "numpy", "soxr", "mss"}
 TALK = Path(__file__).with_name("talk.py")
-
-
-def run(code: str, **variables: str) -> str:
-    """Return what a fresh interpreter prints."""
-    environment = {**os.environ, **variables}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout
-
-
-def test_import_is_quick(tmp_path: Path) -> None:
-    """Importing the package, its dependencies included, takes under twice the time of the four it is made of."""
-
-    def seconds_to(code: str) -> float:
-        # Installed packages are compiled once; so is everything here, whatever the environment says about it.
-        compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
-        timed = f"import time; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
-        return float(run(timed, **compiled))
-
-    seconds_to("import rtvi_sync")
-    seconds_to(DEPENDENCIES)
-
-    # Side by side, so that what else the machine does falls on both.
-    pairs = [(seconds_to("import rtvi_sync"), seconds_to(DEPENDENCIES)) for _ in range(7)]
-
-    assert statistics.median(ours / theirs for ours, theirs in pairs) < 2
 
 
 def test_a_session_without_devices_loads_none_of_their_packages() -> None:

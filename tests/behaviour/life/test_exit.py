@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
+from itertools import takewhile
 
 import pytest
 
 from tests.behaviour.life.pythons import OTHERS, python_of
-from tests.support.processes import run_python
-from tests.support.slowness import GUARD
+from tests.support.processes import python, rest_of, run_python
+from tests.support.slowness import GUARD, at_some_limit, takes
 
 PREAMBLE = """
-    import sys, threading, time
+    import sys, threading
     from rtvi_sync import *
     from rtvi_sync.media import *
     from rtvi_sync.testing import EmbeddedBot
@@ -43,13 +45,23 @@ Run = Callable[..., tuple[int, str, str]]
     ]
 )
 def run(request: pytest.FixtureRequest) -> Run:
-    """Run a script on one of the Pythons; return exit code, output and errors."""
+    """Run a script on one of the Pythons, and hold its exit to a time; return exit code, output and errors."""
     executable = sys.executable if request.param is None else python_of(request.param)
 
-    def run(script: str, timeout: float = GUARD, needs: str = "rtvi_sync") -> tuple[int, str, str]:
+    def run(
+        script: str, timeout: float = GUARD, needs: str = "rtvi_sync", exits_within: float | None = None
+    ) -> tuple[int, str, str]:
         if executable != sys.executable and run_python(f"import {needs}", executable=executable)[0]:
             pytest.skip(f"Python 3.{request.param} cannot use this one's {needs}")
-        return run_python(PREAMBLE + script, timeout=timeout, executable=executable)
+        if exits_within is None:
+            return run_python(PREAMBLE + script, timeout=timeout, executable=executable)
+        script = textwrap.dedent(PREAMBLE + script) + "print('exits')"
+        with python(script, executable=executable) as process:
+            assert process.stdout is not None
+            before = "".join(takewhile(lambda line: line != "exits\n", process.stdout))
+            with takes(exits_within):
+                out, err = rest_of(process)
+        return process.returncode, before + out, err
 
     return run
 
@@ -94,31 +106,27 @@ def test_an_unhandled_exception(run: Run) -> None:
 
 def test_many_live_sessions(run: Run) -> None:
     """Fifty of them end as well, in bounded time."""
-    code, out, err = run("""
+    code, out, err = run(
+        """
     clients = [memory() for _ in range(50)]
     for client in clients:
         client.connect()
-    begun = time.monotonic()
-    import atexit
-    atexit.register(lambda: None)
-    """)
+    """,
+        exits_within=5.0,
+    )
     assert (code, out, err) == (0, "disconnected client\n" * 50, "")
 
 
 def test_soon(run: Run) -> None:
     """The end of a live session takes a moment, and no time-out."""
-    code, out, err = run("""
-    import atexit
-    ended = []
-    def tell():
-        print("fast" if time.monotonic() - ended[0] < 0.5 else "slow")
+    code, out, err = run(
+        """
     client = memory()
-    client.on("disconnected", tell)
     client.connect()
-    atexit.register(lambda: ended.append(time.monotonic()))
-    """)
-    assert (code, err) == (0, "")
-    assert "fast" in out
+    """,
+        exits_within=0.5,
+    )
+    assert (code, out, err) == (0, "disconnected client\n", "")
 
 
 def test_manual_mode(run: Run) -> None:
@@ -262,18 +270,23 @@ def test_a_transport_that_hangs_at_exit(run: Run) -> None:
 
 def test_a_thread_that_connects(run: Run) -> None:
     """The interpreter waits for a thread of the program's that is no daemon; its `connect()` has a limit."""
-    code, out, err = run("""
-    client = RTVIClient(transport=MemoryTransport(lambda *_: None), connect_timeout=0.3)
+
+    def check(limit: float) -> None:
+        code, out, err = run(f"""
+    client = RTVIClient(transport=MemoryTransport(lambda *_: None), connect_timeout={limit})
     def connect():
         try:
             client.connect()
         except ConnectionTimeoutError as error:
             print(error.phase, flush=True)
-    threading.Thread(target=connect).start()
-    while client.state is not TransportState.CONNECTED:
+    connecting = threading.Thread(target=connect)
+    connecting.start()
+    while client.state is not TransportState.CONNECTED and connecting.is_alive():
         threading.Event().wait(0.01)
     """)
-    assert (code, out, err) == (0, "bot-ready\n", "")
+        assert (code, out, err) == (0, "bot-ready\n", "")
+
+    at_some_limit(check)
 
 
 def test_a_thread_that_connects_too_late(run: Run) -> None:
@@ -383,18 +396,18 @@ def test_exit_while_another_thread_disconnects(run: Run) -> None:
 
 def test_exit_while_the_client_reconnects(run: Run) -> None:
     """A session that is about to be replaced is not, and the exit does not wait for it."""
-    code, out, err = run("""
-    import atexit
+    code, out, err = run(
+        """
     client = memory(reconnect=ReconnectPolicy(initial_delay=60.0, max_delay=60.0))
     lost = threading.Event()
     client.on("reconnecting", lost.set)
     client.connect()
     transport_of(client).end()
-    print("lost", lost.wait(5), flush=True)
-    begun = time.monotonic()
-    atexit.register(lambda: print(time.monotonic() - begun < 2, flush=True))
-    """)
-    assert (code, out, err) == (0, "disconnected network\nlost True\nTrue\n", "")
+    lost.wait()
+    """,
+        exits_within=2.0,
+    )
+    assert (code, out, err) == (0, "disconnected network\n", "")
 
 
 def test_an_exit_hook_that_was_there_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from rtvi_sync import (
     AbortController,
     DeviceError,
+    DisconnectedError,
     Event,
     MemoryTransport,
     RTVIClient,
@@ -28,7 +30,7 @@ from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, say, settle, transport_of, websocket_client
 from tests.support.slowness import GUARD
-from tests.support.threads import own_threads
+from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
 
 
@@ -148,15 +150,24 @@ def connect_handler(fault: Fault, _: EmbeddedBot) -> Scene:
 
 
 def function_on_abort(fault: Fault, _: EmbeddedBot) -> Scene:
+    given = threading.Event()
+
     def connect(params: RTVIClientParams, timeout: Any, abort: AbortController) -> Any:
         abort.signal.on_abort(fault.strike)
+        given.set()
         if not fault.over:
             abort.signal.wait(GUARD)
             abort.signal.raise_if_aborted()
         return {}
 
-    client = memory_client(custom_connect_handler=connect, connect_timeout=0.2)
-    return Scene(client, client.connect, raises=TimeoutError, says="on_abort() raised", connected=False)
+    def act() -> None:
+        connecting = InThread(client.connect)
+        assert given.wait(GUARD)
+        client.disconnect()
+        raise connecting.error()
+
+    client = memory_client(custom_connect_handler=connect)
+    return Scene(client, act, raises=DisconnectedError, says="on_abort() raised", connected=False)
 
 
 def hook_of_the_http_client(fault: Fault, bot: EmbeddedBot) -> Scene:

@@ -156,7 +156,7 @@ def test_addresses_that_are_no_websockets() -> None:
     with Acceptor() as bot:
         for bad in BAD_URLS:
             url = bad.replace("{}", bot.authority) if isinstance(bad, str) else bad
-            client = client_of(connect_timeout=1.0)
+            client = client_of()
             with pytest.raises(InvalidTransportParamsError) as caught:
                 client.connect({"ws_url": url})
             assert len(str(caught.value)) < 500

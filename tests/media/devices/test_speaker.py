@@ -551,6 +551,15 @@ def test_a_bot_that_sends_all_at_once(rig):
     assert (rig.speaker.underruns, rig.speaker.dropped_seconds) == (0, 0)
 
 
+def test_a_minute_that_is_sent_at_once(rig):
+    """It is played whole, bit exact and without a gap."""
+    rig.begin()
+    said = rig.say(60 * RATE)
+    rig.end(61.0)
+    assert rig.heard() == said
+    assert (rig.speaker.underruns, rig.speaker.dropped_seconds, rig.stream_now.dry) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("samples", [1, 17, 959])
 def test_the_tail_of_an_utterance_is_played(rig, samples):
     """A last frame shorter than a period is played without a following one, and the device does not run dry."""

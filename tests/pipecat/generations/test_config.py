@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rtvi_sync import (
     ConfigUpdateError,
-    ConnectionTimeoutError,
     RTVIClient,
     RTVIEvent,
     TransportState,
@@ -17,7 +17,8 @@ from rtvi_sync import (
 from rtvi_sync.messages import ConfigDescription, ConfigOption, OptionDescription, RTVIClientConfigOption
 from tests.pipecat.clients import Watch, client_of
 from tests.pipecat.conftest import BotServer
-from tests.support.slowness import GUARD
+from tests.support.attempts import connect_within, timed_out
+from tests.support.slowness import GUARD, takes
 
 SYSTEM = [{"role": "system", "content": "You repeat what you hear."}]
 CONFIG = [
@@ -134,8 +135,8 @@ def test_interrupting_update(client: RTVIClient) -> None:
         watch = Watch(events)
         watch.until(RTVIEvent.BOT_STARTED_SPEAKING)
         client.update_config([option("tts", "voice", "notifier")], interrupt=True)
-        # All of it would take ten seconds.
-        watch.until(RTVIEvent.BOT_STOPPED_SPEAKING, timeout=3)
+        with takes(3.0):  # all of it would take ten seconds
+            watch.until(RTVIEvent.BOT_STOPPED_SPEAKING)
     assert RTVIEvent.BOT_INTERRUPTED not in {event.type for event in watch.seen}
 
 
@@ -152,14 +153,12 @@ def test_config_of_the_connect_request(server: BotServer) -> None:
 def test_unknown_service_in_the_connect_request(server: BotServer) -> None:
     """A bot that does not know a service of its config is silent: connect() ends at its limit, and tells where."""
     params = {"base_url": server.base_url, "config": [option("nosuch", "voice", 1)]}
-    client = client_of(server, params=params, connect_timeout=1)
-    with pytest.raises(ConnectionTimeoutError, match="config") as late:
-        client.connect()
-    assert late.value.phase == "bot-ready"
+    client = client_of(server, params=params)
+    timed_out("bot-ready", partial(connect_within, client), "config")
     assert client.state is TransportState.ERROR
 
     client.params.config = None
-    client.connect()
+    connect_within(client)
     assert client.config == CONFIG
     client.disconnect()
 

@@ -1,0 +1,138 @@
+"""What importing the package costs: time, modules and classes, and when they are imported."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIEventCallbacks, signals
+from rtvi_sync.protocol.dialects import load_payload
+from tests.support.clients import memory_client
+from tests.support.forking import in_child
+
+from .counted import run
+
+ROOT: Final = str(Path(__file__).parents[3])
+# What a program needs to be a client over WebSocket; `import rtvi_sync` alone imports next to nothing.
+IMPORT: Final = "from rtvi_sync import RTVIClient, WebSocketTransport"
+DEPENDENCIES: Final = "import httpx, websocket, attrs, blinker"
+# The modules of the package that this imports, and the classes that attrs makes meanwhile, 0.5 ms each: 118 and 69.
+MOST_MODULES: Final = 122
+MOST_CLASSES: Final = 72
+COUNT: Final = f"""
+import sys
+{IMPORT}
+modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "rtvi_sync"]
+found = {{value for module in modules for value in vars(module).values() if isinstance(value, type)}}
+print(len(modules), sum("__attrs_attrs__" in vars(each) for each in found))
+"""
+PAYLOADS: Final = "rtvi_sync.protocol.application_payloads"
+
+
+def test_import_is_quick(tmp_path: Path) -> None:
+    """Importing what a client over WebSocket needs takes under twice the time of the package's four dependencies."""
+
+    def seconds_to(code: str) -> float:
+        # Installed packages are compiled once; so is everything here, whatever the environment says about it.
+        compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+        timed = f"import time; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
+        return float(run(timed, **compiled))
+
+    seconds_to(IMPORT)
+    seconds_to(DEPENDENCIES)
+
+    # Side by side, so that what else the machine does falls on both.
+    pairs = [(seconds_to(IMPORT), seconds_to(DEPENDENCIES)) for _ in range(7)]
+
+    assert statistics.median(ours / theirs for ours, theirs in pairs) < 2
+
+
+def test_import_makes_few_classes() -> None:
+    """A short program spends most of its time on what it imports."""
+    modules, classes = map(int, run(COUNT).split())
+    assert 0 < modules <= MOST_MODULES
+    assert 0 < classes <= MOST_CLASSES
+
+
+class Helper(RTVIClientHelper):
+    message_types = ("ui-command",)
+
+
+def connect_signal(client: RTVIClient) -> None:
+    """Connect a receiver to the signal of this client."""
+    signals.ui_command.connect(print, sender=client)
+
+
+LISTENING: Final[dict[str, Callable[[RTVIClient], object]]] = {
+    "on": lambda client: client.on("ui-command", print),
+    "once": lambda client: client.once("ui-command", print),
+    "decorator": lambda client: client.on("ui-command")(print),
+    "callback": lambda _: memory_client(callbacks=RTVIEventCallbacks(on_ui_command=print)),
+    "events": lambda client: client.events("ui-command"),
+    "all events": lambda client: client.events(),
+    "signal": connect_signal,
+    "signal of all clients": lambda _: signals.ui_command.connect(print),
+    "helper": lambda client: client.register_helper("ui", Helper()),
+    "function": lambda client: client.register_function_call_handler("f", print),
+    "turns": lambda client: client.on("turn-ended", print),
+}
+
+
+@pytest.mark.parametrize("listen", LISTENING.values(), ids=LISTENING)
+def test_payload_classes_are_imported_before_there_is_a_listener(listen: Callable[[RTVIClient], object]) -> None:
+    """No thread of a session imports them later: the child of a fork at that moment could never import them."""
+
+    def child() -> bool:
+        client = memory_client()
+        sys.modules.pop(PAYLOADS, None)
+        load_payload.cache_clear()
+        listen(client)
+        return PAYLOADS in sys.modules
+
+    assert in_child(child)
+
+
+SESSION: Final = """
+import sys, threading
+from tests.support.clients import bot_says, memory_client
+from tests.support.slowness import GUARD
+
+def tell():
+    print(*sorted(name.split(".")[-1] for name in sys.modules if name.endswith("_payloads")))
+
+listening, heard = threading.Event(), threading.Event()
+
+def listen():
+    client.once("user-transcription", take)
+    tell()
+    listening.set()
+
+def take(said):
+    print(type(said).__name__, said.text)
+    heard.set()
+
+client = memory_client()
+client.once("server-message", listen)
+with client:
+    for type_, data in {"metrics": {}, "bot-output": {"text": "Hello"}, "config": {"config": []}}.items():
+        bot_says(client, type_, data)
+    tell()
+    bot_says(client, "server-message")
+    listening.wait(GUARD)
+    bot_says(client, "user-transcription", {"text": "Hi"})
+    heard.wait(GUARD)
+"""
+
+
+def test_payload_classes_that_a_session_imports() -> None:
+    """Without listeners those of its own messages; a listener that a handler adds imports its own, and gets them."""
+    assert run(SESSION, PYTHONPATH=ROOT).splitlines() == [
+        "session_payloads",
+        "session_payloads speech_payloads",
+        "TranscriptData Hi",
+    ]
