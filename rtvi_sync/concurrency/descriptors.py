@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 import weakref
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from ..errors import DisconnectedError
 
@@ -42,8 +42,8 @@ class DescriptorGuard:
 
     def __init__(self, opened: _HasFileno) -> None:
         self._number = opened.fileno()
-        self._opened = weakref.ref(opened)
         self._cookie = _cookie(opened)
+        self._opened: weakref.ref[Any] = weakref.ref(opened)  # a socket if there is a cookie
         self._identity = _identity(self._number)
         self._checked_at = -math.inf
 
@@ -51,7 +51,13 @@ class DescriptorGuard:
     def intact(self) -> bool:
         """False if the descriptor was closed; its number may be reused for another file."""
         opened = self._opened() if self._cookie is not None else None
-        intact = _cookie(opened) == self._cookie if opened is not None else _identity(self._number) == self._identity
+        if opened is None:
+            intact = _identity(self._number) == self._identity
+        else:  # without _cookie(), because each frame that is sent passes here
+            try:
+                intact = opened.getsockopt(socket.SOL_SOCKET, _COOKIE_OPTION, 8) == self._cookie
+            except OSError:
+                intact = False
         self._checked_at = time.monotonic() if intact else -math.inf
         return intact
 

@@ -255,7 +255,7 @@ class IOThread:
     def _serve_until_closed(self) -> bool:
         while not (self._closing and not self._commands):
             next_timer = self._run_timers()
-            if self.scheduler.next_due < math.inf:
+            if self.scheduler.next_due < math.inf and self.scheduler.wants_run:  # often there is no step at all
                 self.scheduler.run_due()
             self._serve_ready(next_timer)
             for _ in range(len(self._commands)):  # those that these queue come later, so the sockets are not starved
@@ -325,7 +325,8 @@ class IOThread:
                 remaining = next_step - time.monotonic()
             # select() cannot watch higher descriptor numbers. Then the step is late by up to 1 ms.
             if remaining > 0 and self._selector.fileno() < _MOST_DESCRIPTORS:
-                select.select([self._selector], (), (), remaining)
+                if not select.select([self._selector], (), (), remaining)[0]:
+                    return []
                 remaining = 0.0
         return self._selector.select(max(0.0, remaining))
 

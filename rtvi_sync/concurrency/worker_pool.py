@@ -56,8 +56,10 @@ class WorkerPool:
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
     worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads. What is said here of a queue
-    holds for a sink, too.
+    by one worker, and ten queues that become ready together do not wake ten threads.
+
+    What is submitted by `submit_soon()`, as sinks are, comes after the queues, and no further worker is called for it
+    until the next round: one that blocks delays the others of its round by `_ROUND`, and one worker serves them all.
 
     Args:
         io: the I/O thread that swaps roles with the workers; None: none does.
@@ -68,10 +70,11 @@ class WorkerPool:
         # finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._ready: OrderedDict[Drainable, None] = OrderedDict()
-        self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
+        self._called = False  # a called worker has not taken any work yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
-        # What waits for the next round; whether one is planned; the task of the I/O thread that begins it.
+        # What is left of this round; what waits for the next; whether that is planned; the task that begins it.
+        self._due: OrderedDict[Drainable, None] = OrderedDict()
         self._later: dict[Drainable, None] = {}
         self._round_planned = False
         self._round: ScheduledTask | None = None
@@ -114,9 +117,9 @@ class WorkerPool:
         hundred times.
         """
         io = self._io
-        if work in self._later:
+        if work in self._later or work in self._due:  # without the lock, as above
             return
-        if io is None or time.monotonic() - self._round_began >= _ROUND:
+        if io is None or (not self._round_planned and time.monotonic() - self._round_began >= _ROUND):
             self._round_began = time.monotonic()
             self.submit(work)
             return
@@ -133,15 +136,26 @@ class WorkerPool:
                 self._round = io.scheduler.add(self._begin_round, math.inf)
             self._round.reschedule(self._round_began + _ROUND)
         except RuntimeError:  # the I/O thread ends, as do all sessions
-            self._begin_round(0.0)
+            self._end_rounds()
 
     def _begin_round(self, _: float) -> float:
+        """Call a worker for a round; for the rest of the last one, too, whose worker may be blocked."""
         with self._lock:
-            self._ready.update(self._later)
+            self._due.update(self._later)
             self._later.clear()
-            self._round_began, self._round_planned = time.monotonic(), False
+            self._round_began, self._round_planned = time.monotonic(), bool(self._due)
+            due = self._round_began + _ROUND if self._round_planned else math.inf
         self._call_worker()
-        return math.inf
+        return due
+
+    def _end_rounds(self) -> None:
+        """Treat what waits as queues, because no round will begin."""
+        with self._lock:
+            for waiting in (self._due, self._later):
+                self._ready.update(waiting)
+                waiting.clear()
+            self._round_planned = False
+        self._call_worker()
 
     def _call_worker_instead(self, io: IOThread) -> None:
         """Call a worker, because the I/O thread continues to read."""
@@ -190,15 +204,15 @@ class WorkerPool:
         io, self._io = self._io, None
         if io is not None and io.promotion_requested:
             self._call_worker_instead(io)
-        self._begin_round(0.0)  # its scheduler does not begin another one
+        self._end_rounds()
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _call_worker(self) -> None:
-        """Call a worker for the queues that are ready, unless one was called."""
+        """Call a worker for what is ready, unless one was called."""
         try:
             with self._lock:
-                if self._called or not self._ready:
+                if self._called or not (self._ready or self._due):
                     return
                 self._called = True
                 worker = self._idle.popitem()[0] if self._idle else None
@@ -255,19 +269,20 @@ class WorkerPool:
         self._work(worker)
 
     def _work(self, worker: _Worker) -> None:
-        """Drain the queues that are ready; then wait for more, or become the I/O thread."""
+        """Drain what is ready, queues first; then wait for more, or become the I/O thread."""
         while True:
             with self._lock:
                 if worker.called:
                     worker.called = self._called = False
-                queue = self._ready.popitem(last=False)[0] if self._ready else None
-                more = bool(self._ready)
-                if queue is None:
+                waiting = self._ready or self._due
+                work = waiting.popitem(last=False)[0] if waiting else None
+                more_queues = bool(self._ready)
+                if work is None:
                     self._idle[worker] = None
-            if queue is not None:
-                if more:
+            if work is not None:
+                if more_queues:
                     self._call_worker()
-                queue.drain()
+                work.drain()
                 if fork_generation() != self._generation:
                     return  # a handler has forked, and this is the child's only thread
                 continue

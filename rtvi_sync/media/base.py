@@ -354,28 +354,19 @@ class FrameQueue(Generic[F]):
 _MIN_FRAME_DURATION = 0.001
 
 
-# Bytes of memory that a frame takes beside its samples.
-_FRAME_BYTES = 256
-
-
 def _seconds_of(frame: AudioFrame) -> float:
     return max(frame.duration, _MIN_FRAME_DURATION)
 
 
-def memory_size_of(frame: AudioFrame) -> int:
-    """Return the bytes of memory that a frame takes."""
-    return len(frame.pcm) + _FRAME_BYTES
-
-
 class AudioQueue(FrameQueue[AudioFrame]):
-    """A queue of audio frames; `limit` is in seconds, unless `size` measures in another unit.
+    """A queue of audio frames; `limit` is in seconds.
 
     Attributes:
         dropped_seconds: seconds of audio lost because it was not fetched in time.
     """
 
-    def __init__(self, limit: float, size: Callable[[AudioFrame], float] = _seconds_of) -> None:
-        super().__init__(limit, size)
+    def __init__(self, limit: float) -> None:
+        super().__init__(limit, _seconds_of)
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:

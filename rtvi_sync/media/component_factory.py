@@ -72,7 +72,7 @@ class ComponentFactory:
         max_queued_audio_bytes: limit of the audio queued for a sink.
         publish_audio: called with what is recorded or sent: pcm, rate, monotonic time.
         publish_cam, publish_screen: called with each image.
-        is_replaced: returns whether another source speaks in the microphone's place; the application's source waits.
+        source_enabled: returns whether a source of the application that is the microphone is to be sent now.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ComponentFactory:
         publish_audio: Callable[[bytes, int, float], None],
         publish_cam: Callable[[VideoFrame], None],
         publish_screen: Callable[[VideoFrame], None],
-        is_replaced: Callable[[], bool] = lambda: False,
+        source_enabled: Callable[[], bool],
     ) -> None:
         self._backend = backend
         self._settings = settings
@@ -97,13 +97,10 @@ class ComponentFactory:
         self._publish_audio = publish_audio
         self._publish_cam = publish_cam
         self._publish_screen = publish_screen
-        self._is_replaced = is_replaced
+        self._source_enabled = source_enabled
 
     def _mic_enabled(self) -> bool:
         return self._settings.mic
-
-    def _source_enabled(self) -> bool:
-        return self._settings.mic and not self._is_replaced()
 
     def _cam_enabled(self) -> bool:
         return self._settings.cam

@@ -187,9 +187,10 @@ class PushReader:
     def __init__(self, source: PushSource, lease: Lease, rate_hz: int) -> None:
         self._source = source
         self._lease = lease
+        self._is_at_rate = source.sample_rate_hz == rate_hz
         self._converter = RateConverter(rate_hz)
         # Silence in front of speech, as long as what the converter may hold back, so that speech has no gap.
-        lag = longest_lag(source.sample_rate_hz, rate_hz) if source.sample_rate_hz != rate_hz else 0.0
+        lag = 0.0 if self._is_at_rate else longest_lag(source.sample_rate_hz, rate_hz)
         self._head = pcm_tools.silence(round(lag * rate_hz))
         self._ready = b""  # the next samples at the rate of what is sent
         self._is_silent = True
@@ -208,11 +209,16 @@ class PushReader:
 
     def take(self, frames: int) -> bytes:
         """See `Reader.take()`; speech begins one chunk after it could."""
-        if not self._is_silent:
+        if self._is_silent:
+            if self._source.waiting_bytes:
+                self._is_silent = False
+                self._ready += self._head
+        elif self._is_at_rate:
+            pcm = self._source.take(frames)
+            self._is_silent = len(pcm) < 2 * frames
+            return pcm
+        else:
             self._read(frames)
-        elif self._source.waiting_bytes:
-            self._is_silent = False
-            self._ready += self._head
         pcm, self._ready = self._ready[: 2 * frames], self._ready[2 * frames :]
         return pcm
 

@@ -108,11 +108,13 @@ class MediaSession:
             publish_audio=self._publish_mic,
             publish_cam=lambda frame: self._publish_video(self.slots.cam, frame),
             publish_screen=lambda frame: self._publish_video(self.slots.screen, frame),
-            is_replaced=lambda: bool(self._inserted),
+            source_enabled=lambda: settings.mic and self._in_place is None,
         )
         self._factory = factory
-        # The sources that speak in the microphone's place; only the last one is sent. Changed under the lock.
+        # The sources that speak in the microphone's place, and the last of them, which alone is sent; None: the
+        # microphone is. Changed under the lock.
         self._inserted: list[Insertion] = []
+        self._in_place: Insertion | None = None
         self._takes_insertions = True  # until the session ends; changed under the lock
         self._sent: AudioTrack | None = None  # what is sent, from whichever source; made when it is asked for
         self.slots: DeviceSlots = DeviceSlots(
@@ -226,14 +228,15 @@ class MediaSession:
         insertion = Insertion()
 
         def publish(pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
-            if self._speaks(insertion):
+            if self._in_place is insertion:
                 self._publish_local(pcm, sample_rate_hz, timestamp)
 
-        sender = insertion.sender = self._factory.sender(source, lambda: self._speaks(insertion), publish)
+        sender = insertion.sender = self._factory.sender(source, lambda: self._in_place is insertion, publish)
         with self._lock:
             takes = self._takes_insertions
             if takes:
                 self._inserted.append(insertion)
+                self._in_place = insertion
         if not takes:
             sender.halt()
             raise DeviceError("The session has ended", devices=("mic",))
@@ -247,18 +250,16 @@ class MediaSession:
         with self._lock:
             if insertion in self._inserted:
                 self._inserted.remove(insertion)
-            last = self._inserted[-1].sender if self._inserted else self.slots.mic.component
+            self._in_place = self._inserted[-1] if self._inserted else None
+            last = self._in_place.sender if self._in_place is not None else self.slots.mic.component
         if last is not None:
             last.look()
 
-    def _speaks(self, speaker: Insertion | None) -> bool:
-        """Tell whether a source, or the microphone (None), is to be sent now."""
-        inserted = self._inserted[-1:]
-        return inserted == ([] if speaker is None else [speaker])
-
     def _gated(self, send_audio: SendAudio, speaker: Insertion | None) -> SendAudio:
+        """Return what sends the audio of a source, or of the microphone (None), while that is to be sent."""
+
         def send(pcm: bytes, sample_rate_hz: int) -> None:
-            if self._speaks(speaker):
+            if self._in_place is speaker:
                 send_audio(pcm, sample_rate_hz)
 
         return send
@@ -275,7 +276,7 @@ class MediaSession:
 
     def _publish_mic(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
         """Hand out what the microphone recorded; called on its thread."""
-        if self._speaks(None):
+        if self._in_place is None:
             self._publish_local(pcm, sample_rate_hz, timestamp)
 
     def _publish_local(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> None:
