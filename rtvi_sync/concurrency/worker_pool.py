@@ -58,8 +58,8 @@ class WorkerPool:
     worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
     by one worker, and ten queues that become ready together do not wake ten threads.
 
-    What is submitted by `submit_soon()`, as sinks are, comes after the queues, and no further worker is called for it
-    until the next round: one that blocks delays the others of its round by `_ROUND`, and one worker serves them all.
+    What is submitted by `submit_soon()`, as sinks are, comes after the queues, and one worker serves all of a round.
+    What one that blocks has left of it after `_ROUND` is treated as queues are.
 
     Args:
         io: the I/O thread that swaps roles with the workers; None: none does.
@@ -139,8 +139,10 @@ class WorkerPool:
             self._end_rounds()
 
     def _begin_round(self, _: float) -> float:
-        """Call a worker for a round; for the rest of the last one, too, whose worker may be blocked."""
+        """Call a worker for a round. What a blocked worker has left of the last one is treated as queues."""
         with self._lock:
+            self._ready.update(self._due)
+            self._due.clear()
             self._due.update(self._later)
             self._later.clear()
             self._round_began, self._round_planned = time.monotonic(), bool(self._due)

@@ -434,16 +434,14 @@ def test_one_worker_serves_a_round(pool, monkeypatch):
 
 
 def test_work_that_blocks_delays_its_round_once(pool, monkeypatch):
-    """What is left of the round is given to another worker at the time of the next one, again and again."""
-    monkeypatch.setattr(module, "_ROUND", 0.05)
-    first, last = Noting(), Noting()
-    blockers = [Blocking() for _ in range(4)]
-    pool.workers.submit_soon(first)
-    for work in (*blockers, last):
-        pool.workers.submit_soon(work)
+    """What is left of the round gets workers at the time of the next one, however much of it blocks as well."""
+    blockers, last = [Blocking() for _ in range(4)], Noting()
+    begin_round(pool, monkeypatch, *blockers, last)
+    assert blockers[0].begun.wait(GUARD)
+    assert last.done_at == []
+    on(pool.io, lambda: pool.workers._begin_round(0.0))
     until(lambda: last.done_at)
     assert all(blocker.begun.is_set() for blocker in blockers)
-    assert last.done_at[0] >= first.done_at[0] + 3 * 0.05
     for blocker in blockers:
         blocker.let_go.set()
 
