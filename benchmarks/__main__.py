@@ -66,8 +66,6 @@ def main() -> None:
     if given.peer and output.resolve() == measure.ROOT / "docs":
         parser.error("the page compares peers that were measured together: add --output, or omit --peer")
     results = Results.load(file)
-    if given.only and results.machine not in ({}, machine()):
-        parser.error(f"{output} has figures of another machine, or of other packages: measure all, or add --output")
     if not given.text:
         rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
         whole = () if given.quick else WHOLE
@@ -85,7 +83,7 @@ def measure_all(
     save: Callable[[], None],
 ) -> None:
     """Measure what was chosen, or all, and save after each step. The scenarios in `whole` ignore `effort`."""
-    results.machine = machine()
+    here = machine()
     for scenario in only or [each for each in SCENARIOS if each not in LONG]:
         chosen = measure.peers_of(scenario, peers) if scenario in SCENARIOS else []
         if chosen:
@@ -96,13 +94,14 @@ def measure_all(
                 **(measure.measure(scenario, places, rounds, its_effort, print) if places else {}),
                 **{peer: [{"failed": f"there is no environment {ENVIRONMENTS[peer]}"}] for peer in lacking},
             }
-            results.measured[scenario] = how(rounds, its_effort)
+            results.measured[scenario], results.machines[scenario] = how(rounds, its_effort), here
             save()
     for name, measure_other in (("pythons", pythons), ("parts", all_parts), ("mouth-to-ear", mouth_to_ear)):
         if name in only or not (only or peers):
             its_effort = 1.0 if name in whole else effort
             measure_other(results, rounds, its_effort)
             results.measured[name] = how(rounds if name == "pythons" else 1, its_effort)
+            results.machines[name] = here
             save()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from .peers import PEERS
@@ -87,13 +87,27 @@ def targets(results: Results) -> str:
     return _table(["", "target", "measured", ""], lines)
 
 
-def machine(results: Results) -> str:
-    """Return the table of the machine, and of the rounds of each measurement."""
+def machines(results: Results) -> str:
+    """Return the table of the machines, and of the rounds of each measurement."""
+    found: list[Mapping[str, str]] = []
+    for machine in results.machines.values():
+        if machine not in found:
+            found.append(machine)
+    facts = {
+        fact: [*dict.fromkeys(machine.get(fact, _GAP) for machine in found)] for fact in sorted(set().union(*found))
+    }
     names: dict[str, list[str]] = {}
     for name, how in results.measured.items():
-        names.setdefault(how, []).append(name)
-    rows = [*sorted(results.machine.items()), *((how, ", ".join(sorted(names[how]))) for how in sorted(names))]
-    return _table(["", ""], rows, 2)
+        where = f", machine {found.index(results.machines[name]) + 1}" if len(found) > 1 else ""
+        names.setdefault(how + where, []).append(name)
+    return _table(
+        ["", ""],
+        [
+            *((fact, "; ".join(values)) for fact, values in facts.items()),
+            *((how, ", ".join(sorted(names[how]))) for how in sorted(names)),
+        ],
+        2,
+    )
 
 
 def pythons(results: Results) -> str:
@@ -151,7 +165,7 @@ def lacking(results: Results) -> str:
 
 
 PARTS: Final[dict[str, Callable[[Results], str]]] = {
-    "machine": machine,
+    "machines": machines,
     "targets": targets,
     "pythons": pythons,
     "parts": parts,

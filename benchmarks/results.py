@@ -19,10 +19,10 @@ Rounds: TypeAlias = dict[str, dict[str, list[Round]]]
 
 @attrs.define
 class Results:
-    """All measurements on a machine.
+    """All measurements.
 
     Attributes:
-        machine: the machine, and the versions of the packages.
+        machines: scenario, or other measurement -> the machine, and the versions of the packages.
         measured: scenario, or other measurement -> its rounds and effort.
         rounds: the figures with this Python.
         pythons: some of these figures, with each version of Python.
@@ -31,7 +31,7 @@ class Results:
         lacking: what could not be measured, and why.
     """
 
-    machine: dict[str, str] = attrs.field(factory=dict)
+    machines: dict[str, dict[str, str]] = attrs.field(factory=dict)
     measured: dict[str, str] = attrs.field(factory=dict)
     rounds: Rounds = attrs.field(factory=dict)
     pythons: dict[str, Rounds] = attrs.field(factory=dict)

@@ -14,7 +14,12 @@ from benchmarks.tables import Target
 DOCS = Path(__file__).parents[2] / "docs"
 
 RESULTS = Results(
-    machine={"processor": "slow, 2 cores"},
+    measured={"events": "3 rounds", "connect": "3 rounds", "timeouts": "1 round"},
+    machines={
+        "events": {"processor": "slow, 2 cores", "attrs": "26.1.0"},
+        "connect": {"processor": "fast, 2 cores", "attrs": "26.1.0"},
+        "timeouts": {"processor": "slow, 2 cores", "attrs": "26.1.0"},
+    },
     rounds={
         "events": {
             "ours": [{"per_second": 300.0}, {"per_second": 900.0}, {"per_second": 500.0}],
@@ -40,6 +45,17 @@ def test_the_page_is_what_the_results_give() -> None:
     text = (DOCS / "performance.md").read_text(encoding="utf-8")
 
     assert report.page(text, Results.load(DOCS / "performance" / "results.json")) == text
+
+
+def test_each_measurement_names_its_machine() -> None:
+    """A measurement is of one machine, with all its peers; if there are several machines, the table says which."""
+    assert report.part("machines", RESULTS).splitlines()[2:] == [
+        "| attrs | 26.1.0 |",
+        "| processor | slow, 2 cores; fast, 2 cores |",
+        "| 1 round, machine 1 | timeouts |",
+        "| 3 rounds, machine 1 | events |",
+        "| 3 rounds, machine 2 | connect |",
+    ]
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
