@@ -440,10 +440,12 @@ def test_work_that_blocks_delays_its_round_once(pool, monkeypatch):
     assert blockers[0].begun.wait(GUARD)
     assert last.done_at == []
     on(pool.io, lambda: pool.workers._begin_round(0.0))
-    until(lambda: last.done_at)
-    assert all(blocker.begun.is_set() for blocker in blockers)
-    for blocker in blockers:
-        blocker.let_go.set()
+    try:
+        until(lambda: last.done_at)
+        assert all(blocker.begun.wait(GUARD) for blocker in blockers)
+    finally:
+        for blocker in blockers:
+            blocker.let_go.set()
 
 
 def test_events_come_before_what_is_left_of_a_round(pool, monkeypatch):
