@@ -155,7 +155,7 @@ class Sessionless:
         return HTTPAction(
             message,
             params,
-            engine=Engine(about_this_client()),
+            engine=Engine(about_this_client(), awaits_ready=False),
             network=self._network,
             http_client=self._http_client,
             publishing=self._publishing,

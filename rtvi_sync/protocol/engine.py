@@ -134,9 +134,11 @@ class Engine:
 
     Args:
         about: the description of this client in `client-ready`.
+        awaits_ready: the bot says that it is ready; not in a conversation over HTTP.
     """
 
-    def __init__(self, about: Mapping[str, str]) -> None:
+    def __init__(self, about: Mapping[str, str], *, awaits_ready: bool = True) -> None:
+        self._awaits_ready = awaits_ready
         self.client_ready: RTVIMessage = RTVIMessage(
             "client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)}
         )
@@ -223,8 +225,7 @@ class Engine:
 
         If its type or its id cannot be read, it may answer any request.
         """
-        # A bot that is asked something is one that needs not to be ready: that of an action without a session.
-        if self.bot_ready is None and not self.pending.ids() and error.type in ("bot-ready", None):
+        if self._awaits_ready and self.bot_ready is None and error.type in ("bot-ready", None):
             return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
         effects: list[Effect] = [Warn(f"The bot sent a message over a limit of this client; it is skipped. {error}")]
         if error.type is None or error.type in REPLY_TYPES:

@@ -25,6 +25,11 @@ import attrs
 T = TypeVar("T")
 
 _NOT_CALLED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
+_NOT_EVALUATED: dict[str, Any] = {}
+if sys.version_info >= (3, 14):  # an annotation may name what only type checkers know
+    import annotationlib
+
+    _NOT_EVALUATED["annotation_format"] = annotationlib.Format.STRING
 _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot add it
 
 
@@ -57,15 +62,21 @@ def _is_plain(value: object) -> bool:
     return type(function) is types.FunctionType and not (function.__code__.co_flags & _NOT_CALLED or vars(function))
 
 
-def takes(function: Callable[..., Any], *arguments: object) -> bool:
-    """Tell whether `function` can be called with `arguments`, as far as it has a signature."""
+def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool = True) -> bool:
+    """Tell whether `function` can be called with `arguments`, as far as it has a signature.
+
+    Args:
+        function: what would be called.
+        arguments: by position.
+        follow_wrapped: a decorated function is judged by the one inside it: not if the decorator adds arguments.
+    """
     if type(function) is types.FunctionType and _is_plain(function):
         code = function.__code__
         required = code.co_argcount - len(function.__defaults__ or ())
         fits = len(arguments) <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
         return fits and len(arguments) >= required and code.co_kwonlyargcount == len(function.__kwdefaults__ or ())
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, follow_wrapped=follow_wrapped, **_NOT_EVALUATED)
     except (TypeError, ValueError):  # some built-in functions have none
         return True
     try:
@@ -73,6 +84,11 @@ def takes(function: Callable[..., Any], *arguments: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function without its arguments or its object, whose reprs may hold secrets."""
+    return getattr(_called(function)[0], "__qualname__", type(function).__name__)
 
 
 def has_method(value: object, name: str) -> bool:
@@ -160,9 +176,10 @@ class _FunctionRule(Rule):
     def check_one(self, name: str, value: Any) -> None:
         """Check that it can be called, then that it can be called so."""
         super().check_one(name, value)
-        if value is not None and not takes(value, *self.arguments):
+        either = (True, False)
+        if value is not None and not any(takes(value, *self.arguments, follow_wrapped=follow) for follow in either):
             form = f"{name}({', '.join(self.arguments)})"
-            raise TypeError(f"{name} must be a function that can be called as {form}; {value!r} cannot")
+            raise TypeError(f"{name} must be a function that can be called as {form}; {name_of(value)} cannot")
 
 
 def described(value: object) -> str:

@@ -9,7 +9,7 @@ import attrs
 
 from ..messages import RTVIMessage
 from ..protocol import envelope
-from ..protocol.validation import FUNCTION, takes
+from ..protocol.validation import FUNCTION, name_of, takes
 
 Cause: TypeAlias = str | bytes | RTVIMessage
 """A message of the bot, or its text, which takes less memory while its event is queued: it is parsed again if a handler
@@ -56,7 +56,8 @@ def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
         TypeError: it can be called neither with it nor without, or the call would not run its code.
     """
     FUNCTION.check_one(name, function)
-    for arguments in ((None,), ()):
-        if takes(function, *arguments):
-            return bool(arguments)
-    raise TypeError(f"{name} must take the payload or nothing; {function!r} needs more arguments")
+    for follow_wrapped in (True, False):
+        for arguments in ((None,), ()):
+            if takes(function, *arguments, follow_wrapped=follow_wrapped):
+                return bool(arguments)
+    raise TypeError(f"{name} must take the payload or nothing; {name_of(function)} needs more arguments")

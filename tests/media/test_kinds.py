@@ -66,7 +66,7 @@ def test_functions():
 @pytest.mark.parametrize(
     ("kind", "function", "text"),
     [
-        ("mic", lambda: b"", r"mic must be a function that can be called as mic\(frames\); <function"),
+        ("mic", lambda: b"", r"mic must be a function that can be called as mic\(frames\); <lambda> cannot"),
         ("mic", lambda frames, rate: b"", r"mic\(frames\)"),
         ("speaker", lambda pcm: None, r"speaker\(pcm, sample_rate_hz\)"),
     ],

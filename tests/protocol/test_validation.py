@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from rtvi_sync.protocol import validation as rules
 from rtvi_sync.protocol.validation import Rule, from_mapping, snake_case
+from rtvi_sync.session.handlers import takes_payload
 
 
 async def coroutine_function() -> None:
@@ -184,6 +186,43 @@ def test_what_a_function_takes(function: Any) -> None:
             expected = False
         assert rules.takes(function, *arguments) is expected, number
     assert rules.is_function(function)
+
+
+class Decided:
+    """Has a method whose annotation names nothing that exists."""
+
+    def decide(self, error: "Missing") -> bool:  # type: ignore[name-defined]  # noqa: F821, UP037
+        """Decide nothing."""
+        return bool(error)
+
+
+def with_a_database(function: Callable[..., None]) -> Callable[..., None]:
+    """Pass a further argument to a function."""
+
+    @functools.wraps(function)
+    def wrapper(event: object) -> None:
+        function("database", event)
+
+    return wrapper
+
+
+def test_functions_that_can_be_called() -> None:
+    """What a decorator adds to the call is not asked of the caller, and annotations are not evaluated."""
+    rule = rules.function_taking("event")
+    rule.check(where=with_a_database(lambda _database, _event: None))
+    rule.check(where=Decided().decide)
+    rule.check(where=wrapping)  # its own parameters are any number
+    assert takes_payload(with_a_database(lambda _database, _event: None))
+    assert not takes_payload(functools.wraps(lambda: None)(lambda *_: None))
+
+
+@pytest.mark.parametrize("function", [functools.partial(len, "secret"), functools.partial(print, "secret", sep="secret", nothing=1)])
+def test_a_function_is_named_without_what_it_holds(function: Any) -> None:
+    """Arguments of a `partial()` may be keys and tokens."""
+    with pytest.raises(TypeError) as caught:
+        rules.function_taking("event").check(connect=function)
+    assert str(caught.value).startswith("connect must be a function that can be called as connect(event); ")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("function", [generator_function, coroutine_function, functools.partial(coroutine_function), 5])

@@ -344,11 +344,12 @@ def test_another_message_over_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     """It is skipped with a warning, as in a session."""
 
     def respond(turn: Turn) -> None:
-        turn.stream(message("server-message", DEEP), text("one"), response(turn.id))
+        later = message("bot-ready", DEEP)
+        turn.stream(message("server-message", DEEP), text("one"), response(turn.id), later)
 
     with serving(respond) as (client, _):
         assert [each.type for each in client.action_stream(RUN)] == ["bot-llm-text", "action-response"]
-    assert "over a limit of this client; it is skipped" in caplog.text
+    assert caplog.text.count("over a limit of this client; it is skipped") == 2
 
 
 @pytest.mark.parametrize(

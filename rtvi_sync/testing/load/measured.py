@@ -79,7 +79,6 @@ class MeasuredClient(RTVIClient):
     interrupted or is `assumed`. Turns keep no audio, unless the option `max_turn_audio` is given.
     An `action_stream()` takes as long as the application waits for its messages, without the time that the application
     spends between them; it is reported when it has ended, or been closed.
-
     """
 
     @overload
@@ -272,12 +271,12 @@ class MeasuredClient(RTVIClient):
         size: int = 0,
         error: BaseException | None = None,
     ) -> None:
-        if self._on_measurement is not None:
+        if self.on_measurement is not None:
             if seconds is None:
                 seconds = time.monotonic() - began
             # A copy without traceback: a measurement that is kept must not keep the application's frames alive.
             kept = fresh_copy(error) if error is not None else None
-            self._on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
+            self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 
