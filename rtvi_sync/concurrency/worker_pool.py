@@ -8,6 +8,7 @@ is idle, or if there is much to read.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -123,20 +124,24 @@ class WorkerPool:
             self._round_began = time.monotonic()
             self.submit(work)
             return
-        with self._lock:
-            self._later[work] = None
-            plans, self._round_planned = not self._round_planned, True
-        if plans:
-            self._plan_round(io)
+        planned = False
+        try:
+            with self._lock:
+                self._later[work] = None
+                plans, self._round_planned = not self._round_planned, True
+            if plans:
+                self._plan_round(io)
+            planned = self._io is io
+        finally:  # an I/O thread that has ended begins no round; nor does one that a Ctrl-C here kept from planning it
+            if not planned:
+                self._end_rounds()
 
     def _plan_round(self, io: IOThread) -> None:
         """Have the I/O thread call a worker for what waits for the next round."""
-        try:
+        with contextlib.suppress(RuntimeError):  # its scheduler is closed
             if self._round is None:
                 self._round = io.scheduler.add(self._begin_round, math.inf)
             self._round.reschedule(self._round_began + _ROUND)
-        except RuntimeError:  # the I/O thread ends, as do all sessions
-            self._end_rounds()
 
     def _begin_round(self, _: float) -> float:
         """Call a worker for a round. What a blocked worker has left of the last one is treated as queues."""

@@ -344,8 +344,8 @@ class FrameQueue(Generic[F]):
 
     def _take(self) -> tuple[int, F] | None:
         try:
-            return self._frames.popleft()
-        except IndexError:
+            return self._frames.popleft() if self._frames else None
+        except IndexError:  # the other side was faster
             return None
 
 
@@ -354,19 +354,28 @@ class FrameQueue(Generic[F]):
 _MIN_FRAME_DURATION = 0.001
 
 
+# Bytes of memory that a frame takes beside its samples.
+_FRAME_BYTES = 256
+
+
 def _seconds_of(frame: AudioFrame) -> float:
     return max(frame.duration, _MIN_FRAME_DURATION)
 
 
+def memory_size_of(frame: AudioFrame) -> int:
+    """Return the bytes of memory that a frame takes."""
+    return len(frame.pcm) + _FRAME_BYTES
+
+
 class AudioQueue(FrameQueue[AudioFrame]):
-    """A queue of audio frames; `limit` is in seconds.
+    """A queue of audio frames; `limit` is in seconds, unless `size` measures in another unit.
 
     Attributes:
         dropped_seconds: seconds of audio lost because it was not fetched in time.
     """
 
-    def __init__(self, limit: float) -> None:
-        super().__init__(limit, _seconds_of)
+    def __init__(self, limit: float, size: Callable[[AudioFrame], float] = _seconds_of) -> None:
+        super().__init__(limit, size)
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:

@@ -13,10 +13,9 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import is_exiting
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
-from .base import AudioFrame, AudioQueue, AudioSink
+from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
 from .leased_device import LeasedDevice, Report
 from .leases import Lease
-from .sink_queue import SinkQueue
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -182,7 +181,7 @@ class QueuedSpeaker:
         self.sink: AudioSink = sink
         self._device = LeasedDevice("speaker", sink, lease, report)
         self._records = getattr(sink, "is_recorder", False) is True
-        self._queue = SinkQueue(max_bytes)
+        self._queue = AudioQueue(max_bytes, memory_size_of)
         # The next two are written by the thread that writes to the sink.
         self._generation = 0
         self._taken_at = -math.inf  # monotonic time at which the sink last returned from a call
@@ -204,7 +203,7 @@ class QueuedSpeaker:
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio for the sink; see `Speaker.write()`."""
-        dropped = self._queue.add(pcm, sample_rate_hz)
+        dropped = self._queue.add(pcm, sample_rate_hz, time.monotonic())
         if not self._over.is_set():
             self._work.call_soon()
         return dropped
@@ -286,8 +285,7 @@ class QueuedSpeaker:
             self._queue.end()
             self._queue.drop_all()
             self._device.failed(error)
-        # A sink is abandoned only after `halt()`, or in a forked child, where nothing is to be done.
-        if failed or (self._queue.ended and (not self._queue or self._device.abandoned)):
+        if failed or self._queue.exhausted or self._device.abandoned:
             # A recorder without a session is not closed, because that would overwrite an older recording.
             if self._begun or not self._records or self._taken_at > -math.inf:
                 self._device.close(report=not failed)
@@ -303,27 +301,27 @@ class QueuedSpeaker:
             self._work.drain()
 
     def _write_queued(self) -> None:
-        while self._queue.has_news(self._generation) and not self._device.abandoned:
-            generation, pcm, rate = self._queue.take()
+        while not self._device.abandoned:
+            generation, frame = self._queue.poll()
             if generation != self._generation:
                 self._generation = generation
                 self.sink.drop()
                 self._taken_at = time.monotonic()
-            if pcm is None:
+            if frame is None:
                 return
-            self.sink.write(self._joined(pcm, rate) if self._records else pcm, rate)
+            self.sink.write(self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz)
             self._taken_at = time.monotonic()
 
-    def _joined(self, first: bytes, rate: int) -> bytes:
-        """Join audio and the queued audio of the same rate that follows it."""
-        parts, size = [first], len(first)
+    def _joined(self, frame: AudioFrame) -> bytes:
+        """Join a frame and the queued frames of the same rate that follow it."""
+        chunks, size = [frame.pcm], len(frame.pcm)
         while size < _JOINED_BYTES:
-            generation, following, its_rate = self._queue.take()
+            generation, following = self._queue.poll()
             if following is None:
                 break
-            if its_rate != rate:
-                self._queue.put_back((generation, following, its_rate))
+            if following.sample_rate_hz != frame.sample_rate_hz:
+                self._queue.put_back(generation, following)
                 break
-            parts.append(following)
-            size += len(following)
-        return b"".join(parts)
+            chunks.append(following.pcm)
+            size += len(following.pcm)
+        return b"".join(chunks) if len(chunks) > 1 else frame.pcm

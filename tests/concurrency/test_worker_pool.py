@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -458,6 +459,40 @@ def test_events_come_before_what_is_left_of_a_round(pool, monkeypatch):
     until(lambda: work.done_at)
     assert ran_at[0] <= work.done_at[0]
     blocker.let_go.set()
+
+
+def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
+    """The work is done all the same, though no round begins any more."""
+    work, began = Noting(), time.monotonic()
+    pool.workers._plan_round(pool.io)  # the task of rounds exists
+
+    def end_meanwhile() -> float:
+        monkeypatch.undo()
+        pool.workers.detach()
+        pool.io.scheduler.close()
+        return began
+
+    monkeypatch.setattr(pool.workers, "_round_began", began)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=end_meanwhile))
+    pool.workers.submit_soon(work)
+    until(lambda: work.done_at)
+
+
+def test_a_round_that_is_not_planned_because_of_ctrl_c(pool, monkeypatch):
+    """The work is done all the same, and so is what comes later."""
+    monkeypatch.setattr(module, "_ROUND", GUARD)
+    monkeypatch.setattr(pool.workers, "_round_began", time.monotonic())
+
+    def interrupted(_: IOThread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool.workers, "_plan_round", interrupted)
+        work = Noting()
+        with pytest.raises(KeyboardInterrupt):
+            pool.workers.submit_soon(work)
+    until(lambda: work.done_at)
+    assert not pool.workers._round_planned
 
 
 def test_a_round_that_waits_when_the_io_thread_ends(monkeypatch):

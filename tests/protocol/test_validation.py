@@ -216,13 +216,11 @@ def test_functions_that_can_be_called() -> None:
     assert not takes_payload(functools.wraps(lambda: None)(lambda *_: None))
 
 
-@pytest.mark.parametrize("function", [functools.partial(len, "secret"), functools.partial(print, "secret", sep="secret", nothing=1)])
-def test_a_function_is_named_without_what_it_holds(function: Any) -> None:
+def test_a_function_is_named_without_what_it_holds() -> None:
     """Arguments of a `partial()` may be keys and tokens."""
     with pytest.raises(TypeError) as caught:
-        rules.function_taking("event").check(connect=function)
-    assert str(caught.value).startswith("connect must be a function that can be called as connect(event); ")
-    assert "secret" not in str(caught.value)
+        rules.function_taking("event").check(connect=functools.partial(len, "secret"))
+    assert str(caught.value) == "connect must be a function that can be called as connect(event); len cannot"
 
 
 @pytest.mark.parametrize("function", [generator_function, coroutine_function, functools.partial(coroutine_function), 5])
