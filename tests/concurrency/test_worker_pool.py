@@ -468,11 +468,11 @@ def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
 
     def end_meanwhile() -> float:
         monkeypatch.undo()
-        pool.workers.detach()
-        pool.io.scheduler.close()
+        pool.io.close()
+        pool.io.thread.join(GUARD)
         return began
 
-    monkeypatch.setattr(pool.workers, "_round_began", began)
+    pool.workers._round_began = began
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=end_meanwhile))
     pool.workers.submit_soon(work)
     until(lambda: work.done_at)
