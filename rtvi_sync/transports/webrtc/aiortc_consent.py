@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
 import random
 import time
 from typing import Any, Final
 
 from aioice import stun
 from aiortc import RTCRtpSender
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 #: A bot that has answered nothing for this long wants nothing any more, in seconds: as RFC 7675 has it.
 LIMIT: Final = 30.0
@@ -25,6 +29,15 @@ _RETRANSMISSIONS = 4
 _PARTS = ("query_consent", "_query_consent_task", "_nominated", "build_request", "remote_password", "close")
 
 
+@functools.cache
+def _warn_of_aioice() -> None:
+    """Tell, once in this process, that sessions may end without need."""
+    logger.warning(
+        "aioice ends a connection that is in order if this machine or the bot's is busy for half a minute. Install "
+        "another version of aiortc and aioice"
+    )
+
+
 def be_patient(sender: RTCRtpSender) -> bool:
     """Have the connection of `sender` wait longer; return whether this version of aiortc and aioice allows it.
 
@@ -32,20 +45,22 @@ def be_patient(sender: RTCRtpSender) -> bool:
     """
     ice: Any = getattr(sender.transport.transport, "_connection", None)
     if not all(hasattr(ice, name) for name in _PARTS):
+        _warn_of_aioice()
         return False
 
     async def query_consent() -> None:
         answered = time.monotonic()
-        while time.monotonic() - answered < LIMIT:
-            await asyncio.sleep(_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+        while (left := answered + LIMIT - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _INTERVAL * random.uniform(0.8, 1.2)))  # noqa: S311 - no secret
             for pair in [*ice._nominated.values()]:
-                with contextlib.suppress(stun.TransactionError):
-                    await pair.protocol.request(
-                        ice.build_request(pair, nominate=False),
-                        pair.remote_addr,
-                        integrity_key=ice.remote_password.encode(),
-                        retransmissions=_RETRANSMISSIONS,
-                    )
+                request = pair.protocol.request(
+                    ice.build_request(pair, nominate=False),
+                    pair.remote_addr,
+                    integrity_key=ice.remote_password.encode(),
+                    retransmissions=_RETRANSMISSIONS,
+                )
+                with contextlib.suppress(stun.TransactionError, asyncio.TimeoutError):
+                    await asyncio.wait_for(request, answered + LIMIT - time.monotonic())
                     answered = time.monotonic()
         ice._query_consent_task = None  # it is this one, for which the end would wait
         await ice.close()

@@ -28,7 +28,7 @@ from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
 from ...protocol.text import one_line
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
-from .aiortc_consent import LIMIT, be_patient
+from .aiortc_consent import be_patient
 from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
 from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
@@ -128,8 +128,7 @@ class AiortcPeer:
         self._mic = MicTrack(self._loop, self._limits.audio_bitrate)
         audio = connection.addTransceiver(self._mic)
         _prefer(audio, "audio/opus")
-        if not be_patient(audio.sender):
-            logger.warning("On a busy machine this version of aiortc ends a connection that is in order")
+        be_patient(audio.sender)
         # The bot takes the tracks by their order, and looks at none that is added later.
         self._cam, self._screen = PictureTrack(), PictureTrack()
         for track, direction, limits in (
@@ -195,8 +194,8 @@ class AiortcPeer:
         if self._connection is None or self._connection.connectionState not in ("failed", "closed"):
             return
         if self._is_open:  # aiortc fails by itself for no other reason
-            reason = f"the bot has not answered ICE for {LIMIT:.0f} s"
-            self._end(f"{reason}: the network is gone, or this machine or the bot's is too busy")
+            reason = "the bot does not answer ICE any more"
+            self._end(f"{reason}: this machine or the bot's is too busy, or the way to it is blocked")
         elif self.step == DTLS:
             reason = "the bot's certificate is not that of the answer's fingerprint"
             self._end(f"waiting for {DTLS} has failed: {reason}, or something between changes packets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import types
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import pytest
 
 from rtvi_sync.transports.webrtc import aiortc_consent as module
 from rtvi_sync.transports.webrtc.aiortc_consent import be_patient
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.webrtc import FarLoop
 
 # aioice's own way ends a connection after six requests whose answers did not come in time.
@@ -93,11 +94,28 @@ def test_no_answer(far_loop: FarLoop, clock: Any) -> None:
     far_loop.run(connect())
 
 
-def test_aiortc_has_what_is_used() -> None:
-    """The private parts exist in this version; without them, its own way is left as it is."""
+def test_a_request_outlives_no_limit(far_loop: FarLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection ends at the limit, though the last request would wait for its answer for minutes."""
+    monkeypatch.setattr(module, "time", time)
+    monkeypatch.setattr(module, "LIMIT", 0.2)
+    monkeypatch.setattr(aioice.stun, "RETRY_RTO", 10.0)
+
+    async def connect() -> None:
+        async with connected() as (near, far):
+            watch(far, types.SimpleNamespace(now=0.0), lambda *_: None)
+            with takes(0.5):
+                assert isinstance(await near.get_event(), aioice.ConnectionClosed)
+
+    far_loop.run(connect())
+
+
+def test_aiortc_has_what_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    """The private parts exist in this version; without them, its own way is left as it is, and a warning says so."""
 
     async def look() -> tuple[bool, bool]:
         sender = aiortc.RTCPeerConnection().addTransceiver("audio").sender
         return be_patient(sender), be_patient(sender_of(object()))
 
+    module._warn_of_aioice.cache_clear()
     assert asyncio.run(look()) == (True, False)
+    assert "Install another version of aiortc and aioice" in caplog.text
