@@ -276,7 +276,10 @@ def connects(peer: OursType, url: str, effort: float) -> dict[str, float]:
 
 
 def _left() -> dict[str, float]:
+    import psutil  # the environments of other libraries do not have it
+
     gc.collect()
+    psutil.heap_trim()
     tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task)]
     return {
         "threads": len(list(Path("/proc/self/task").iterdir())),
