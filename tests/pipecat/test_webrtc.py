@@ -73,6 +73,37 @@ def test_a_spoken_question(pipecat_stock: BotServer) -> None:
     assert len(sink.pcm) >= round(2 * 24000 * 0.2 * 4)  # a word takes 0.2 s
 
 
+def test_an_interruption(pipecat_stock: BotServer) -> None:
+    """The first answer is cut, what was spoken of it is its beginning, and the second one is whole."""
+    transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), **LIMITS) as client:
+        second = client.barge_in("Stop", delay=0.5)
+        first = client.ask(f"a {'very ' * 20}long question", GUARD)
+        answer = second.result(GUARD)
+    assert first.interrupted
+    assert first.spoken_text
+    assert "".join(first.bot_text.split()).startswith("".join(first.spoken_text.split()))
+    assert first.spoken_text != first.bot_text
+    assert answer.bot_text == "You said: Stop."
+
+
+def test_a_muted_microphone(pipecat_process: Callable[..., BotServer]) -> None:
+    """A bot that sends back what it hears is silent meanwhile, and goes on afterwards, without another negotiation."""
+    bot = pipecat_process("stock", "--echo", "-t", "webrtc")
+    sink = BytesSink()
+
+    def level() -> float:
+        return rms(bytes(sink.pcm[-4800:]))  # of the last 0.1 s
+
+    transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
+    with RTVIClient(transport=transport, mic=ToneSource(), speaker=sink, **LIMITS) as client:
+        until(lambda: level() > 1000)
+        client.enable_mic(False)
+        until(lambda: level() < 10)
+        client.enable_mic(True)
+        until(lambda: level() > 1000)
+
+
 def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotServer]) -> None:
     """The bot sees its pictures without another negotiation, and what it shows has a track."""
     bot = pipecat_process("stock", "--echo", "-t", "webrtc")
