@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media.devices.portaudio_backend import backend
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
+from tests.support.busy import busy_threads, others_compute
 from tests.support.slowness import GUARD
 
 from .pulse import RATE, PulseServer, Samples
@@ -37,28 +35,6 @@ def noise(seconds: float) -> Samples:
     white = np.random.default_rng(5).standard_normal(int(seconds * RATE) + 15)
     smooth = np.convolve(white, np.hanning(18)[1:-1] / 4, "valid")
     return (smooth * 3000).astype(np.int16)
-
-
-@contextlib.contextmanager
-def busy_threads(number: int) -> Iterator[None]:
-    """Run this many Python threads that compute all the time."""
-    end = threading.Event()
-
-    def compute() -> None:
-        value = 1
-        while not end.is_set():
-            for _ in range(1000):
-                value = value * 7 % 1_000_003
-
-    threads = [threading.Thread(target=compute) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
 
 
 def play(speaker: DeviceSpeaker, said: Samples) -> None:
@@ -129,11 +105,3 @@ def played(
         heard = recording.stop()
     assert failures == []
     return speaker, heard
-
-
-def others_compute() -> bool:
-    """Tell whether other programs take the processors from busy threads, which hold the GIL while they wait for one."""
-    with busy_threads(2):
-        began, spent = time.monotonic(), time.process_time()
-        time.sleep(2.0)
-        return time.process_time() - spent < 0.9 * (time.monotonic() - began)

@@ -14,6 +14,7 @@ import pytest
 from rtvi_sync import RTVIClient, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, ToneSource
 from rtvi_sync.media.pcm import rms, samples_of
+from tests.support.busy import others_compute
 from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer, Request, scripted_server
 from tests.support.slowness import GUARD, Stopwatch
@@ -86,11 +87,15 @@ def made_up(before: dict[str, Any], after: dict[str, Any], what: str) -> float:
 
 def check_voice(bot: PageBot, seconds: float) -> None:
     """Chromium loses and discards nothing, and, after the start, makes up what a busy machine costs alone."""
-    before = bot.decoded(2 * SECOND)
-    with Stopwatch() as watch:
-        after = bot.decoded(before["inbound audio totalSamplesReceived"] + round(seconds * SECOND))
+    for _ in range(3):
+        before = bot.decoded(2 * SECOND)
+        with Stopwatch() as watch:
+            after = bot.decoded(before["inbound audio totalSamplesReceived"] + round(seconds * SECOND))
+        late = made_up(before, after, "concealedSamples") / SECOND - (watch.took - watch.given)
+        if late <= STALL or not others_compute():
+            break
     assert (after["inbound audio packetsLost"], after["inbound audio packetsDiscarded"]) == (0, 0)
-    assert made_up(before, after, "concealedSamples") / SECOND <= STALL + watch.took - watch.given
+    assert late <= STALL
     level = math.sqrt(made_up(before, after, "totalAudioEnergy") / made_up(before, after, "totalSamplesDuration"))
     assert 20 * abs(math.log10(level / 0.5)) < 0.5
 
