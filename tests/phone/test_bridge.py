@@ -210,7 +210,7 @@ def program(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.parametrize(("number", "seconds"), [(2, 1), pytest.param(50, 20, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(("number", "seconds"), [(2, 1), pytest.param(25, 20, marks=pytest.mark.matrix)])
 def test_calls_in_real_time(number: int, seconds: int, tmp_path: Path) -> None:
     """Both sides speak all the time: no caller hears a gap over 60 ms, and the bot hears the voice in time. If other
     programs have taken the processors each time, it says nothing of the bridge that they have delayed it."""
