@@ -23,7 +23,7 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.io_threads import on
+from tests.support.io_threads import hold, on
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
@@ -403,14 +403,7 @@ def test_close_runs_what_was_given_before():
     """`close()` lets earlier commands run, frees all descriptors, and the thread ends; giving more is harmless."""
     io = IOThread()
     seen: list[int] = []
-    blocked, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        blocked.set()
-        go_on.wait(GUARD)
-
-    io.call(block)
-    assert blocked.wait(GUARD)
+    go_on = hold(io)
     for n in range(100):
         io.call(functools.partial(seen.append, n))
     io.close()

@@ -68,8 +68,9 @@ class MicTrack(MediaStreamTrack):
         return self._dropped / self._per_second
 
     def shorten_packets(self) -> None:
-        """Send packets of 10 ms instead of 20. Called before the first audio."""
-        self._per_second = _SHORT_PACKETS_PER_SECOND
+        """Send packets of 10 ms instead of 20. Called before the first audio. aiortc's own encoder has 20 ms alone."""
+        if self._encodes:
+            self._per_second = _SHORT_PACKETS_PER_SECOND
 
     def send(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send mono PCM of any length. Called on one thread at a time."""

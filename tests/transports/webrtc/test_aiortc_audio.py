@@ -237,6 +237,7 @@ def test_aiortc_s_own_way(loop, monkeypatch, caplog):
     monkeypatch.setattr(opus, "library", lambda: None)
     aiortc_audio._warn_of_aiortc.cache_clear()
     track = on_loop(loop, lambda: MicTrack(loop))
+    track.shorten_packets()
     track.send(tone(16000, 0.1), 16000)
     frames = result_of(loop.run(received(track, 5)))
     assert [(frame.sample_rate, frame.samples) for frame in frames] == [(16000, 320)] * 5
