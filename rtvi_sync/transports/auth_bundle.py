@@ -36,7 +36,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
             "connect({'ws_url': ...}), or set params.base_url to a server that answers with one."
         )
     for what, begin, keys in _OTHERS:
-        if isinstance(bundle, Mapping) and any(key in bundle for key in keys):
+        if _has(bundle, *keys):
             advice = (
                 f"This is for {what}, which needs another transport. {begin} the server start the bot with its "
                 "websocket transport (up to Pipecat 1.12: its runner with -t eval)."
@@ -59,17 +59,22 @@ def missing_offer_url(bundle: Any, source: str) -> str:
             "SmallWebRTCTransport(webrtc_url='http://host:7860/api/offer'), or start the bot: "
             "start_bot_and_connect('http://host:7860/start')"
         )
-    if isinstance(bundle, Mapping) and ("sessionId" in bundle or "session_id" in bundle):
+    if _has(bundle, "sessionId", "session_id"):
         advice = "A sessionId is of use only with the request that it is the answer to: let the client start the bot"
-    elif isinstance(bundle, Mapping) and any(key in bundle for key in ("ws_url", "wsUrl")):
+    elif _has(bundle, "ws_url", "wsUrl"):
         advice = "This is for a WebSocket: use WebSocketTransport, or let the server start the bot for webrtc"
-    elif isinstance(bundle, Mapping) and any(key in bundle for key in _DAILY):
+    elif _has(bundle, *_DAILY):
         advice = "This is for a room of Daily, which needs another transport. Let the server start the bot for webrtc"
     else:
         advice = "Let the server start the bot for webrtc, or pass SmallWebRTCTransport(webrtc_url=...)"
     return (
         f"{source or 'connect() was given'} {_described(bundle)}, but SmallWebRTCTransport needs a sessionId. {advice}"
     )
+
+
+def _has(bundle: Any, *keys: str) -> bool:
+    """Tell whether the parameters have one of these keys."""
+    return isinstance(bundle, Mapping) and any(key in bundle for key in keys)
 
 
 def _described(bundle: Any) -> str:
