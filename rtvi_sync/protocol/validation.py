@@ -77,8 +77,8 @@ def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool
         return fits and len(arguments) >= required and code.co_kwonlyargcount == len(function.__kwdefaults__ or ())
     try:
         signature = inspect.signature(function, follow_wrapped=follow_wrapped, **_NOT_EVALUATED)
-    except (TypeError, ValueError):  # some built-in functions have none
-        return True
+    except (TypeError, ValueError):  # some built-in functions have none; nor has a partial() of what its function lacks
+        return not isinstance(function, functools.partial) or takes(function.func, *function.args, *arguments)
     try:
         signature.bind(*arguments)
     except TypeError:

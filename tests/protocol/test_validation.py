@@ -216,6 +216,12 @@ def test_functions_that_can_be_called() -> None:
     assert not takes_payload(functools.wraps(lambda: None)(lambda *_: None))
 
 
+def test_a_partial_of_arguments_that_its_function_lacks() -> None:
+    """It cannot be called at all; of a built-in function without a signature nobody knows."""
+    assert not rules.takes(functools.partial(with_defaults, 1, 2, 3), 4)
+    assert rules.takes(functools.partial(max, 1), 2)
+
+
 def test_a_function_is_named_without_what_it_holds() -> None:
     """Arguments of a `partial()` may be keys and tokens."""
     with pytest.raises(TypeError) as caught:
