@@ -57,10 +57,8 @@ class WorkerPool:
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
     worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads.
-
-    What is submitted by `submit_soon()`, as sinks are, comes after the queues, and one worker serves all of a round.
-    What one that blocks has left of it after `_ROUND` is treated as queues are.
+    by one worker, and ten queues that become ready together do not wake ten threads. What is said here of a queue
+    holds for a sink, too.
 
     Args:
         io: the I/O thread that swaps roles with the workers; None: none does.
@@ -71,11 +69,10 @@ class WorkerPool:
         # finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
         self._ready: OrderedDict[Drainable, None] = OrderedDict()
-        self._called = False  # a called worker has not taken any work yet; True whenever a queue is ready
+        self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
-        # What is left of this round; what waits for the next; whether that is planned; the task that begins it.
-        self._due: OrderedDict[Drainable, None] = OrderedDict()
+        # What waits for the next round; whether one is planned; the task of the I/O thread that begins it.
         self._later: dict[Drainable, None] = {}
         self._round_planned = False
         self._round: ScheduledTask | None = None
@@ -118,9 +115,9 @@ class WorkerPool:
         hundred times.
         """
         io = self._io
-        if work in self._later or work in self._due:  # without the lock, as above
+        if work in self._later:
             return
-        if io is None or (not self._round_planned and time.monotonic() - self._round_began >= _ROUND):
+        if io is None or time.monotonic() - self._round_began >= _ROUND:
             self._round_began = time.monotonic()
             self.submit(work)
             return
@@ -134,7 +131,7 @@ class WorkerPool:
             planned = self._io is io
         finally:  # an I/O thread that has ended begins no round; nor does one that a Ctrl-C here kept from planning it
             if not planned:
-                self._end_rounds()
+                self._begin_round(0.0)
 
     def _plan_round(self, io: IOThread) -> None:
         """Have the I/O thread call a worker for what waits for the next round."""
@@ -144,25 +141,12 @@ class WorkerPool:
             self._round.reschedule(self._round_began + _ROUND)
 
     def _begin_round(self, _: float) -> float:
-        """Call a worker for a round. What a blocked worker has left of the last one is treated as queues."""
         with self._lock:
-            self._ready.update(self._due)
-            self._due.clear()
-            self._due.update(self._later)
+            self._ready.update(self._later)
             self._later.clear()
-            self._round_began, self._round_planned = time.monotonic(), bool(self._due)
-            due = self._round_began + _ROUND if self._round_planned else math.inf
+            self._round_began, self._round_planned = time.monotonic(), False
         self._call_worker()
-        return due
-
-    def _end_rounds(self) -> None:
-        """Treat what waits as queues, because no round will begin."""
-        with self._lock:
-            for waiting in (self._due, self._later):
-                self._ready.update(waiting)
-                waiting.clear()
-            self._round_planned = False
-        self._call_worker()
+        return math.inf
 
     def _call_worker_instead(self, io: IOThread) -> None:
         """Call a worker, because the I/O thread continues to read."""
@@ -211,15 +195,15 @@ class WorkerPool:
         io, self._io = self._io, None
         if io is not None and io.promotion_requested:
             self._call_worker_instead(io)
-        self._end_rounds()
+        self._begin_round(0.0)  # its scheduler does not begin another one
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _call_worker(self) -> None:
-        """Call a worker for what is ready, unless one was called."""
+        """Call a worker for the queues that are ready, unless one was called."""
         try:
             with self._lock:
-                if self._called or not (self._ready or self._due):
+                if self._called or not self._ready:
                     return
                 self._called = True
                 worker = self._idle.popitem()[0] if self._idle else None
@@ -276,20 +260,19 @@ class WorkerPool:
         self._work(worker)
 
     def _work(self, worker: _Worker) -> None:
-        """Drain what is ready, queues first; then wait for more, or become the I/O thread."""
+        """Drain the queues that are ready; then wait for more, or become the I/O thread."""
         while True:
             with self._lock:
                 if worker.called:
                     worker.called = self._called = False
-                waiting = self._ready or self._due
-                work = waiting.popitem(last=False)[0] if waiting else None
-                more_queues = bool(self._ready)
-                if work is None:
+                queue = self._ready.popitem(last=False)[0] if self._ready else None
+                more = bool(self._ready)
+                if queue is None:
                     self._idle[worker] = None
-            if work is not None:
-                if more_queues:
+            if queue is not None:
+                if more:
                     self._call_worker()
-                work.drain()
+                queue.drain()
                 if fork_generation() != self._generation:
                     return  # a handler has forked, and this is the child's only thread
                 continue

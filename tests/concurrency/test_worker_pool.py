@@ -14,7 +14,6 @@ import pytest
 from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.serial_queue import SerialQueue
-from rtvi_sync.concurrency.serial_work import Drainable
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
 from tests.support.io_threads import on
@@ -393,72 +392,6 @@ def test_work_of_a_round_is_done_together(pool, monkeypatch):
     pool.workers.submit_soon(first)
     until(lambda: len(first.done_at) == 2)
     assert [len(work.done_at) for work in others] == [1] * 4
-
-
-class Blocking(Blocker):
-    """Work that blocks until it is let go."""
-
-    def drain(self) -> None:
-        self()
-
-
-def begin_round(pool: Pool, monkeypatch: pytest.MonkeyPatch, *works: Drainable) -> None:
-    """Begin a round of these; no other one follows within the test."""
-    monkeypatch.setattr(module, "_ROUND", 10 * GUARD)
-    monkeypatch.setattr(pool.workers, "_round_began", time.monotonic())
-    for work in works:
-        pool.workers.submit_soon(work)
-    on(pool.io, lambda: pool.workers._begin_round(0.0))
-
-
-def test_one_worker_serves_a_round(pool, monkeypatch):
-    """Twenty sinks that return at once wake one thread, though several are idle."""
-    blockers = [Blocker() for _ in range(3)]
-    for blocker in blockers:
-        SerialQueue().post(blocker, pool.workers)
-    until(lambda: all(blocker.begun.is_set() for blocker in blockers))
-    for blocker in blockers:
-        blocker.let_go.set()
-    until(lambda: len(pool.workers._idle) == 3)
-    woken: list[object] = []
-    wake = module._Worker.wake
-
-    def note(worker: module._Worker) -> None:
-        woken.append(worker)
-        wake(worker)
-
-    works = [Noting() for _ in range(20)]
-    monkeypatch.setattr(module._Worker, "wake", note)
-    begin_round(pool, monkeypatch, *works)
-    until(lambda: all(work.done_at for work in works))
-    assert len(woken) == 1
-
-
-def test_work_that_blocks_delays_its_round_once(pool, monkeypatch):
-    """What is left of the round gets workers at the time of the next one, however much of it blocks as well."""
-    blockers, last = [Blocking() for _ in range(4)], Noting()
-    begin_round(pool, monkeypatch, *blockers, last)
-    assert blockers[0].begun.wait(GUARD)
-    assert last.done_at == []
-    on(pool.io, lambda: pool.workers._begin_round(0.0))
-    try:
-        until(lambda: last.done_at)
-        assert all(blocker.begun.wait(GUARD) for blocker in blockers)
-    finally:
-        for blocker in blockers:
-            blocker.let_go.set()
-
-
-def test_events_come_before_what_is_left_of_a_round(pool, monkeypatch):
-    """A worker takes the queue of a client first, however many sinks wait."""
-    blocker, work, ran_at = Blocking(), Noting(), list[float]()
-    begin_round(pool, monkeypatch, blocker, work)
-    assert blocker.begun.wait(GUARD)
-    assert work.done_at == []
-    SerialQueue().post(lambda: ran_at.append(time.monotonic()), pool.workers)
-    until(lambda: work.done_at)
-    assert ran_at[0] <= work.done_at[0]
-    blocker.let_go.set()
 
 
 def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
