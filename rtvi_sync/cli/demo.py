@@ -18,13 +18,11 @@ from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import seconds, url
-from .bot_address import URL_HELP, describe_bot
+from .bot_address import URL_HELP, add_connect_options, connect_options, describe_bot
 from .demo_session import DemoSession
 from .recording_file import save_recording, writable_path
 from .screen import Screen, screen_for
 from .scripted_speech import SHIPPED, ScriptedSpeech, load_script
-
-_CONNECT_TIMEOUT = 15.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         type=url,
-        help=f"where the bot is: {URL_HELP}. Without it the demo starts the built-in bot",
+        help=f"where the bot is: {URL_HELP}. Without it the demo starts the embedded bot",
     )
     parser.add_argument(
         "--speech",
         type=Path,
         default=SHIPPED,
         metavar="WAV",
-        help="what you say; it is cut at its pauses. A .txt file beside it, one line for each part, gives the built-in "
+        help="what you say; it is cut at its pauses. A .txt file beside it, one line for each part, gives the embedded "
         "bot the words",
     )
     parser.add_argument(
@@ -50,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the conversation is written (%(default)s)",
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
+        "--seconds", type=seconds, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
     )
     parser.add_argument(
         "--greeting",
@@ -59,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="with --url: wait up to S seconds for the bot to speak first (%(default)g)",
     )
+    add_connect_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,10 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
             bot = stack.enter_context(EmbeddedBot(transcripts=speech.words))
             address, greeting = bot.base_url, 0.0
             _print_bot_introduction(screen, speech)
-        recorder = Recorder(limit=arguments.timeout + 60.0)
+        recorder = Recorder(limit=arguments.seconds + 60.0)
         # What is said replaces a microphone that is silent, so that the bot hears the pauses, too.
         silence = SilenceSource(speech.sample_rate_hz)
-        client = RTVIClient.for_url(address, mic=silence, speaker=NullSink(), connect_timeout=_CONNECT_TIMEOUT)
+        client = RTVIClient.for_url(address, **connect_options(arguments), mic=silence, speaker=NullSink())
         # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
         session = DemoSession(client, screen)
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             session.print_timed(describe_bot(client.connect()))
             recorder.attach(client.tracks())
             try:
-                session.run(speech, greeting=greeting, timeout=arguments.timeout)
+                session.run(speech, greeting=greeting, timeout=arguments.seconds)
             except (RTVIError, KeyboardInterrupt) as error:
                 problem = error
         _report(screen, client.turns(), recorder, out)
@@ -100,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_BUILT_IN_BOT = """\
-This is the built-in bot. It detects speech, but has no speech recognition, no language model and no voice:
+_EMBEDDED_BOT = """\
+This is the embedded bot. It detects speech, but has no speech recognition, no language model and no voice:
 the words of its transcripts {words}, and it answers with the audio of what you said.
 Use --url URL to talk to a real bot.
 """
@@ -109,7 +108,7 @@ Use --url URL to talk to a real bot.
 
 def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
     words = f"are read from {speech.words_from.name}" if speech.words_from else "are missing"
-    for line in _BUILT_IN_BOT.format(words=words).split("\n"):
+    for line in _EMBEDDED_BOT.format(words=words).split("\n"):
         screen.print_line(line)
 
 

@@ -77,7 +77,7 @@ class DemoSession:
                 raise
             missing = f"part {number} of {count} was not answered whole" if number else "the greeting was not over"
             raise RequestTimeoutError(
-                f"The conversation did not end within {timeout:g} s: {missing}. Pass a longer --timeout, or see the "
+                f"The conversation did not end within {timeout:g} s: {missing}. Pass more --seconds, or see the "
                 "bot's log; a bot that recognizes speech on a busy machine may miss what was said"
             ) from None
 

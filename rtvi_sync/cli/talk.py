@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -22,8 +21,8 @@ from rtvi_sync.media import WavSource
 from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
-from .arguments import header, limit, url
-from .bot_address import URL_HELP
+from .arguments import url
+from .bot_address import URL_HELP, add_connect_options, connect_options
 from .console import Console, LineConsole
 from .console_choice import console_for
 from .device_choice import DEFAULT, NONE, select_mic, select_speaker
@@ -32,7 +31,6 @@ from .recording_file import save_recording, writable_path
 from .screen import PlainScreen
 from .talk_session import TalkSession
 
-_TOKEN_VARIABLE = "RTVI_TOKEN"  # noqa: S105 - a name
 # What a recording keeps of each side: one hour of 16-bit samples takes about 300 MB.
 _RECORDING_SECONDS = 3600.0
 
@@ -64,27 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WAV",
         help="write both voices to this file, left yours, right the bot's; at most the last hour",
     )
-    parser.add_argument(
-        "--token",
-        default=os.environ.get(_TOKEN_VARIABLE),
-        help=f"for the bot's WebSocket. Better in the environment, as {_TOKEN_VARIABLE}: other users of this machine "
-        "can read command lines",
-    )
-    parser.add_argument(
-        "--header",
-        type=header,
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="for the connect endpoint, such as 'Authorization: Bearer ...'; may be given several times",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=limit,
-        default=15.0,
-        metavar="S",
-        help="fail if the bot is not ready after S seconds (%(default)g)",
-    )
+    add_connect_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,13 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     echo_cancellation = has_echo and not arguments.no_echo_cancellation and is_available()
     client = RTVIClient.for_url(
         arguments.url,
-        token=arguments.token,
-        headers=dict(arguments.header),
+        **connect_options(arguments),
         mic=mic,
         speaker=sink,
         enable_mic=mic_name != NONE,
         echo_cancellation=echo_cancellation,
-        connect_timeout=arguments.timeout,
     )
     recorder = Recorder(limit=_RECORDING_SECONDS)
     if record is not None:

@@ -100,7 +100,7 @@ def test_it_succeeds_without_noise(shown: Result) -> None:
     assert (shown.status, shown.errors) == (0, "")
 
 
-def test_it_says_what_the_built_in_bot_is_not(shown: Result) -> None:
+def test_it_says_what_the_embedded_bot_is_not(shown: Result) -> None:
     """The words of speech.txt cannot be mistaken for speech recognition."""
     text = " ".join(shown.lines[:4])
     assert "no speech recognition" in text
@@ -140,7 +140,7 @@ def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
     assert len(user) == len(bot) == 2
     for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
         assert bot_begin - user_end > 0.25
-        # The built-in bot plays what it received. A late microphone leaves gaps, or catches up.
+        # The embedded bot plays what it received. A late microphone leaves gaps, or catches up.
         assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.3 + shown.late
     assert bot[0][1] < user[1][0]
 
@@ -196,6 +196,25 @@ def test_a_url_of_http_asks_the_server_for_a_bot(
 
 def _say_nothing(*_: object, **__: object) -> None:
     """Replace the conversation."""
+
+
+def test_a_server_that_wants_a_header_and_a_token(one_word: Path, tmp_path: Path) -> None:
+    """The options are those of `talk`."""
+    with EmbeddedBot(headers={"X-Key": "k"}) as bot:
+        options = ("--speech", str(one_word), "--header", "X-Key: k", "--token", "abc")
+        process = start(tmp_path, "--url", f"{bot.base_url}/connect", *options)
+        session = bot.wait_for_session(GUARD)
+        assert session.path.endswith("?token=abc")
+        session.wait_for_message("client-ready", GUARD)
+        session.close(1000)
+        assert finish(process, tmp_path, since=0).status == 1
+
+
+def test_a_bot_that_is_not_ready_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit is that of the command line."""
+    with EmbeddedBot(ready=False) as bot:
+        assert cli.main(["demo", "--url", bot.ws_url, "--timeout", "0.2", "--out", str(tmp_path / "out.wav")]) == 1
+    assert "within 0.2 s" in capsys.readouterr().err
 
 
 def test_an_unreachable_bot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
