@@ -1,4 +1,7 @@
-"""The page `docs/reference.md`: every event, and every public name. `python -m tools.reference` writes it."""
+"""The page `docs/reference.md`: every event, the members of the client, and every public name.
+
+`python -m tools.reference` writes it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
-from rtvi_sync import RTVIEvent
+from rtvi_sync import RTVIClient, RTVIEvent
 
 from .event_overloads import groups
 
@@ -29,6 +32,11 @@ The names of the integrations are in [flask.md](flask.md), [notebook.md](noteboo
 The class of `event.data` is one of those below.
 [protocol.md](protocol.md) says which bots send which message.
 """
+_CLIENT_HEAD = """
+## `RTVIClient`
+
+`help(RTVIClient)` has its options, which `connect()` and `RTVIClient.for_url()` take, too.
+"""
 # Names without a docstring of their own.
 _OTHERS: Mapping[str, str] = {
     "DEFAULT_TIMEOUT": "The client's `request_timeout`, which is the `timeout` of calls that wait for an answer.",
@@ -40,7 +48,9 @@ _OTHERS: Mapping[str, str] = {
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([_HEAD, *_table(("event", "data", "when it comes"), _events()), *_modules()]) + "\n"
+    events = _table(("event", "data", "when it comes"), _events())
+    members = _table(("member", "what it does"), _members(RTVIClient))
+    return "\n".join([_HEAD, *events, _CLIENT_HEAD, *members, *_modules()]) + "\n"
 
 
 def _events() -> Iterator[tuple[str, str, str]]:
@@ -70,9 +80,20 @@ def _modules() -> Iterator[str]:
 
 def _names(module: ModuleType) -> Iterator[tuple[str, str]]:
     for name in module.__all__:
-        text = _OTHERS.get(name) or inspect.getdoc(getattr(module, name)) or ""
-        first, _, _ = text.partition("\n\n")
-        yield f"`{name}`", first.replace("\n", " ").replace("``", "`").replace("|", "\\|")
+        yield f"`{name}`", _first_paragraph(_OTHERS.get(name) or inspect.getdoc(getattr(module, name)) or "")
+
+
+def _members(owner: type) -> Iterator[tuple[str, str]]:
+    for name in dir(owner):
+        if not name.startswith("_"):
+            member = getattr(owner, name)
+            call = "()" if callable(member) else ""
+            yield f"`{name}{call}`", _first_paragraph(inspect.getdoc(member) or "")
+
+
+def _first_paragraph(text: str) -> str:
+    first, _, _ = text.partition("\n\n")
+    return first.rstrip(":").replace("\n", " ").replace("``", "`").replace("|", "\\|")
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
