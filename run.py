@@ -67,7 +67,8 @@ HELP = """\
 usage: python3 run.py COMMAND ...
 
   demo [--url URL] ...                     hold a spoken conversation with samples/local_bot, or with the bot at URL;
-                                           where the local bot cannot be installed, with the built-in bot
+                                           with --speech, or where the local bot cannot be installed,
+                                           with the embedded bot
   sample [NAME [--url URL] ...]            run a program of samples/; without a name, list them
   test [--quick | --real | --matrix] [--require] [--coverage] [pytest arguments]
                                            run the tests; --real adds those with real parts (Pipecat, PulseAudio,
@@ -93,6 +94,7 @@ DEMO_PARTS = ("cli",)
 SAMPLE_PARTS = (*DEMO_PARTS, "samples")
 # Samples that need more than the others.
 SAMPLE_EXTRAS = {
+    "kiosk": ("sounddevice",),
     "video_transport": ("video",),
     "video_call": ("sounddevice", "video", "webrtc"),
     "load_test": ("locust",),
@@ -172,7 +174,7 @@ NOT_QUICK = re.compile(
 
 DEMO_SECONDS = 1800.0
 DEMO_CHOICES = {"--url", "--speech", "-h", "--help"}  # options without which the demo asks the local bot
-# A slow package index must not keep the demo waiting: the built-in bot answers then.
+# A slow package index must not keep the demo waiting: the embedded bot answers then.
 LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
 # Hundreds of tests start an interpreter; with bytecode files none of these compiles the package.
@@ -327,7 +329,7 @@ def demo(arguments: list[str]) -> int:
             try:
                 options = local_bot_options(local.result(), stack)
             except (SetupError, OSError) as error:
-                print_step(f"The local bot is unavailable, so the built-in bot answers: {error}")
+                print_step(f"The local bot is unavailable, so the embedded bot answers: {error}")
         return run_command([python, "-m", "rtvi_sync", "demo", *options, *arguments], DEMO_SECONDS)
 
 

@@ -1,27 +1,22 @@
-"""Ask a bot in writing: one request of the application, then the questions on the command line.
+"""Ask a bot in writing: the questions on the command line, in one session.
 
-    python3 run.py sample ask_text --url ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
+    python3 run.py sample ask_text --url http://localhost:7860 "What time is it?" "And in Oslo?"
 
-Without a URL it asks the built-in bot, which repeats what it reads.
+Without a URL it asks the embedded bot, which repeats what it reads.
 """
 
 import argparse
 import contextlib
 import sys
 
-from rtvi_sync import RequestRejectedError, RequestTimeoutError, connect
+from rtvi_sync import connect
 from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
 
 def talk(url: str, questions: list[str]) -> None:
-    """Send a request, then ask all questions in one session."""
+    """Ask all questions, and print the answers."""
     with connect(url, text_only=True, connect_timeout=15) as client:
-        try:
-            # The bot defines the types of requests. Pipecat's refuse or ignore one that they do not know.
-            print("order 7 is", client.send_client_request("get-order", {"number": 7}, timeout=2))
-        except (RequestRejectedError, RequestTimeoutError) as error:
-            print("no order:", error)
         for question in questions:
             print(question, "->", client.ask(question, audio_response=False).bot_text)
 
@@ -32,9 +27,8 @@ def main() -> None:
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("questions", nargs="*", default=["What time is it?", "And in Oslo?"])
     given = parser.parse_args()
-    bot = EmbeddedBot(on_request={"get-order": lambda order: {**order, "state": "sent"}})
     with contextlib.ExitStack() as stack:
-        talk(given.url or stack.enter_context(bot).ws_url, given.questions)
+        talk(given.url or stack.enter_context(EmbeddedBot()).base_url, given.questions)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Ask a voice bot what a WAV file says, print the transcript, keep the bot's audio.
 
-    python3 run.py sample ask_wav --url ws://localhost:7860/ws-client QUESTION.wav ANSWER.wav
+    python3 run.py sample ask_wav --url http://localhost:7860 QUESTION.wav ANSWER.wav
 
-Without a URL it asks the built-in bot, which echoes the audio; without files it asks with the package's own speech.
+Without a URL it asks the embedded bot, which echoes the audio; without files it asks with the package's own speech.
 """
 
 import argparse

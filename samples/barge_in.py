@@ -1,8 +1,8 @@
 """Talk over a voice bot, and see what it had said by then.
 
-    python3 run.py sample barge_in --url ws://localhost:7860/ws-client "Tell me a joke." "Stop!"
+    python3 run.py sample barge_in --url http://localhost:7860 "Tell me a joke." "Stop!"
 
-Without a URL it interrupts the built-in bot, which repeats what it reads.
+Without a URL it interrupts the embedded bot, which repeats what it reads.
 """
 
 import argparse

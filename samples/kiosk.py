@@ -1,16 +1,15 @@
 """A kiosk: there is a session whenever there is a bot, until Ctrl-C; what both say is printed.
 
-    python3 run.py sample kiosk --url ws://localhost:7860/ws
+    python3 run.py sample kiosk --url http://localhost:7860
 
-Without a URL it connects to the built-in bot, for some seconds.
+Without a URL it connects to the embedded bot, for some seconds.
 """
 
 import argparse
 import contextlib
 import sys
-import threading
 
-from rtvi_sync import ReconnectPolicy, RTVIClient
+from rtvi_sync import ReconnectPolicy, RequestTimeoutError, RTVIClient
 from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
@@ -19,9 +18,10 @@ def serve(url: str, seconds: float | None) -> None:
     """Keep a session for `seconds`, or until Ctrl-C, whatever happens to the bot and the network."""
     client = RTVIClient.for_url(url, reconnect=ReconnectPolicy.forever(max_delay=10))
     client.on("bot-ready", lambda: print("ready", flush=True))
+    client.on("user-transcription", lambda said: print("you:", said.text, flush=True) if said.final else None)
     client.on("bot-transcription", lambda said: print("bot:", said.text, flush=True))
-    with client:
-        threading.Event().wait(seconds)
+    with contextlib.suppress(RequestTimeoutError), client:
+        client.wait(seconds)
 
 
 def main() -> None:

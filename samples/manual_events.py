@@ -1,9 +1,9 @@
 """One thread for everything: handlers run inside the application's own loop, which also does other work.
 
-    python3 run.py sample manual_events --url ws://localhost:7860/ws-client
+    python3 run.py sample manual_events --url http://localhost:7860
 
 Handlers run only inside `process_events()`, so that they share the loop's variables without a lock. A game, a terminal
-user interface or a robot needs that. Without a URL it talks to the built-in bot.
+user interface or a robot needs that. Without a URL it talks to the embedded bot.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import contextlib
 import sys
 import time
 
-from rtvi_sync import BotLLMTextData, RTVIClient
+from rtvi_sync import BotLLMTextData, RTVIClient, Turn
 from rtvi_sync.cli import run_program
 from rtvi_sync.testing import EmbeddedBot
 
@@ -26,9 +26,10 @@ def talk(url: str) -> None:
         score["sentences"] += 1
         print(f"round {score['rounds']}: the bot said {said.text.strip()!r}")
 
-    @client.on("bot-stopped-speaking")
-    def hang_up() -> None:
-        client.disconnect()
+    @client.on("turn_ended")
+    def hang_up(turn: Turn) -> None:
+        if turn.initiator == "user":  # and not the bot, with a greeting
+            client.disconnect()
 
     with client:
         client.send_text("Tell me a story. Make it short.")

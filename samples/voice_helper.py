@@ -1,6 +1,6 @@
 """Give a service of a bot methods and an event of its own: a helper for the voice of a bot of RTVI 0.3 or 1.x.
 
-python3 run.py sample voice_helper --url ws://localhost:7860/ws   # without a URL: the built-in bot
+python3 run.py sample voice_helper --url http://localhost:7860   # without a URL: the embedded bot
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python3 run.py sample bot_test --url http://localhost:7860
 
 `--url` is short for the plugin's own `--rtvi-url`.
-Without a URL they test a scripted bot, which gives the answers of samples/local_bot.
+Without a URL they test an embedded bot, which gives the answers of samples/local_bot.
 """
 
 import sys

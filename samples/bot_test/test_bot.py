@@ -1,4 +1,4 @@
-"""What a bot must say. The same tests run against a scripted bot, and, with --rtvi-url, against a live one."""
+"""What a bot must say. The same tests run against an embedded bot, and, with --rtvi-url, against a live one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Questions to a bot as Celery tasks, in a worker with two processes.
 
-    python3 run.py sample celery_task --url ws://localhost:7860/ws-client "What time is it?" "And in Oslo?"
+    python3 run.py sample celery_task --url http://localhost:7860 "What time is it?" "And in Oslo?"
 
-Without a URL the built-in bot is asked, which repeats what it reads. Without --broker, messages travel through files in
+Without a URL the embedded bot is asked, which repeats what it reads. Without --broker, messages travel through files in
 a temporary folder; --broker redis://localhost, say, takes a real one.
 """
 

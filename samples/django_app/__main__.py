@@ -1,8 +1,8 @@
 """A Django project: a page, a JSON view and a management command that ask a bot.
 
-    python3 run.py sample django_app --url ws://localhost:7860/ws-client
+    python3 run.py sample django_app --url http://localhost:7860
 
-Without a URL they ask the built-in bot. Then open the address that the web server prints when it listens.
+Without a URL they ask the embedded bot. Then open the address that the web server prints when it listens.
 """
 
 import argparse

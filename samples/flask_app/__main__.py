@@ -1,8 +1,8 @@
 """A page to talk to a bot: a Flask application keeps the session and tells the browser what is said.
 
-    python3 run.py sample flask_app --url ws://localhost:7860/ws-client
+    python3 run.py sample flask_app --url http://localhost:7860
 
-Without a URL it talks to the built-in bot. Then open the address that it prints.
+Without a URL it talks to the embedded bot. Then open the address that it prints.
 """
 
 import argparse

@@ -7,7 +7,6 @@ from flask import Flask, Request, Response, render_template
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.flask import RTVIBlueprint
-from rtvi_sync.media import NullSink
 
 # Only this application's own files are loaded: no inline script or style, and no frame around the page.
 CONTENT_SECURITY_POLICY = (
@@ -29,8 +28,8 @@ def create_app(bot_url: str) -> Flask:
         # Every visitor may talk to the bot. An application with users checks the user here, and calls abort(403).
         return RTVIClient.for_url(
             bot_url,
-            enable_mic=False,
-            speaker=NullSink(),  # the page shows the transcript; the server plays no audio
+            mic=False,
+            speaker=False,  # the page shows the transcript; the server plays no audio
             connect_timeout=15,
         )
 

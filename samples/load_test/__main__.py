@@ -1,8 +1,8 @@
 """A load test of a bot with Locust: a master and two workers, whose users type and speak.
 
-    python3 run.py sample load_test --url ws://localhost:7860/ws-client --users 20 --run-time 30s
+    python3 run.py sample load_test --url http://localhost:7860 --users 20 --run-time 30s
 
-Without a URL the built-in bot is tested, which runs in this process. All that `locust` understands is passed on.
+Without a URL the embedded bot is tested, which runs in this process. All that `locust` understands is passed on.
 """
 
 import argparse

@@ -19,9 +19,9 @@ class Typist(RTVIUser):
 
     @task
     def call(self) -> None:
-        """Send a request and a text, and wait for the answer."""
+        """Send a text, and wait for the answer."""
         with self.client as client:
-            client.send_client_request("get-order", {"number": 7}, timeout=5)
+            # If your bot answers requests: client.send_client_request("get-order", {"number": 7}, timeout=5)
             client.send_text("What time is it?", audio_response=False)
             client.wait_for_answer(timeout=10)
 

@@ -1,9 +1,9 @@
 """A notebook that follows a conversation: transcript, players, latencies.
 
-    python3 run.py sample notebook --url ws://localhost:7860/ws-client
+    python3 run.py sample notebook --url http://localhost:7860
 
 opens it in Jupyter, where that is installed (`pip install jupyterlab`). With --execute, or without Jupyter, it is run
-from top to bottom, and a copy with all outputs is written beside it. Without a URL it talks to the built-in bot.
+from top to bottom, and a copy with all outputs is written beside it. Without a URL it talks to the embedded bot.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """A telephone number for a bot: a server for Twilio Media Streams that holds a session for each call.
 
-    python3 run.py sample phone_bridge --url ws://localhost:7860/ws-client --port 8080
+    python3 run.py sample phone_bridge --url http://localhost:7860 --port 8080
 
-Without a URL the callers talk to the built-in bot. README.md beside this file says how Twilio finds the bridge.
+Without a URL the callers talk to the embedded bot. README.md beside this file says how Twilio finds the bridge.
 """
 
 import argparse

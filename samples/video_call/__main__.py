@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, metavar="N", help="end after N pictures")
     parser.add_argument("--silent", action="store_true", help="use neither microphone nor speaker")
     given = parser.parse_args()
-    client = RTVIClient.for_url(given.url, transport="webrtc", enable_cam=True)
+    client = RTVIClient.for_url(given.url, transport="webrtc", enable_cam=True, connect_timeout=15)
     if given.silent:
         client.update_mic(False)
         client.update_speaker(False)

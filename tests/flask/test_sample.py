@@ -54,7 +54,7 @@ def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subproce
     "command", [("-m", "samples.flask_app"), ("-c", WITHOUT_GUNICORN)], ids=["gunicorn", "werkzeug"]
 )
 def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) -> None:
-    """A page without a line of script in it, under a policy that allows none, and a session with the built-in bot."""
+    """A page without a line of script in it, under a policy that allows none, and a session with the embedded bot."""
     with sample(tmp_path, *command) as (http, process):
         page = http.get("/")
         assert ("gunicorn" in page.headers["Server"]) == (command[0] == "-m")

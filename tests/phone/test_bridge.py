@@ -301,7 +301,7 @@ def processor_times(pid: int) -> Iterator[dict[str, float]]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
 def test_the_program(tmp_path: Path) -> None:
-    """It says where it waits, answers with the built-in bot, and ends with Ctrl-C during a call."""
+    """It says where it waits, answers with the embedded bot, and ends with Ctrl-C during a call."""
     with program(tmp_path) as process:
         assert process.stdout is not None
         with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:

@@ -15,7 +15,7 @@ from ...bot import ask
 class Command(BaseCommand):
     """The command that asks as the page does."""
 
-    help = "Ask the bot and print its answer. Without --url and RTVI_URL it is the built-in bot, which repeats it."
+    help = "Ask the bot and print its answer. Without --url and RTVI_URL it is the embedded bot, which repeats it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the arguments of the command."""
