@@ -529,7 +529,7 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     mute = ready.run("demo")
     shutil.rmtree(folder)
 
-    unavailable = "The local bot is unavailable, so the built-in bot answers: "
+    unavailable = "The local bot is unavailable, so the embedded bot answers: "
     assert absent.stdout.splitlines()[-2:] == [
         f"{unavailable}the local bot (0.6 GB): could not be installed",
         "arguments ['demo']",

@@ -3,7 +3,7 @@
     from rtvi_sync.flask import RTVIBlueprint
 
     def make_client(request):
-        return RTVIClient(transport=WebSocketTransport("ws://localhost:7860/ws-client"), connect_timeout=15)
+        return RTVIClient.for_url("http://localhost:7860", mic=False, speaker=False, connect_timeout=15)
 
     def create_app():
         app = Flask(__name__)

@@ -1,6 +1,6 @@
 """Load tests of voice bots with Locust: its users talk, and durations are reported like Locust's requests.
 
-    # locustfile.py, for `locust -f locustfile.py --host ws://localhost:7860/ws-client`
+    # locustfile.py, for `locust -f locustfile.py --host http://localhost:7860`
     from locust import between, task
 
     from rtvi_sync.locust import RTVIUser

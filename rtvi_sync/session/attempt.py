@@ -294,7 +294,7 @@ def _wait(done: Latch | Future[Any], deadline: Deadline, doing: Callable[[], str
             return False
         if deadline.timeout is None:
             logger.warning(
-                "%s has been waiting for %.0f s, now for %s; set connect_timeout for a limit",
+                "%s has taken %.0f s so far (now: %s). Set connect_timeout for a limit",
                 call,
                 deadline.elapsed(),
                 doing(),

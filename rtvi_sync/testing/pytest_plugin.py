@@ -95,7 +95,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if live is True and not _live_url(item.config):
         pytest.skip("needs a live bot: pass --rtvi-url")
     if live is False and _live_url(item.config):
-        pytest.skip("needs the scripted bot: it runs without --rtvi-url")
+        pytest.skip("needs the embedded bot: it runs without --rtvi-url")
 
 
 # -- fixtures ---------------------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
-    """Return the scripted bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
+    """Return the embedded bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
 
     It is an `EmbeddedBot`, and takes its options.
     """
     if _live_url(request.config):
-        pytest.skip("needs the scripted bot: it runs without --rtvi-url")
+        pytest.skip("needs the embedded bot: it runs without --rtvi-url")
     from rtvi_sync.testing import EmbeddedBot
 
     options = {
@@ -119,12 +119,12 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
 
 
 def _scope_of_url(fixture_name: str, config: pytest.Config) -> Literal["session", "function"]:  # noqa: ARG001 - pytest's
-    return "session" if _live_url(config) else "function"  # the scripted bot is that of a test's marker
+    return "session" if _live_url(config) else "function"  # the embedded bot is that of a test's marker
 
 
 @pytest.fixture(scope=_scope_of_url)
 def rtvi_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of the bot under test: that of --rtvi-url, RTVI_URL or the ini file, or the scripted bot's."""
+    """Return the URL of the bot under test: that of --rtvi-url, RTVI_URL or the ini file, or the embedded bot's."""
     url = _live_url(request.config)
     if url:
         return url
@@ -210,7 +210,7 @@ def _in_use() -> dict[object, str]:
 
     sessions = [each for each in live_objects() if isinstance(each, Session)]
     stop_idle_threads()
-    # Threads of the runtime come and go while there are sessions. Those of scripted bots are the bots'.
+    # Threads of the runtime come and go while there are sessions. Those of embedded bots are the bots'.
     others = ("rtvi-bot-", "rtvi-idle-", *(("rtvi-io-", "rtvi-worker-", "rtvi-timer-") if sessions else ()))
     threads = (each for each in threading.enumerate() if each.name.startswith("rtvi-"))
     return {

@@ -66,10 +66,10 @@ def test_the_list_of_fixtures(run: Run) -> None:
     lines = run("", "--fixtures").stdout.lines
     shown = {line.split()[0]: after.strip() for line, after in pairwise(lines) if line.startswith("rtvi_")}
     assert shown == {
-        "rtvi_bot": "Return the scripted bot, as the marker makes it: "
+        "rtvi_bot": "Return the embedded bot, as the marker makes it: "
         '`@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.',
         "rtvi_url": "Return the URL of the bot under test: "
-        "that of --rtvi-url, RTVI_URL or the ini file, or the scripted bot's.",
+        "that of --rtvi-url, RTVI_URL or the ini file, or the embedded bot's.",
         "rtvi_connect": "Return a function that connects a client to the bot under test: "
         '`rtvi_connect(mic=Path("voice.wav"))`.',
         "rtvi_client": "Return a client that is connected to the bot under test: "
@@ -159,7 +159,7 @@ def test_a_marker_that_is_neither(run: Run) -> None:
 
 
 def test_the_url_of_a_live_bot_may_be_used_by_fixtures_of_the_session(run: Run) -> None:
-    """The scripted bot is made for each test, so its URL is that of a test."""
+    """The embedded bot is made for each test, so its URL is that of a test."""
     code = """
         import pytest
         from rtvi_sync import connect

@@ -52,7 +52,7 @@ def run_many(
             client.send_text("What time is it?")
             client.wait_for_answer(timeout=10)
 
-        report = run_many(ask, 100, "ws://localhost:7860/ws-client")
+        report = run_many(ask, 100, "http://localhost:7860")
         report.show()
         assert not report.failed
 
