@@ -22,7 +22,7 @@ from typing import Protocol
 
 from .descriptors import DONT_WAIT, DescriptorGuard, Waker, abandon, closed_error
 from .latch import sleepless
-from .lifecycle import register_for_fork, start_thread
+from .lifecycle import log_failure, register_for_fork, start_thread
 from .timer_thread import LONGEST_WAIT, Scheduler
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -368,23 +368,23 @@ class IOThread:
         """Run a command or timer, so that an exception in it does not end the thread."""
         try:
             call()
-        except BaseException as error:  # SystemExit too, because all sessions use the thread
+        except BaseException as error:  # noqa: BLE001 - SystemExit too, because all sessions use the thread
             if channel is None:
-                logger.exception("A command of the I/O thread failed")
+                log_failure(logger, "A command of the I/O thread failed")
             else:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
         if not channel.intact:
             error = closed_error()
-        logger.error("Serving a connection failed; it is closed", exc_info=error)
+        log_failure(logger, "Serving a connection failed; it is closed", error=error)
         self._end(channel, error)
 
     def _end(self, channel: Channel, error: BaseException) -> None:
         try:
             channel.on_failure(error)
-        except BaseException:
-            logger.exception("Closing a failed connection failed")
+        except BaseException:  # noqa: BLE001 - as above
+            log_failure(logger, "Closing a failed connection failed")
 
     # -- descriptors --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from .deadline import Deadline, join_thread
 from .latch import Notifier
-from .lifecycle import fork_generation, start_thread
+from .lifecycle import fork_generation, log_failure, start_thread
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -182,8 +182,8 @@ class Scheduler:
         if step is not None and task._due is None and not self._closed:  # else cancelled or rescheduled
             try:
                 due = step(self._clock())
-            except BaseException:
-                logger.exception("A scheduled step failed; its task has ended")
+            except BaseException:  # noqa: BLE001 - SystemExit, too, because others use the thread
+                log_failure(logger, "A scheduled step failed; its task has ended")
                 task.cancel()
             else:
                 with self._lock:

@@ -15,7 +15,7 @@ import attrs
 
 from .. import signals
 from ..concurrency.deadline import Deadline
-from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lifecycle import log_failure, register_for_fork
 from ..concurrency.serial_queue import SerialQueue
 from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
@@ -88,7 +88,8 @@ class Dispatcher:
         # The last session whose last events were delivered or are being delivered, and how it ended; None: it was an
         # attempt of a `connect()` that may make another one. Written by the queue's worker.
         self._over: tuple[int, CloseInfo | None] = (0, None)
-        # The last attempt of the last `connect()` that failed, and how it ended. Written by the thread of that call.
+        # The last session that no other followed, though one might have, and how it ended. Written by the thread that
+        # has given up.
         self._given_up: tuple[int, CloseInfo | None] = (0, None)
         self._tally = threading.local()  # counts the events that process_events() has delivered on this thread
         self._forked = False
@@ -289,14 +290,16 @@ class Dispatcher:
                 stream.end(info)
                 self.close_stream(stream)
 
-    def connect_failed(self, number: int, info: CloseInfo) -> Callable[[], None]:
-        """Return the item of the queue that ends the streams of a `connect()` which fails now.
+    def give_up(self, info: CloseInfo, number: int | None = None) -> Callable[[], None]:
+        """Return the item of the queue that ends all streams of now: no session follows for which they wait.
 
         Args:
-            number: of its last session.
-            info: how that ended.
+            info: how the last session ended.
+            number: of that; None: of the one that was begun last.
         """
-        self._given_up = number, info  # before the streams, so that one that is opened now is ended or knows
+        info = attrs.evolve(info, reconnecting=False)
+        # Before the streams, so that one that is opened now is ended or knows.
+        self._given_up = self._begun if number is None else number, info
         streams = [*self._streams.values()]  # not those that the application opens until the item is run
 
         def end() -> None:
@@ -409,7 +412,7 @@ class Dispatcher:
         # In manual mode handlers run on an application thread, where an exit or Ctrl-C has to get through.
         if self.queue.manual and not isinstance(error, Exception):
             raise error
-        logger.error("A handler of %r raised", event.type.value, exc_info=error)
+        log_failure(logger, "A handler of %r raised", event.type.value, error=error)
         if event.type is RTVIEvent.HANDLER_ERROR:
             return True
         failure = HandlerError(error=error, event=event, handler=handler)

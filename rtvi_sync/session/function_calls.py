@@ -19,6 +19,7 @@ import attrs
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
+from ..concurrency.lifecycle import log_failure
 from ..concurrency.serial_queue import SerialQueue
 from ..concurrency.worker_pool import WorkerPool
 from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
@@ -167,7 +168,7 @@ class FunctionCalls:
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
-            logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
+            log_failure(logger, "The function %.100r, which the bot called, failed", call.function_name, error=error)
             self._fail(function, call, event, error)
             # In manual mode functions run on an application thread, where an exit or Ctrl-C has to get through.
             if self._publisher.manual and not isinstance(error, Exception):

@@ -13,7 +13,7 @@ import attrs
 
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import NoThreadError, start_thread
+from ..concurrency.lifecycle import NoThreadError, log_failure, start_thread
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, fresh_copy
@@ -125,20 +125,21 @@ class Reconnector:
         """Tell whether the policy allows another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
-        except BaseException:  # also an exit, because the calling thread has a session to end
-            logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
+        except BaseException:  # noqa: BLE001 - also an exit, because the calling thread has a session to end
+            log_failure(logger, "retry_on of the reconnect policy raised; no further attempt is made")
             return False
 
-    def connect(self, attempt: Callable[[], T], deadline: Deadline) -> T:
-        """Return what `attempt()` returns; repeat it as the policy says, if that includes the first connect.
+    def connect(self, attempt: Callable[[Latch], T], deadline: Deadline) -> T:
+        """Return what `attempt(stopped)` returns; repeat it as the policy says, if that includes the first connect.
+        `stopped` is set when the application ends the call.
 
         Raises:
             DisconnectedError: the application has ended the call between two attempts.
             RTVIError: of the last attempt.
         """
-        if not self.policy.first_connect:
-            return attempt()
         stopped = self._connect_stopped
+        if not self.policy.first_connect:
+            return attempt(stopped)
 
         def should_retry(error: BaseException) -> bool:
             return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
@@ -158,7 +159,7 @@ class Reconnector:
             left = deadline.remaining()
             return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)
 
-        return shielded(retrying)(attempt)  # Ctrl-C during its imports would leave half of asyncio
+        return shielded(retrying)(attempt, stopped)  # Ctrl-C during its imports would leave half of asyncio
 
     def stop_connect(self, for_good: bool) -> None:
         """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""

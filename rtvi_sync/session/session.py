@@ -25,7 +25,7 @@ from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
+from ..concurrency.lifecycle import fork_generation, log_failure, register_for_exit, unregister_for_exit
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
@@ -300,8 +300,8 @@ class Session:
     def _interrupt(self) -> None:
         try:
             self.transport.interrupt_playback()
-        except BaseException:
-            logger.exception("The %s transport could not drop what the bot said", self.transport.name)
+        except BaseException:  # noqa: BLE001 - a transport may be the application's
+            log_failure(logger, "The %s transport could not drop what the bot said", self.transport.name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

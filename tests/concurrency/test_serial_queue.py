@@ -241,6 +241,31 @@ def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, er
     assert len(workers.threads()) <= 2
 
 
+def broken_filter(_: logging.LogRecord) -> bool:
+    """Fail as a filter does that reads what the record does not have."""
+    raise AttributeError("request_id")
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_log_that_fails_stops_no_queue(workers, capsys, error):
+    """`logging` does not guard filters: what they raise is printed, as handlers of `logging` do it."""
+    handler = logging.StreamHandler()
+    handler.addFilter(broken_filter)
+    package = logging.getLogger("rtvi_sync")
+    package.addHandler(handler)
+    queue = SerialQueue()
+
+    def item() -> None:
+        raise error("an item")
+
+    try:
+        queue.post(item, workers)
+        drained(queue, workers)
+    finally:
+        package.removeHandler(handler)
+    assert "request_id" in capsys.readouterr().err
+
+
 def test_too_many_items(workers):
     """The queue takes `max_items` and then raises; `force` queues all the same; what has run makes room."""
     queue, blocker = SerialQueue(max_items=3), Blocker()
