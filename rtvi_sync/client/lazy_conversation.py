@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 from ..concurrency.lifecycle import register_for_fork
-from ..errors import BotNotReadyError
 from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
 from .ask_lock import AskLock
@@ -54,8 +52,8 @@ class LazyConversation:
                 conversation = self._conversation = ConversationTracker(
                     self._dispatcher, max_turn_audio=self._max_turn_audio
                 )
-                with contextlib.suppress(BotNotReadyError):  # then the next session will be followed
-                    conversation.follow(self._manager.session())
+                if (session := self._manager.last_session) is not None:
+                    conversation.follow(session)  # unless it is not ready yet: then it will be followed when it is
         return conversation
 
     def begin_for(self, *events: RTVIEvent) -> None:

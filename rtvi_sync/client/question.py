@@ -66,6 +66,9 @@ class Question(ABC):
         self._session = session
         # Opened before the question is asked, so that its answer is not missed.
         self._stream = dispatcher.open_stream(_ANSWERS, None)
+        if self._stream.session != session.number:  # that has ended since, while a file was read for example
+            self._stream.close()
+            raise session.ending.info.as_error("the bot was asked")
         self._failure: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:

@@ -131,14 +131,21 @@ class SessionManager:
         try:
             if self._reconnector is None:
                 return self._connect(given, start, deadline, last)
-            return self._reconnector.connect(lambda: self._connect(given, start, deadline, last), deadline)
+            return self._reconnector.connect(partial(self._connect, given, start, deadline, last), deadline)
         except BaseException:
             if last:
                 session = last.pop()
-                self._sessionless.post(self._dispatcher.connect_failed(session.number, session.ending.info))
+                self._sessionless.post(self._dispatcher.give_up(session.ending.info, session.number))
             raise
 
-    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline, last: deque[Session]) -> BotReadyData:
+    def _connect(
+        self,
+        given: Any,
+        start: APIRequest | None,
+        deadline: Deadline,
+        last: deque[Session],
+        stopped: Latch | None = None,
+    ) -> BotReadyData:
         self._check_process()
         if not self.ways:
             raise InvalidTransportParamsError(
@@ -151,6 +158,8 @@ class SessionManager:
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
             session = attempt.begin(lambda: self._begin_session(way, deadline, call))
             last.append(session)
+            if stopped is not None and stopped.is_set():  # by a `disconnect()` that did not find this call yet
+                attempt.abandon()
             if self._reconnector is not None:
                 self._reconnector.stop_for_connect(before)
             self._last_start = given, start
@@ -186,7 +195,9 @@ class SessionManager:
         deadline = self._limited(Deadline(self._limit_of(start)))
         attempt = self._attempt(given, start, deadline, way, None)
         session = attempt.begin(lambda: self._begin_session(way, deadline))
-        if stopped.is_set():  # by a `disconnect()` that did not find this session yet
+        if self.watch.is_dropped:
+            stopped.set()
+        if stopped.is_set():  # by what did not find this session yet: `disconnect()`, or the finalizer of the client
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
@@ -209,7 +220,8 @@ class SessionManager:
 
     def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""
-        self._sessionless.end_waiting_streams(info)
+        with contextlib.suppress(RTVIError), self._idle():  # else the application has connected meanwhile
+            self._sessionless.post(self._dispatcher.give_up(info))
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
         """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
@@ -278,8 +290,9 @@ class SessionManager:
         if self._reconnector is not None:
             self._reconnector.stop_connect(self._closed)
         session = self._session
-        if session is not None and session.in_other_process:
+        if session is not None and session.lost_by_fork:
             return
+        session = self._session_here
         if not (session or self._under_way.calls() or self._sessionless.active or self.devices.hold.held):
             return
         calls = self._under_way.calls()  # a call that begins later is not meant
@@ -302,18 +315,24 @@ class SessionManager:
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
-            if self._session is not session:  # the reconnector has just begun another one
-                session = self._session
+            if self._session_here is not session:  # the reconnector has just begun another one
+                session = self._session_here
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
-            self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
+            self.end_waiting_streams(CloseInfo(initiator="client"))
             if not self.states.queue.is_current:  # else the calling handler may be that of its last event
                 reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
+
+    @property
+    def _session_here(self) -> Session | None:
+        """Return the session, if it was begun in this process."""
+        session = self._session
+        return None if session is not None and session.in_other_process else session
 
     def dismiss_bot(self) -> None:
         """Let the end of the session be no loss: the application requests the bot to leave."""
@@ -352,7 +371,7 @@ class SessionManager:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        if self._reconnector is not None and (self._session.ending.has_begun or self._session.bot is None):
+        if self._reconnector is not None and (self._session.ending.has_begun or not self._session.publisher.was_ready):
             pending, failed = self._reconnector.pending, self._reconnector.failed
             if pending is not None:
                 raise BotNotReadyError(
@@ -362,6 +381,11 @@ class SessionManager:
                 raise BotNotReadyError(
                     f"There is no bot: {failed.describe()}; call connect() for a new session"
                 ) from fresh_copy(failed.error)
+        return self._session
+
+    @property
+    def last_session(self) -> Session | None:
+        """Return the session that was begun last, in whatever state it is."""
         return self._session
 
     @property
@@ -438,5 +462,8 @@ class SessionManager:
         self._sessionless.after_fork_in_child()
         if self._reconnector is not None:
             self._reconnector.after_fork_in_child()
-        if self._session is not None and self._session.lost_by_fork:
+        session = self._session
+        if session is not None and session.lost_by_fork:
             self._dispatcher.lose_session()
+        elif session is not None and session.ending.is_replaced:  # in the parent
+            self._dispatcher.give_up(session.ending.info)()

@@ -18,6 +18,8 @@ class SessionWatch:
 
     def __init__(self) -> None:
         self._session: weakref.ref[Session] | None = None
+        #: The client was collected.
+        self.is_dropped: bool = False
 
     def begin(self, session: Session) -> None:
         """Store the client's current session."""
@@ -25,6 +27,7 @@ class SessionWatch:
 
     def collected(self) -> None:
         """End the session, if it is live: the client was collected."""
+        self.is_dropped = True  # first: a session that begins now looks for it
         session = self._session() if self._session is not None else None
         if session is None or not session.live:
             return

@@ -18,7 +18,7 @@ from ..events import RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol.about import about_this_client
 from ..protocol.engine import Engine
-from ..protocol.states import CloseInfo, TransportState
+from ..protocol.states import TransportState
 from ..session import limits
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
@@ -165,11 +165,6 @@ class Sessionless:
         """Queue an event that belongs between two sessions; nothing if a session has begun meanwhile."""
         with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
             publisher.event(event, data)
-
-    def end_waiting_streams(self, info: CloseInfo) -> None:
-        """End the streams that wait for a session, after what is queued: none follows."""
-        with contextlib.suppress(RTVIError, OSError), self._publisher() as publisher:
-            publisher.end_waiting_streams(info)
 
     def post(self, item: Callable[[], None]) -> None:
         """Queue what is to run after the events that are queued."""

@@ -132,6 +132,7 @@ class ClientTurns(ClientBase):
 
         Raises:
             BotNotReadyError: there is no session with a ready bot.
+            DisconnectedError: the session ended while the question was read.
             TypeError, ValueError, DeviceError: an argument cannot be used.
             ForkedProcessError: the client was connected when the process forked.
         """

@@ -19,6 +19,14 @@ _MAX_ENTRY = 2000  # characters
 _OF_ANSWER = ("llm_started", "first_token", "bot_started_speaking", "bot_stopped_speaking")
 
 
+def shown_in_timeline(value: Any) -> str:
+    """Return the arguments or the result of a function call as text: JSON, if it can be written so."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # the sender is told when the message is written
+        return repr(value)
+
+
 @attrs.define(eq=False)
 class OpenTurn:
     """A turn that may still change."""
@@ -87,7 +95,7 @@ class OpenTurn:
         self, at: float, who: Literal["you", "bot"], call_id: str, result: Any, *, cancelled: bool = False
     ) -> None:
         """Append the end of a function call to the timeline."""
-        shown = "" if result is None else f" {json.dumps(result, ensure_ascii=False, default=str)}"
+        shown = "" if result is None else f" {shown_in_timeline(result)}"
         self.note(at, who, "cancelled" if cancelled else "returned", self.answer.name_of(call_id) + shown)
 
     def quote_speech(self) -> None:

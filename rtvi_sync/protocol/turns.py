@@ -7,7 +7,6 @@ while nothing is asked, or before it has the question, is a turn of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +17,7 @@ from .answer import Answer, Waits
 from .attribution import Attribution
 from .dialects import Version
 from .message import RTVIMessage
-from .open_turn import OpenTurn
+from .open_turn import OpenTurn, shown_in_timeline
 from .sent_text import sent_text
 from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
@@ -367,7 +366,7 @@ class TurnTracker:
         is_new = call_id is not None and not turn.answer.has_call(call_id)
         turn.answer.call(at, data.function_name, call_id, arguments)
         if is_new:  # the message that announces a call has neither its id nor its arguments
-            given = "" if arguments is None else f"({json.dumps(arguments, ensure_ascii=False, default=str)})"
+            given = "" if arguments is None else f"({shown_in_timeline(arguments)})"
             turn.note(at, "bot", "calls", f"{turn.answer.name_of(call_id)}{given}")
 
     def _returned(self, at: float, data: Any) -> None:

@@ -287,10 +287,6 @@ class EventPublisher:
         self._post(partial(self._deliver_last, info, at, delivered), when=enter)
         return delivered
 
-    def end_waiting_streams(self, info: CloseInfo) -> None:
-        """End the streams that wait for a further session, after what is queued: there will be none."""
-        self._post(partial(self._end_waiting, info), when=lambda: True)
-
     def silence(self) -> None:
         """Drop what is still queued."""
         self._silenced = True
@@ -360,12 +356,6 @@ class EventPublisher:
         conversation = self.conversation
         if conversation is not None:
             conversation.session_over(self._session, at)
-
-    def _end_waiting(self, info: CloseInfo) -> None:
-        """End the streams that wait for a further session. On the queue's worker."""
-        dispatcher = self._dispatcher()
-        if dispatcher is not None:
-            dispatcher.end_waiting_streams(info)
 
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""

@@ -20,7 +20,9 @@ from rtvi_sync import (
     RTVIMessage,
     WebSocketTransport,
 )
+from rtvi_sync.client import question_source
 from rtvi_sync.client.question import text_messages
+from rtvi_sync.client.question_source import source_of
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
@@ -253,6 +255,21 @@ def test_not_heard() -> None:
             client.ask(SPEECH, 0.3)
         assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
         assert not session_of(client).media._session._inserted
+
+
+@pytest.mark.parametrize("call", ["ask", "barge_in"])
+def test_the_session_ends_while_the_question_is_read(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if all of it was delivered by then, so that what listens from now on listens to the next session."""
+    with TalkingBot(audio=True).client() as client:
+
+        def slowly(*arguments: Any) -> Any:
+            hangs_up(client)
+            client.wait(GUARD)
+            return source_of(*arguments)
+
+        monkeypatch.setattr(question_source, "source_of", slowly)
+        with pytest.raises(DisconnectedError, match="before the bot was asked"):
+            getattr(client, call)(SPEECH)
 
 
 def test_the_session_ends_meanwhile() -> None:

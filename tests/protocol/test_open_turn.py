@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rtvi_sync.protocol.answer import Answer, BotTraits
 from rtvi_sync.protocol.open_turn import OpenTurn
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
@@ -30,6 +32,16 @@ def test_the_first_moment_is_kept() -> None:
     turn.time(transcribed=1.0)
     turn.time(transcribed=2.0)
     assert (turn.timings.first_token, turn.timings.transcribed) == (1.0, 2.0)
+
+
+def test_a_result_that_is_no_json() -> None:
+    """The function's caller is told when the result is written; the timeline shows it as it is."""
+    circle: list[Any] = []
+    circle.append(circle)
+    for result in ({("a", 1): 2}, circle):
+        turn = spoken_turn()
+        turn.note_end_of_call(1.0, "you", "1", result)
+        assert turn.record().timeline[-1].text.endswith(repr(result))
 
 
 def test_what_a_bot_sends_is_bounded() -> None:

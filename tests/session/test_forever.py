@@ -24,6 +24,7 @@ from rtvi_sync import (
     TransportStartError,
 )
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.latch import Latch
 from rtvi_sync.media import NullSink
 from rtvi_sync.session.reconnect import Reconnector
 from rtvi_sync.testing import EmbeddedBot
@@ -123,7 +124,7 @@ def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:
     """Several threads may repeat the call at once."""
     reconnector = Reconnector(POLICY, manager_of(kiosk))
 
-    def attempt(begun: threading.Event) -> None:
+    def attempt(begun: threading.Event, _stopped: Latch) -> None:
         begun.set()
         raise TransportStartError("there is no server")
 

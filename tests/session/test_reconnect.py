@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 
+import rtvi_sync.session.limits
 import rtvi_sync.session.message_channel
 import rtvi_sync.session.reconnect
 import rtvi_sync.session.session
@@ -40,9 +42,18 @@ from rtvi_sync import (
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.protocol.about import about_this_client
+from rtvi_sync.session.publisher import EventPublisher
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import deaf_bot, manager_of, memory_client, silent_bot, transport_of, websocket_client
+from tests.support.clients import (
+    deaf_bot,
+    manager_of,
+    memory_client,
+    session_of,
+    silent_bot,
+    transport_of,
+    websocket_client,
+)
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.slowness import GUARD, Stopwatch, takes
@@ -549,6 +560,26 @@ def test_disconnect_in_a_handler(event: str) -> None:
         assert client.state == "disconnected"
 
 
+def test_disconnect_before_the_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """disconnect() while connect() imports what repeats it: no attempt is made."""
+    begins, go_on, retrying = threading.Event(), threading.Event(), rtvi_sync.session.reconnect._retrying
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        begins.set()
+        assert go_on.wait(GUARD)
+        return retrying(*arguments, **options)
+
+    monkeypatch.setattr(rtvi_sync.session.reconnect, "_retrying", slowly)
+    bot = MoodyBot()
+    with reconnecting_client(bot, attrs.evolve(QUICK, first_connect=True)) as client:
+        connecting = InThread(client.connect)
+        assert begins.wait(GUARD)
+        client.disconnect()
+        go_on.set()
+        assert isinstance(connecting.error(), DisconnectedError)
+        assert (bot.begun, client.state) == (0, "disconnected")
+
+
 def test_disconnect_ends_an_attempt() -> None:
     """disconnect() while an attempt is under way ends it, and no other follows."""
     entered = threading.Event()
@@ -870,6 +901,52 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
             told.set()
 
 
+def test_whoever_waits_is_told_though_a_handler_holds_up_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same when the last event of the lost session is delivered only after disconnect()."""
+    monkeypatch.setattr(rtvi_sync.session.limits, "TEARDOWN_LIMIT", 0.2)
+    go_on = threading.Event()
+    with reconnecting_client(policy=SLOW) as client:
+        client.on("bot_disconnected", lambda: go_on.wait(GUARD))
+        client.connect()
+        waiting = [InThread(client.wait), InThread(lambda: client.wait_for("bot_ready"))]
+        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 2)
+        lose(client)
+        pending(client)
+        client.disconnect()
+        go_on.set()
+        assert waiting[0].get() == CloseInfo(initiator="client")
+        assert isinstance(waiting[1].error(), DisconnectedError)
+        assert client.wait(GUARD) == CloseInfo(initiator="client")
+
+
+def test_the_handlers_of_bot_ready_have_a_bot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may run before the thread that has queued the event goes on; turns are followed if they are asked for."""
+    told, publish = threading.Event(), EventPublisher.event
+    answers: list[Any] = []
+
+    def event(publisher: EventPublisher, type_: RTVIEvent, *arguments: Any, **options: Any) -> None:
+        publish(publisher, type_, *arguments, **options)
+        if type_ is RTVIEvent.BOT_READY and manager_of(client).stats().sessions == 2:
+            assert told.wait(GUARD)
+
+    monkeypatch.setattr(EventPublisher, "event", event)
+    with reconnecting_client() as client:
+        client.connect()
+
+        @client.on("bot_ready")
+        def ready() -> None:
+            try:
+                client.send_text("Hello!")
+                client.turns()
+                answers.append(session_of(client).channel.follower)
+            finally:
+                told.set()
+
+        lose(client)
+        assert told.wait(GUARD)
+        assert answers[0] is not None
+
+
 def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
     """The same when disconnect() comes before the first attempt was even announced."""
     with reconnecting_client(policy=SLOW) as client:
@@ -905,6 +982,33 @@ def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
     until(lambda: not thread_names())
 
 
+def test_a_client_that_is_dropped_before_an_attempt_has_no_session() -> None:
+    """What made its sessions is collected later, because its parts refer to each other, and begins none."""
+    bot, asked, dropped = MoodyBot(), threading.Event(), threading.Event()
+
+    def retry(_: BaseException) -> bool:
+        asked.set()
+        return dropped.wait(GUARD)
+
+    def lost() -> weakref.ref[RTVIClient]:
+        policy = ReconnectPolicy.forever(initial_delay=0.01, max_delay=0.05, retry_on=retry)
+        client = memory_client(bot, reconnect=policy)
+        client.connect()
+        lose(client)
+        return weakref.ref(client)
+
+    gc.disable()
+    try:
+        gone = lost()
+        assert asked.wait(GUARD)
+        until(lambda: gone() is None)
+        dropped.set()
+        until(lambda: not thread_names())
+    finally:
+        gc.enable()
+    assert bot.begun == 1
+
+
 def test_in_a_forked_child() -> None:
     """The attempts belong to the parent: the child makes none, and may connect by itself."""
     with reconnecting_client(policy=SLOW) as client:
@@ -916,6 +1020,7 @@ def test_in_a_forked_child() -> None:
             with contextlib.suppress(BotNotReadyError):
                 client.send_text("hello")
                 os._exit(3)
+            assert client.wait(GUARD).initiator == "network"
             client.connect()
             assert client.send_client_request("echo", 1) == 1
             client.disconnect()

@@ -212,6 +212,20 @@ class TestUnconnectedClient:
 
         in_child(child)
 
+    def test_its_devices_after_a_session(self) -> None:
+        """The child may open and close them, though a session of the client has ended in the parent."""
+        client = memory_client(mic=ToneSource(440))
+        with client:
+            pass
+
+        def child() -> None:
+            client.init_devices()
+            assert manager_of(client).devices.hold.held
+            client.disconnect()
+            assert not manager_of(client).devices.hold.held
+
+        in_child(child)
+
     def test_its_streams(self) -> None:
         """A stream that was opened before the fork is served in the child."""
         client = memory_client()
