@@ -12,6 +12,7 @@ from ..protocol.validation import STRING, STRINGS
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
+from ..transports.net import merged_headers
 
 TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 
@@ -122,4 +123,4 @@ def params_for(ways: tuple[Way, ...], params: RTVIClientParams, headers: Mapping
             "headers are for the server of url, but params.base_url is another one: give them to it as params.headers, "
             "or leave base_url out"
         )
-    return attrs.evolve(params, headers={**(params.headers or {}), **headers})
+    return attrs.evolve(params, headers=merged_headers(params.headers or {}, headers))

@@ -18,7 +18,7 @@ from ..protocol.envelope import to_json
 from ..protocol.validation import URL
 from ..transports.base import StartRequest
 from ..transports.failures import hung_up
-from ..transports.net import Network, parse_url, printable, url_fault
+from ..transports.net import Network, merged_headers, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class ConnectRequest:
             **(request.request_data or {}),
         }
         given = {"request_data": request.request_data, "params.request_data": params.request_data}
-        headers = {**(params.headers or {}), **(request.headers or {})}
+        headers = merged_headers(params.headers or {}, request.headers or {})
         return self._post(request.endpoint, to_json(body, given), headers, signal, starts=True)
 
     def _connect(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Bundle:

@@ -278,6 +278,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
             )
 
 
+def merged_headers(*headers: Mapping[str, str]) -> dict[str, str]:
+    """Return all headers; of those with one name, in whatever case, the last."""
+    merged = {name.lower(): (name, value) for each in headers for name, value in each.items()}
+    return dict(merged.values())
+
+
 # -- connections ------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from rtvi_sync.transports.net import (
     ProxyError,
     check_headers,
     is_private_host,
+    merged_headers,
     open_stream,
     open_tcp,
     parse_url,
@@ -170,6 +171,12 @@ def test_headers_that_could_smuggle_in_others_are_refused(headers):
 def test_ordinary_headers_pass():
     """Blanks and tabs inside a value, and an empty value, are fine."""
     check_headers({"Authorization": "Bearer abc", "x-tab": "a\tb", "Empty": "", "X!#$%&'*+.^_`|~": "1"})
+
+
+def test_headers_of_several_sources():
+    """The last one of a name counts, whatever its case."""
+    merged = merged_headers({"Authorization": "old", "X-A": "1"}, {"authorization": "new"}, {})
+    assert merged == {"authorization": "new", "X-A": "1"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +15,10 @@ from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
 from ..auth_bundle import missing_offer_url
 from ..base import StartRequest
-from ..net import parse_url, printable, url_fault
+from ..net import merged_headers, parse_url, printable, url_fault
 from .peer import ICEServer
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
@@ -24,6 +27,8 @@ _MAX_LINES = 1000
 _MAX_CANDIDATES = 100
 # What aiortc takes: names and IPv4 addresses.
 _ICE_URL = re.compile(r"(stuns?:[\w.-]+(:\d{1,5})?|turns?:[\w.-]+(:\d{1,5})?(\?transport=(udp|tcp))?)")
+# Of these aiortc takes no notice: STUN over TLS, and TURN over DTLS.
+_UNUSABLE_ICE_URL = re.compile(r"stuns:.*|turns:.*\?transport=udp")
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
 _PARAMS_KEYS = ("webrtc_request_params", "webrtcRequestParams")
 
@@ -67,18 +72,18 @@ def target_of(
     own_headers = dict(_first(params, ("headers",), Mapping) or {})
     if address is None and session and start is not None:
         address = _offer_url(start.url, session)
-        own_headers = {**start.headers, **own_headers}
+        own_headers = merged_headers(start.headers, own_headers)
     if address is None:
         raise InvalidTransportParamsError(missing_offer_url(bundle, source))
     check_offer_url(address)
     ice = _first(given, ("iceConfig", "ice_config"), Mapping) or {}
     try:
-        servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or ())
+        servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or (), by_server=True)
     except (TypeError, ValueError) as error:
         raise InvalidTransportParamsError(f"{source or 'connect() was given'} an unusable iceConfig: {error}") from None
     return Target(
         url=address,
-        headers={**own_headers, **headers},
+        headers=merged_headers(own_headers, headers),
         request_data=_first(params, ("request_data", "requestData"), object),
         ice_servers=servers,
     )
@@ -107,15 +112,30 @@ def _offer_url(start_url: str, session: str) -> str:
     return parts._replace(path=f"{path}/sessions/{quote(session, safe='')}/api/offer", query="", fragment="").geturl()
 
 
-def ice_servers(servers: Any) -> tuple[ICEServer, ...]:
+def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ...]:
     """Return STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``.
+
+    Args:
+        servers: as they were given.
+        by_server: not by the application, but by the server: URLs that cannot be used are left out, with a warning.
 
     Raises:
         TypeError, ValueError: one of them is no such server. The text does not repeat user and password.
     """
     if isinstance(servers, (str, bytes, Mapping)) or not isinstance(servers, Iterable):
         raise TypeError(f"ice_servers must be a list of URLs or mappings, not {type(servers).__name__}")
-    return tuple(_ice_server(server) for server in servers)
+    return tuple(usable for server in servers if (usable := _usable(_ice_server(server), by_server=by_server)).urls)
+
+
+def _usable(server: ICEServer, *, by_server: bool) -> ICEServer:
+    unusable = [url for url in server.urls if _UNUSABLE_ICE_URL.fullmatch(url)]
+    if not unusable:
+        return server
+    text = f"{unusable[0]!r}: STUN over TLS and TURN over DTLS are not supported; use 'stun:', or 'turns:' over TCP"
+    if not by_server:
+        raise ValueError(f"ice_servers has {text}")
+    logger.warning("The server names %s. It is left out", text)
+    return attrs.evolve(server, urls=tuple(url for url in server.urls if url not in unusable))
 
 
 def _ice_server(server: Any) -> ICEServer:

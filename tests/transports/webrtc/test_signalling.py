@@ -6,7 +6,8 @@ import json
 import sys
 
 import pytest
-from aiortc.rtcicetransport import parse_stun_turn_uri
+from aiortc import RTCIceServer
+from aiortc.rtcicetransport import connection_kwargs
 
 from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
 from rtvi_sync.transports.base import StartRequest
@@ -100,6 +101,8 @@ def test_ice_servers_of_the_server():
         (["turn:a?transport=quic"], ValueError),
         (["stun:a?transport=udp"], ValueError),
         (["stun:a:b"], ValueError),
+        (["stuns:a"], ValueError),
+        (["turns:a?transport=udp"], ValueError),
         (["stun:[::1]:3478"], ValueError),
         (["turn:user:secret@a"], ValueError),
         (["TURN:a"], ValueError),
@@ -114,12 +117,22 @@ def test_ice_servers_that_are_none(servers, error):
 
 
 @pytest.mark.parametrize(
-    "url", ["stun:a", "stuns:a.b-c:5349", "turn:192.0.2.1:3478?transport=tcp", "turns:a?transport=udp"]
+    "url", ["stun:a", "stun:a.b-c:5349", "turn:192.0.2.1:3478?transport=tcp", "turn:a?transport=udp", "turns:a"]
 )
 def test_urls_of_ice_servers(url):
-    """What is accepted here is understood by aiortc."""
-    assert ice_servers([url])[0].urls == (url,)
-    assert parse_stun_turn_uri(url)["scheme"] == url.partition(":")[0]
+    """What is accepted here is used by aiortc."""
+    (server,) = ice_servers([url])
+    assert server.urls == (url,)
+    assert connection_kwargs([RTCIceServer(urls=url)])
+
+
+def test_servers_of_the_bots_server_that_cannot_be_used(caplog):
+    """They are left out: those beside them may be enough."""
+    servers = [{"urls": ["turns:a?transport=udp", "turns:a"], "username": "u", "credential": "secret"}, "stuns:b"]
+    (server,) = ice_servers(servers, by_server=True)
+    assert (server.urls, server.username) == (("turns:a",), "u")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "secret" not in caplog.text
 
 
 def test_the_offer():
