@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +47,8 @@ T = TypeVar("T")
 _RENEGOTIATION_TIMEOUT = 10.0
 # The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
 _GRACE = 1.0
-
+# So long after the last audio of the user, in seconds, the bot is told that the microphone is off.
+_AUDIO_PAUSE = 0.5
 
 _AUDIO_BITRATE = integer(6_000, 510_000).or_none  # what Opus takes
 _VIDEO_BITRATE = integer(50_000, 50_000_000).or_none
@@ -129,6 +132,7 @@ class SmallWebRTCTransport(Transport):
         self._advice: Callable[[], str | None] = _no_advice
         self._bot_takes = max_message_size
         self._audio_sent = self._audio_received = 0.0
+        self._audio_sent_at = -math.inf  # monotonic time
         # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
         # hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
         self._lock = threading.RLock()
@@ -149,6 +153,7 @@ class SmallWebRTCTransport(Transport):
         super().initialize(options, on_message)
         self._last, self._step, self._advice = None, str, _no_advice
         self._audio_sent = self._audio_received = 0.0
+        self._audio_sent_at = -math.inf
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Negotiate the connection, and wait for its data channel; it is read from `send_ready_message()` on."""
@@ -360,6 +365,9 @@ class SmallWebRTCTransport(Transport):
         """Send the next frame of the user's audio."""
         connection = self._opened()
         connection.check_open()
+        was_silent, self._audio_sent_at = not self._sends_audio, time.monotonic()
+        if was_silent:
+            connection.tell_tracks()
         connection.peer.send_audio(pcm, sample_rate_hz)
         self._audio_sent += len(pcm) / (2 * sample_rate_hz)
 
@@ -382,10 +390,21 @@ class SmallWebRTCTransport(Transport):
 
     def _tracks_on(self) -> tuple[bool, ...]:
         local = self.options.media.tracks().local
-        return tuple(track is not None and track.enabled for track in (local.audio, local.video, local.screen_video))
+        mic, *pictures = (
+            track is not None and track.enabled for track in (local.audio, local.video, local.screen_video)
+        )
+        return mic or self._sends_audio, *pictures
+
+    @property
+    def _sends_audio(self) -> bool:
+        """Tell whether audio goes out: also a question in place of the microphone, and the silence after it was muted.
+
+        Pipecat 0.0.73 drops the audio of a microphone that it was told is off.
+        """
+        return time.monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, and tell the bot."""
+        """Unmute or mute the microphone, and tell the bot: that it is off, when nothing is sent any more."""
         super().enable_mic(enable)
         self._tell_tracks()
 

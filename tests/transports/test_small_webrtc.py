@@ -225,6 +225,18 @@ def test_tracks_are_told(bot, client):
     assert bot.call.pings > 0
 
 
+def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
+    """What is sent must be heard: Pipecat 0.0.73 drops the audio of a microphone that it was told is off."""
+    it = client(mic=SilenceSource(), speaker=NullSink(), enable_mic=False)
+    it.connect()
+    until(lambda: bot.call.statuses == [(0, False), (1, False), (2, False)])
+    media = it._manager.media._session
+    insertion = media.insert(BytesSource(bytes(3200), 16000))
+    until(lambda: bot.call.statuses[3:] == [(0, True)])
+    media.remove(insertion)
+    until(lambda: bot.call.statuses[4:] == [(0, False)])
+
+
 def test_a_camera_that_dies_is_told(bot, client):
     """Within a second, as the switches that are not turned by a call of the application; and that it works again."""
 
