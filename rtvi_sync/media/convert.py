@@ -158,7 +158,8 @@ class ResamplingSink:
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Write the converted audio."""
-        self._write(self._converter.convert(pcm, sample_rate_hz))
+        for part in self._converter.convert_in_parts(pcm, sample_rate_hz):
+            self._write(part)
 
     def drop(self) -> None:
         """Discard the samples that are held back, and have the sink discard what it has not played."""

@@ -20,6 +20,7 @@ from .playback import BufferingSpeaker, QueuedSpeaker, Speaker
 from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
+from .video import CameraSource
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
@@ -73,6 +74,11 @@ class MediaComponent(Protocol):
 
 P = TypeVar("P", bound=MediaComponent)
 T = TypeVar("T", AudioTrack, VideoTrack)
+
+
+def _is_of_machine(choice: object) -> bool:
+    """Tell whether a choice opens a device of the machine, which may serve one stream only."""
+    return is_device(choice) or isinstance(choice, CameraSource)
 
 
 @attrs.define(eq=False, repr=False)
@@ -216,7 +222,8 @@ class DeviceSlots:
         try:
             component = slot.open_component(choice, Deadline(OPEN_TIMEOUT))
         except DeviceError as error:
-            if error.type != "in-use" or slot.component is None or not (is_device(choice) and is_device(slot.choice)):
+            both_of_machine = _is_of_machine(choice) and _is_of_machine(slot.choice)
+            if error.type != "in-use" or slot.component is None or not both_of_machine:
                 raise
             component = self._open_after_release(slot, choice)
         if not is_device(choice):

@@ -34,6 +34,7 @@ class PushSource(PackagedSource):
         super().__init__(sample_rate_hz)
         SECONDS.check(max_seconds=max_seconds)
         self._max_bytes = 2 * round(max_seconds * sample_rate_hz)
+        self._piece_bytes = 2 * max(1, sample_rate_hz // 10)
         # There is no lock, because a signal handler could wait for it on the pushing thread while that thread holds it.
         # Both sides change the deque in atomic steps, and each number is written by one side only.
         self._chunks: deque[bytes] = deque()
@@ -70,8 +71,8 @@ class PushSource(PackagedSource):
     def push(self, pcm: bytes | bytearray | memoryview, timeout: float | None = 0.0) -> None:
         """Have audio sent after what was pushed before. One thread at a time may call it.
 
-        Does not block unless asked to: beyond `max_seconds` the oldest audio is dropped, counted in `dropped_seconds`
-        and, when a run of losses begins, logged.
+        Does not block unless asked to: beyond `max_seconds` the oldest audio of earlier calls is dropped, counted in
+        `dropped_seconds` and, when a run of losses begins, logged.
 
         Args:
             pcm: signed 16-bit little endian mono samples, of any number.
@@ -86,19 +87,24 @@ class PushSource(PackagedSource):
             pcm = bytes(pcm)  # the length of a memoryview need not be in bytes
             pcm_tools.SAMPLES.check(pcm=pcm)
         size = len(pcm)
+        if not size:
+            return
         if timeout != 0.0:
             WAIT.or_none.check(timeout=timeout)
             self._taken.wait_for(lambda: self._is_unused or self._has_room(size), Deadline(timeout))
         if not self._chunks:
             self._is_losing = False
         self._pushed_bytes += size  # first, so that wait() does not return in between
-        self._chunks.append(pcm)
+        # In pieces, so that of a long push the oldest can be dropped.
+        pieces = [pcm[begin : begin + self._piece_bytes] for begin in range(0, size, self._piece_bytes)]
+        self._chunks.extend(pieces)
         if self.waiting_bytes > self._max_bytes:
-            self._drop_oldest()
+            self._drop_oldest(len(pieces))
         self._pushed.notify_all()
 
-    def _drop_oldest(self) -> None:
-        while self.waiting_bytes > self._max_bytes and len(self._chunks) > 1:
+    def _drop_oldest(self, kept: int) -> None:
+        """Drop the oldest chunks, but not the last ones, which were pushed now."""
+        while self.waiting_bytes > self._max_bytes and len(self._chunks) > kept:
             with contextlib.suppress(IndexError):  # they were taken in the meantime
                 self._dropped_bytes += len(self._chunks.popleft())
                 if not self._is_losing:

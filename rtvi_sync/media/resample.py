@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ..errors import MissingExtraError
@@ -158,6 +159,14 @@ class RateConverter:
         if self._resampler is None:
             self._resampler = resampler_of(from_hz, self.to_hz)
         return rest + self._resampler.convert(pcm)
+
+    def convert_in_parts(self, pcm: bytes, from_hz: int) -> Iterator[bytes]:
+        """Yield what `convert()` returns, a second of input at a time: audio of a low rate grows up to some hundred
+        times.
+        """
+        size = 2 * from_hz if from_hz != self.to_hz else len(pcm) or 1
+        for begin in range(0, len(pcm), size):
+            yield self.convert(pcm[begin : begin + size], from_hz)
 
     def finish(self) -> bytes:
         """End the input and return the rest of the output; the next input begins a new stream."""

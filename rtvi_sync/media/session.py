@@ -115,6 +115,8 @@ class MediaSession:
         # microphone is. Changed under the lock.
         self._inserted: list[Insertion] = []
         self._in_place: Insertion | None = None
+        # Held while audio is sent; re-entrant, because the transport may end the session meanwhile.
+        self._sending = threading.RLock()
         self._takes_insertions = True  # until the session ends; changed under the lock
         self._sent: AudioTrack | None = None  # what is sent, from whichever source; made when it is asked for
         self.slots: DeviceSlots = DeviceSlots(
@@ -259,8 +261,10 @@ class MediaSession:
         """Return what sends the audio of a source, or of the microphone (None), while that is to be sent."""
 
         def send(pcm: bytes, sample_rate_hz: int) -> None:
-            if self._in_place is speaker:
-                send_audio(pcm, sample_rate_hz)
+            # Under a lock: when the speaker changes, the microphone's thread and the scheduler's must not both send.
+            with self._sending:
+                if self._in_place is speaker:
+                    send_audio(pcm, sample_rate_hz)
 
         return send
 

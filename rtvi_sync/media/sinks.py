@@ -134,13 +134,8 @@ class WavSink:
         """
         if self._converter is None:
             self._converter = RateConverter(sample_rate_hz)
-        if sample_rate_hz == self._converter.to_hz:
-            self._append(self._converter.convert(pcm, sample_rate_hz))
-            return
-        # Converted second by second, because the audio of a bot with a low rate grows up to some hundred times.
-        size = 2 * sample_rate_hz
-        for begin in range(0, len(pcm), size):
-            self._append(self._converter.convert(pcm[begin : begin + size], sample_rate_hz))
+        for part in self._converter.convert_in_parts(pcm, sample_rate_hz):
+            self._append(part)
 
     def drop(self) -> None:
         """Do nothing: received audio is kept."""

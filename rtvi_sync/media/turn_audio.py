@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from .base import AudioFrame
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 from .devices.backend import audio_backend
 from .pcm import wav_header
-from .resample import resample
+from .resample import RateConverter
 
 if TYPE_CHECKING:
     import numpy
@@ -118,12 +118,24 @@ def turn_audio_of(frames: Sequence[AudioFrame], max_seconds: float = math.inf, *
     if not frames:
         return TurnAudio(truncated=truncated)
     rate = frames[0].sample_rate_hz
-    pcm = b"".join(
-        [
-            frame.pcm if frame.sample_rate_hz == rate else resample(frame.pcm, frame.sample_rate_hz, rate)
-            for frame in frames
-        ]
-    )
-    kept = pcm if len(pcm) <= 2 * max_seconds * rate else pcm[: 2 * int(max_seconds * rate)]
-    truncated = truncated or len(kept) < len(pcm)
-    return TurnAudio(pcm=kept, sample_rate_hz=rate if kept else 0, truncated=truncated)
+    most = 2 * max_seconds * rate
+    parts: list[bytes] = []
+    size = 0
+    for part in _at_rate(frames, rate):
+        parts.append(part)
+        size += len(part)
+        if size > most:  # here, because audio of a low rate grows up to some hundred times when it is converted
+            break
+    pcm = b"".join(parts) if size <= most else b"".join(parts)[: 2 * int(max_seconds * rate)]
+    return TurnAudio(pcm=pcm, sample_rate_hz=rate if pcm else 0, truncated=truncated or len(pcm) < size)
+
+
+def _at_rate(frames: Iterable[AudioFrame], rate: int) -> Iterator[bytes]:
+    """Yield the audio of the frames in parts, each frame converted for itself."""
+    for frame in frames:
+        if frame.sample_rate_hz == rate:
+            yield frame.pcm
+        else:
+            converter = RateConverter(rate)
+            yield from converter.convert_in_parts(frame.pcm, frame.sample_rate_hz)
+            yield converter.finish()

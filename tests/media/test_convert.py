@@ -266,6 +266,23 @@ def test_a_recorder_stays_a_recorder(tmp_path):
     assert not ResamplingSink(BytesSink(), 8_000).is_recorder
 
 
+def test_a_low_rate_is_converted_in_parts() -> None:
+    """Audio that grows some hundred times when it is converted, does not do so at once."""
+    sizes: list[int] = []
+
+    class Sizes(BytesSink):
+        def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+            sizes.append(len(pcm))
+            super().write(pcm, sample_rate_hz)
+
+    inner = Sizes()
+    sink = ResamplingSink(inner, 48_000)
+    sink.write(bytes(2 * 20_000), 1_000)
+    sink.close()
+    assert max(sizes) < 2 * 2 * 48_000
+    assert len(inner.pcm) == pytest.approx(20 * 2 * 48_000, rel=0.01)
+
+
 def test_frames_have_one_size():
     """After the delay whole frames, then the rest filled up with silence, then silence and the delay again."""
     sink = FrameSink(2, 8_000, delay_frames=1)

@@ -101,6 +101,20 @@ def test_too_much_loses_the_oldest(talk, timer, caplog):
     assert session.manager.counters.mic_dropped == 0
 
 
+def test_a_long_push_is_kept_and_then_the_oldest(talk, timer):
+    """What is pushed at once is kept, whatever its length; what comes then is sent, and the oldest of it is lost."""
+    source, long, live = PushSource(16000, max_seconds=1.0), noise(32000), noise(320)
+    session = talk(mic=source).begin()
+    source.push(long)
+    assert source.dropped_seconds == 0.0
+    source.push(b"")
+    for _ in range(5):
+        source.push(live)
+    assert source.dropped_seconds == pytest.approx(1.1)
+    timer.advance(2.0)
+    assert session.sent.strip(b"\0") == long[2 * 17600 :] + 5 * live
+
+
 def test_a_push_that_waits_for_room(talk, timer, until):
     """With a timeout, nothing is dropped while the session sends: the push returns when there is room."""
     source, data = PushSource(16000, max_seconds=0.1), noise(16000)

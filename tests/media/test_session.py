@@ -11,8 +11,9 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
 from rtvi_sync.media.leases import Lease
+from rtvi_sync.media.session import Insertion
 from tests.support.slowness import GUARD
-from tests.support.threads import media_threads, running
+from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
 
 
@@ -186,6 +187,29 @@ class TestInsertion:
         session.chunks.clear()
         timer.advance(0.1)
         assert session.chunks == []
+
+    def test_the_microphone_is_sending(self, talk):
+        """The first audio of the question waits until the microphone's last is sent: transports take one at a time."""
+        media = talk(mic=ToneSource()).begin().manager._session
+        inside, go_on, second = threading.Event(), threading.Event(), threading.Event()
+
+        def send(pcm, _):
+            if pcm == b"mic":
+                inside.set()
+                assert go_on.wait(GUARD)
+            else:
+                second.set()
+
+        question = Insertion()
+        microphone = InThread(lambda: media._gated(send, None)(b"mic", 16000))
+        assert inside.wait(GUARD)
+        media._in_place = question
+        asking = InThread(lambda: media._gated(send, question)(b"ab", 16000))
+        assert not second.wait(0.1)
+        go_on.set()
+        microphone.get()
+        asking.get()
+        assert second.is_set()
 
     def test_the_microphones_source_waits(self, talk, timer):
         """No sample of it is lost."""

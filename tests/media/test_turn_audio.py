@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tracemalloc
 import wave
 from pathlib import Path
 
@@ -43,6 +44,19 @@ def test_up_to_a_limit() -> None:
     assert (len(cut.pcm), cut.truncated) == (12000, True)
     nothing = turn_audio_of(frames, 0)
     assert (nothing.pcm, nothing.sample_rate_hz, nothing.truncated) == (b"", 0, True)
+
+
+def test_a_low_rate_does_not_fill_the_memory() -> None:
+    """Audio that grows some hundred times when it is converted, is converted up to the limit."""
+    frames = [frame(tone(0.01), 384_000), frame(b"ab" * 50_000, 1000)]
+    tracemalloc.start()
+    try:
+        audio = turn_audio_of(frames, 1.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (audio.seconds, audio.truncated) == (1.0, True)
+    assert peak < 16e6  # all of it takes 38 MB
 
 
 def test_several_rates() -> None:

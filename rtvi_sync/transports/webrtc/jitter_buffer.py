@@ -14,7 +14,8 @@ _ROUND = 1 << 16
 class JitterBuffer:
     """Puts packets in order, without a clock: a packet is due as soon as those before it have come or are given up.
 
-    So a lost packet delays nothing that comes after it, and what is received is as long as what was sent.
+    So a lost packet delays nothing that is played from a reserve of `DEPTH` packets, and what is received is as long as
+    what was sent.
     """
 
     def __init__(self) -> None:

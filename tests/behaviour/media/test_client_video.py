@@ -136,6 +136,24 @@ def test_a_camera_with_wishes(cameras):
     assert fake.hints == {"device_id": None, "width": 320, "height": 240, "fps": 5}
 
 
+def test_other_wishes_for_the_camera_that_is_on(cameras):
+    """The camera, which serves one stream, is closed and opened again."""
+
+    class OneStream(FakeCameras):
+        def open_camera(self, device_id, **hints):
+            if self.opened:
+                raise DeviceError("It is in use", devices=("cam",), type="in-use")
+            return super().open_camera(device_id, **hints)
+
+    fake, transport = OneStream(running=True), Screening()
+    with client(transport, enable_cam=True, cam=CameraSource(width=320, height=240, backend=fake)) as user:
+        assert transport.camera.wait(GUARD)
+        user.update_cam(CameraSource(width=640, height=480, backend=fake))
+        assert (fake.hints["width"], fake.opened) == (640, 1)
+        transport.camera.clear()
+        assert transport.camera.wait(GUARD)
+
+
 def test_a_film_in_place_of_a_camera(tmp_path):
     """The bot receives the pictures of the file; the next session begins with the first one."""
     film = FileVideoSource(write_film(tmp_path / "film.avi", 5), fps=60)
