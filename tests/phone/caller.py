@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from websocket import ABNF, WebSocket, WebSocketConnectionClosedException, create_connection
 from websockets.sync.server import serve
 
 from samples.phone_bridge.bridge import hold_call
@@ -68,7 +67,8 @@ class Caller:
         self._sequence = self._chunk = self._received = 0
 
     def __enter__(self) -> Caller:
-        self.websocket = self._open.enter_context(connect(self._url, compression=None))
+        self.websocket: WebSocket = create_connection(self._url, timeout=GUARD, enable_multithread=False)
+        self._open.callback(self.websocket.shutdown)
         self.send({"event": "connected", "protocol": "Call", "version": "1.0.0"})
         self.start()
         return self
@@ -96,7 +96,7 @@ class Caller:
 
     def tick(self) -> None:
         """Go 20 ms on: take what the bridge has sent, play of it, and send as much of the caller's voice."""
-        with contextlib.suppress(ConnectionClosed):  # told by `close_code`
+        with contextlib.suppress(WebSocketConnectionClosedException, ConnectionError):  # told by `close_code`
             self._take()
             self._play()
             chunk = bytes(self._says[:CHUNK]).ljust(CHUNK, SILENCE)
@@ -116,21 +116,18 @@ class Caller:
 
     def send(self, message: Any) -> None:
         """Send a message as it is, or an object as JSON."""
-        self.websocket.send(message if isinstance(message, str | bytes) else json.dumps(message))
+        if isinstance(message, bytes):
+            self.websocket.send_binary(message)
+        else:
+            self.websocket.send(message if isinstance(message, str) else json.dumps(message))
 
     def _report(self, event: str, **content: Any) -> None:
         self._sequence += 1
         self.send({"event": event, "sequenceNumber": str(self._sequence), "streamSid": self._stream, **content})
 
     def _take(self) -> None:
-        while True:
-            try:
-                message = json.loads(self.websocket.recv(timeout=0))
-            except TimeoutError:
-                return
-            except ConnectionClosed as closed:
-                self.close_code = closed.rcvd.code if closed.rcvd is not None else 1006
-                raise
+        while (text := self._next_text()) is not None:
+            message = json.loads(text)
             assert message.pop("streamSid") == self._stream
             match message:
                 case {"event": "media", "media": {"payload": payload}}:
@@ -146,6 +143,23 @@ class Caller:
                     self.unplayed.clear()
                 case _:
                     raise AssertionError(f"Twilio knows no such message: {message}")
+
+    def _next_text(self) -> bytes | None:
+        """Return the next message that has come."""
+        self.websocket.settimeout(0)
+        try:
+            opcode, content = self.websocket.recv_data()
+        except BlockingIOError:
+            return None
+        except (WebSocketConnectionClosedException, ConnectionError):
+            self.close_code = self.close_code or 1006
+            raise
+        finally:
+            self.websocket.settimeout(GUARD)
+        if opcode == ABNF.OPCODE_CLOSE:
+            self.close_code = int.from_bytes(content[:2], "big")
+            raise WebSocketConnectionClosedException
+        return bytes(content)
 
     def _play(self) -> None:
         room = CHUNK

@@ -118,7 +118,8 @@ def test_a_caller_who_is_gone_in_the_middle() -> None:
     with call(transcripts="Tell me.", replies=" ".join(["word"] * 60), echo=False) as (bot, caller):
         caller.say(voice(0.4))
         talk_until(lambda: caller.heard, caller)
-        caller.websocket.socket.shutdown(socket.SHUT_RDWR)
+        assert caller.websocket.sock is not None
+        caller.websocket.sock.shutdown(socket.SHUT_RDWR)
         assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
 
 
