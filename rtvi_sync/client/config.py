@@ -9,7 +9,7 @@ from ..messages import RTVIClientConfigOption, RTVIMessage
 from ..protocol import config as configs
 from ..protocol.config import Config, ConfigLike, OptionsLike
 from ..protocol.dialects import require_feature
-from ..protocol.validation import BOOL, NAME
+from ..protocol.validation import BOOL, NAME, STRING
 from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientBase, Timeout, payload_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class BotConfig(ClientBase):
         Returns:
             The service's entry, or None if there is no such service.
         """
-        NAME.check(service_key=service_key)
+        STRING.check(service_key=service_key)
         return configs.options_of(self._given_or_asked(config, timeout), service_key)
 
     def get_service_option_value_from_config(
@@ -92,7 +92,7 @@ class BotConfig(ClientBase):
         Returns:
             The value, or None if there is no such service or option.
         """
-        NAME.check(service_key=service_key, option=option)
+        STRING.check(service_key=service_key, option=option)
         return configs.value_of(self._given_or_asked(config, timeout), service_key, option)
 
     def set_service_option_in_config(

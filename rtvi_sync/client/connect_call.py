@@ -146,7 +146,7 @@ class ConnectCall:
 
     def _failure(self, error: RTVIError, way: Way) -> RTVIError:
         """Return the error of the call, whose last attempt, on `way`, has failed by `error`."""
-        if len(self._failures) == 1 or not (isinstance(error, ConnectionTimeoutError) or _concerns_way(error)):
+        if len(self._failures) == 1 or not (isinstance(error, ConnectError) or _concerns_way(error)):
             return error
         last = {name: str(failure) for name, failure in self._failures}  # the last of each transport
         if len(set(last.values())) == 1:

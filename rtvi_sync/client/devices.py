@@ -123,7 +123,8 @@ class ClientDevices(ClientBase):
     @property
     def is_cam_enabled(self) -> bool:
         """Tell whether the camera is on and the transport carries video."""
-        return self._manager.media.settings.cam
+        transport = self._manager.transport
+        return self._manager.media.settings.cam and transport is not None and transport.supports_video
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end sharing the screen of this machine.

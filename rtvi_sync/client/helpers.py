@@ -146,7 +146,7 @@ class RTVIClientHelper:
 
     def _handlers_of(self, event: str) -> list[tuple[Callable[..., Any], bool]]:
         STRING.check(event=event)
-        handlers = self._handlers.get(snake_case(event))
+        handlers = self._handlers.get(snake_case(event.replace("-", "_")))
         if handlers is None:
             raise ValueError(
                 f"{type(self).__name__} has no event {event!r}; it has {', '.join(self.event_names) or 'none'}"

@@ -274,11 +274,13 @@ class TypedQuestion(Question):
             return
         if follower is not None:
             follower.unsent(RTVIMessage("send-text", id=self._message_id))
-        if event.data.message.startswith("Unsupported type") and self._ways:
-            self._session.channel.engine.note_missing(self._type)
+        if event.data.message.startswith("Unsupported type"):
+            error = self._session.channel.engine.refused_as_unknown(self._type, one_line(event.data.message))
             with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
-                self.ask(deadline)
-                return
+                if self._ways:
+                    self.ask(deadline)
+                    return
+            raise error
         raise RequestRejectedError(
             f"The bot refused the question: {one_line(event.data.message)}. See the bot's log", response=refusal
         )

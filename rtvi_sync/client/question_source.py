@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..media.audio_files import decode
 from ..media.base import AudioSource
+from ..media.component_factory import rate_of
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
 from ..media.resample import resample
@@ -53,8 +54,8 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
 
 
 def at_microphone_rate(source: AudioSource) -> AudioSource:
-    """Return the source, or one of the rate of microphones that reads it."""
-    rate_hz = source.sample_rate_hz
+    """Return the source, or one of the rate of microphones that reads it. Errors as of `rate_of()`."""
+    rate_hz = rate_of(source)
     if rate_hz == _RATE_HZ:
         return source
     if isinstance(source, BytesSource):

@@ -336,7 +336,9 @@ class SessionManager:
 
     def dismiss_bot(self) -> None:
         """Let the end of the session be no loss: the application requests the bot to leave."""
-        self.session().ending.bot_dismissed = True
+        session = self.session()
+        session.check_ready()
+        session.ending.bot_dismissed = True
 
     def close(self) -> None:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""

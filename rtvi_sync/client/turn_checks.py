@@ -166,6 +166,8 @@ class TurnChecks:
                 raise fail(f"{name} within {limit:g} s", _got_latency(turn, seconds), "latency")
 
     def _status(self, turn: Turn, fail: _Fail) -> None:
+        if turn.is_open:
+            raise fail("an answer that is over", "it is in progress", "timeout")
         if turn.interrupted != self.interrupted:
             expected = "an answer that is interrupted" if self.interrupted else "a complete answer"
             raise fail(expected, f"it is {turn.status.replace('_', ' ')}", "interrupted")

@@ -177,7 +177,7 @@ class ClientTurns(ClientBase):
                     return conversation.unclaimed.popleft()
                 except IndexError:
                     session = self._manager.session()
-                    if stream.after is not None:
+                    if stream.after is not None or not session.publisher.was_ready:
                         session.check_ready()
                 try:
                     event = stream.next_before(deadline)

@@ -61,6 +61,20 @@ class MediaSettings:
         return kind == "speaker" or bool(getattr(self, kind))
 
 
+def rate_of(source: AudioSource) -> int:
+    """Return the sample rate of a source; may block in the application's `sample_rate_hz`.
+
+    Raises:
+        DeviceError: it has none that can be used.
+    """
+    try:
+        return pcm_tools.check_rate(source.sample_rate_hz)
+    except Exception as error:
+        raise DeviceError(
+            f"The mic {type(source).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
+        ) from error
+
+
 class ComponentFactory:
     """A factory of components, for devices, sources and sinks; called on threads that may block.
 
@@ -157,12 +171,7 @@ class ComponentFactory:
         Raises:
             DeviceError: the source cannot be used.
         """
-        try:
-            rate = pcm_tools.check_rate(choice.sample_rate_hz)
-        except Exception as error:
-            raise DeviceError(
-                f"The mic {type(choice).__name__} has no usable sample_rate_hz: {error}", devices=("mic",)
-            ) from error
+        rate = rate_of(choice)
         lease = Lease(choice, "mic")
         source = choice.source if type(choice) is ResamplingSource else choice
 

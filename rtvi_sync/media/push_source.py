@@ -87,11 +87,11 @@ class PushSource(PackagedSource):
             pcm = bytes(pcm)  # the length of a memoryview need not be in bytes
             pcm_tools.SAMPLES.check(pcm=pcm)
         size = len(pcm)
-        if not size:
-            return
         if timeout != 0.0:
             WAIT.or_none.check(timeout=timeout)
             self._taken.wait_for(lambda: self._is_unused or self._has_room(size), Deadline(timeout))
+        if not size:
+            return
         if not self._chunks:
             self._is_losing = False
         self._pushed_bytes += size  # first, so that wait() does not return in between

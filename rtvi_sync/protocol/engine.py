@@ -197,9 +197,12 @@ class Engine:
                 "with an id, of a type that the bot answers"
             )
 
-    def note_missing(self, type_: str) -> None:
-        """Note that the bot has refused a type that it never answers as unknown, so that none is sent again."""
+    def refused_as_unknown(self, type_: str, reason: str) -> UnsupportedFeatureError:
+        """Note that the bot does not know a type that it never answers, so that none is sent again; return the error
+        of that.
+        """
         self._missing.add(OUTBOUND[type_].feature)
+        return self._unsupported(type_, reason)
 
     def receive(self, message: RTVIMessage | Mapping[str, Any] | str | bytes) -> list[Effect]:
         """Return the effects of a message of the bot, in order. Never raises."""

@@ -142,7 +142,9 @@ class Reconnector:
             return attempt(stopped)
 
         def should_retry(error: BaseException) -> bool:
-            return isinstance(error, Exception) and not stopped.is_set() and self.should_retry(error)
+            if not isinstance(error, Exception) or isinstance(error, BotAlreadyStartedError) or stopped.is_set():
+                return False
+            return self.should_retry(error)
 
         def publish(state: RetryCallState) -> None:
             data = _reconnecting(self.policy, state, state.attempt_number + 1)

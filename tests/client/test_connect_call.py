@@ -17,6 +17,7 @@ from rtvi_sync import (
     ReconnectPolicy,
     RTVIClient,
     RTVIMessage,
+    StartBotError,
     TransportStartError,
     TransportState,
 )
@@ -258,6 +259,16 @@ def test_what_concerns_every_way_ends_the_call(make: Callable[[], Named], error:
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_refusal_on_a_later_way_hides_nothing() -> None:
+    """The call ends, and its error has what failed before, too."""
+    first = Named("first", refusal=TransportStartError("refused with 403", status=403))
+    client = client_of(first, Named("second", refusal=StartBotError("too many", status=429)), Named("third"))
+    with pytest.raises(ConnectError, match=r"refused with 403\. second: too many") as raised:
+        client.connect()
+    assert raised.value.status == 429
+    assert [way for way, _ in raised.value.attempts] == ["first", "second"]
+
+
 def test_a_silent_way_is_left() -> None:
     first, second = Named("first", is_silent), Named("second")
     with client_of(first, second) as client:

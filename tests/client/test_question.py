@@ -18,6 +18,7 @@ from rtvi_sync import (
     RequestTimeoutError,
     RTVIClient,
     RTVIMessage,
+    UnsupportedFeatureError,
     WebSocketTransport,
 )
 from rtvi_sync.client import question_source
@@ -62,6 +63,25 @@ def test_a_bot_without_send_text() -> None:
     with EmbeddedBot(version="1.0.0", handler=refuse) as bot, echo_client(bot) as client:
         assert [client.ask(text, GUARD).bot_text for text in ("one", "two")] == ["You said: one", "You said: two"]
     assert asked[-3:] == ["send-text", "append-to-context", "append-to-context"]
+
+
+def test_a_bot_without_any_way() -> None:
+    """The error says so, and the bot is asked once. (An answer without speech can be asked for by send-text alone.)"""
+    asked = []
+
+    def refuse(session: BotSession, message: dict[str, Any]) -> bool:
+        if message["type"] != "send-text":
+            return False
+        asked.append(message["type"])
+        refusal = {"error": "Unsupported type send-text"}
+        session.send({"label": "rtvi-ai", "type": "error-response", "id": message["id"], "data": refusal})
+        return True
+
+    with EmbeddedBot(version="1.0.0", handler=refuse) as bot, echo_client(bot) as client:
+        for _ in range(2):
+            with pytest.raises(UnsupportedFeatureError, match="does not know 'send-text'"):
+                client.ask("one", GUARD, audio_response=False)
+    assert len(asked) == 1
 
 
 def asked(
@@ -226,12 +246,23 @@ def test_a_source_that_fails() -> None:
         client.ask(CallbackSource(read), GUARD)
 
 
+class Rateless:
+    """A source without a sample rate."""
+
+    def read(self, frames: int) -> bytes:
+        return bytes(2 * frames)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 @pytest.mark.parametrize(
     ("question", "options", "error", "words"),
     [
         (ToneSource(440), {}, ValueError, "audio that ends"),
         (SPEECH, {"audio_response": False}, ValueError, "audio_response"),
         ("Hello", {"sample_rate_hz": 16_000}, TypeError, "sample_rate_hz"),
+        (Rateless(), {}, DeviceError, "Rateless has no usable sample_rate_hz"),
     ],
 )
 def test_what_cannot_be_asked(question: Any, options: Any, error: type[Exception], words: str) -> None:

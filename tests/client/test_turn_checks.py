@@ -83,6 +83,13 @@ def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, wor
     assert isinstance(raised.value, AssertionError)
 
 
+def test_a_turn_that_is_not_over() -> None:
+    """What it lacks may still come."""
+    with pytest.raises(ExpectationError, match="it is in progress") as raised:
+        turn_of(status="in_progress").expect(excludes="snow")
+    assert raised.value.kind == "timeout"
+
+
 def test_allowed_faults() -> None:
     turn_of(status="interrupted").expect(interrupted=True)
     turn_of(status="failed", errors=(ErrorData(message="no", fatal=False),)).expect(errors=True)

@@ -22,6 +22,7 @@ from rtvi_sync import (
     RTVIClient,
     RTVIMessage,
     Turn,
+    UnsupportedFeatureError,
     WouldDeadlockError,
 )
 from tests.support.clients import bot_says, settle, transport_of
@@ -249,7 +250,8 @@ class TestAsk:
             thread = InThread(lambda: client.ask("first", GUARD))
             question = bot.await_question()
             bot_says(client, "error-response", {"error": "Unsupported type send-text"}, question.id)
-            assert isinstance(thread.error(), RequestRejectedError)
+            assert "does not know 'send-text'" in str(thread.error())
+            assert isinstance(thread.error(), UnsupportedFeatureError)
 
     def test_it_is_interrupted(self) -> None:
         bot = TalkingBot(quiet)

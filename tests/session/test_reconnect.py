@@ -958,6 +958,35 @@ def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
         assert isinstance(waiting.error(), DisconnectedError)
 
 
+def test_a_refused_disconnect_bot_changes_nothing() -> None:
+    """While the bot is not ready it cannot be asked to leave, and a later loss is replaced."""
+    refused: list[BaseException] = []
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if message.type == "client-ready" and not refused:
+            try:
+                client.disconnect_bot()
+            except BotNotReadyError as error:
+                refused.append(error)
+        return ready_bot(transport, message)
+
+    with reconnecting_client(bot) as client:
+        client.connect()
+        assert refused
+        lose(client)
+        until(lambda: client.stats().reconnects == 1)
+
+
+def test_a_second_connect_is_refused_and_not_repeated() -> None:
+    """Whatever the rule says: the session goes on, and no attempt can succeed before it has ended."""
+    policy = ReconnectPolicy.forever(initial_delay=0.01, retry_on=lambda _: True)
+    with reconnecting_client(policy=policy) as client:
+        client.connect()
+        with pytest.raises(BotAlreadyStartedError):
+            client.connect()
+        assert client.connected
+
+
 # -- what is left -----------------------------------------------------------------------------------------------------
 
 

@@ -260,15 +260,15 @@ TABLE: dict[str, Call] = {
     "RTVIClient.get_service_option_value_from_config": call(
         lambda targets: targets.client().get_service_option_value_from_config,
         {"service_key": "llm", "option": "model", "config": []},
-        service_key=NOT_NAME,
-        option=NOT_NAME,
+        service_key=(*NOT_STRING, None),
+        option=(*NOT_STRING, None),
         config=NOT_CONFIG,
         timeout=NOT_WAIT,
     ),
     "RTVIClient.get_service_options_from_config": call(
         lambda targets: targets.client().get_service_options_from_config,
         {"service_key": "llm", "config": []},
-        service_key=NOT_NAME,
+        service_key=(*NOT_STRING, None),
         config=NOT_CONFIG,
         timeout=NOT_WAIT,
     ),
