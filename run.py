@@ -563,7 +563,7 @@ def main(arguments: list[str]) -> int:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # which nohup sets
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as shells have it for `command &`
         signal.signal(signal.SIGINT, stop)
     status = ThreadPoolExecutor().submit(status_of, arguments)
     while not (status.done() or stop_signal()):

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,11 +176,11 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
             raise SetupError(f"{folder.name} was left unfinished by another run.py: run the command again")
         print_step(f"Installing {what}")
         write_stamp(folder, "", [])  # if this process is killed, the next run makes the environment again
-        uv = find_uv()
+        uv, end = find_uv(), time.monotonic() + seconds
         pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
         installed = (
             uv and run_quietly([uv, "pip", "install", "--python", python, *requirements], seconds)
-        ) or run_quietly([*pip, *requirements], seconds)
+        ) or run_quietly([*pip, *requirements], max(1.0, end - time.monotonic()))
         if installed:
             # Packages of other commands are still installed, except those that are replaced here.
             names = {package_of(line) for line in requirements}

@@ -143,6 +143,7 @@ def _exit_on_signals() -> Iterator[None]:
         number: signal.signal(number, exit_process)
         for name in ("SIGTERM", "SIGHUP")
         if (number := getattr(signal, name, None)) is not None
+        and signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it for SIGHUP
     }
     try:
         yield

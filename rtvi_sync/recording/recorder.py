@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rtvi_sync.media.resample import resample
 
 # Seconds by which a frame may be late and still continue the frame before it: a gap of a few milliseconds would click.
 JITTER_TOLERANCE = 0.05
+# A file with both voices has at most this rate, whatever a bot sends.
+_MAX_RATE_HZ = 48_000
 
 
 class Recorder:
@@ -128,8 +131,7 @@ def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[A
     if not user and not bot:
         return False
     origin = min(segment.start for segment in (*user, *bot))
-    # A bot rarely changes its rate, and each of its rates is as good.
-    rate = (bot or user)[-1].sample_rate_hz
+    rate = min(_usual_rate(bot or user), _MAX_RATE_HZ)
     left, right = (render(side, origin, rate) for side in (user, bot))
     length = max(len(left), len(right))
     stereo = bytearray(2 * length)
@@ -140,6 +142,14 @@ def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[A
         file.write(wav_header(rate, len(stereo), channels=2))
         file.write(stereo)
     return True
+
+
+def _usual_rate(segments: Sequence[AudioSegment]) -> int:
+    """Return the sample rate that most of the audio has."""
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for segment in segments:
+        seconds[segment.sample_rate_hz] += len(segment.pcm) / segment.sample_rate_hz
+    return max(seconds, key=seconds.__getitem__)
 
 
 def render(segments: Sequence[AudioSegment], origin: float, rate: int) -> bytes:

@@ -25,6 +25,7 @@ _TIMEOUT = 30.0  # default of ask(), listen() and expect()
 # Properties of a test, as in junit's XML: one for each turn that has the latency.
 _LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}
 _TURNS = "rtvi_turns"
+_FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
 _ENDING = 2.0  # seconds that threads may need to end after a test
 
@@ -141,7 +142,8 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     or a source. So does an answer over --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
-    clients = request.node.stash.setdefault(_clients, [])
+    # Of this run of the test alone: plugins that repeat a test use its item again.
+    clients = request.node.stash[_clients] = []
     before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
@@ -159,6 +161,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         return client
 
     yield connect
+    del request.node.stash[_clients]  # it lives as long as pytest, and the clients keep their turns with the audio
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
@@ -264,9 +267,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         turns = [turn for client in clients for turn in client.turns()]
         if report.failed:
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
-        figures = [(_TURNS, len(turns)), *_latencies(turns)]
-        report.user_properties += figures
-        item.user_properties += figures  # junit's XML takes them from the report of the teardown
+        # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
+        # XML takes them from the report of the teardown.
+        others = [(name, value) for name, value in item.user_properties if name not in _FIGURES]
+        item.user_properties[:] = [*others, (_TURNS, len(turns)), *_latencies(turns)]
+        report.user_properties = [*item.user_properties]
 
 
 def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:
@@ -285,12 +290,19 @@ def _timeline(turns: list[Turn]) -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Write the number of turns and their latencies."""
-    found: dict[str, list[tuple[float, str]]] = {}
+    # By test, with the end of the report: those of subtests and of runs that were repeated come before the last.
+    last: dict[str, tuple[float, list[tuple[str, Any]]]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             if getattr(report, "when", None) == "call":
-                for name, value in report.user_properties:
-                    found.setdefault(name, []).append((value, report.nodeid))
+                figures = [pair for pair in report.user_properties if pair[0] in _FIGURES]
+                end = getattr(report, "stop", 0.0)  # since pytest 8
+                if end >= last.get(report.nodeid, (0.0, []))[0]:
+                    last[report.nodeid] = end, figures
+    found: dict[str, list[tuple[float, str]]] = {}
+    for nodeid, (_, figures) in last.items():
+        for name, value in figures:
+            found.setdefault(name, []).append((value, nodeid))
     if _TURNS not in found:
         return
     words = [f"{sum(count for count, _ in found[_TURNS]):g} turns"]

@@ -46,12 +46,17 @@ def main() -> None:
         else:
             os.environ["CELERY_FOLDER"] = stack.enter_context(tempfile.TemporaryDirectory())
         os.environ["RTVI_URL"] = given.url or stack.enter_context(EmbeddedBot()).ws_url
+        from celery.exceptions import TimeoutError as TaskTimeoutError
+
         from .tasks import ask
 
         stack.enter_context(worker())
         # All questions are sent first; the answers are printed in the order of the questions.
         for question, answer in [(question, ask.delay(question)) for question in given.questions]:
-            words = answer.get(timeout=120, propagate=False)
+            try:
+                words = answer.get(timeout=120, propagate=False)
+            except TaskTimeoutError:
+                raise RTVIError(f"{question!r} was not answered within 120 s") from None
             if answer.failed():
                 raise RTVIError(f"The task failed: {words}")
             print(question, "->", words, flush=True)

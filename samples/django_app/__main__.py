@@ -51,8 +51,9 @@ def main() -> int:
     if given.url:
         RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):  # so that the server and the bot are stopped
-            signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, lambda *_: sys.exit(0))  # so that the server and the bot are stopped
     with contextlib.ExitStack() as stack:
         # In a process that does not fork: the bot's threads would not be there in the workers.
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url

@@ -31,7 +31,11 @@ def main() -> int:
         locustfile = Path(__file__).with_name("locustfile.py")
         # A later option wins: what the user says comes last.
         command = ["-f", str(locustfile), "--headless", "--only-summary", "--processes", str(given.workers)]
-        return subprocess.call([sys.executable, "-m", "locust", *command, "--host", url, *HOW_MUCH, *more])
+        locust = subprocess.Popen([sys.executable, "-m", "locust", *command, "--host", url, *HOW_MUCH, *more])
+        try:
+            return locust.wait()
+        except KeyboardInterrupt:  # which Locust gets, too: it prints what it has found
+            return locust.wait()
 
 
 if __name__ == "__main__":

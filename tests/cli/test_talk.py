@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import cli
+from rtvi_sync.cli import talk
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
@@ -74,6 +75,18 @@ def test_signals_end_it_and_keep_the_recording(
     assert (process.returncode, errors) == (status, b"")
     assert b"The conversation is in " in shown
     assert length_and_loudness(tmp_path / "both.wav")[1] > 300
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_nohup_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that is ignored stays so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with talk._exit_on_signals():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1", "http://127.0.0.1:1/start"])

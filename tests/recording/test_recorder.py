@@ -89,6 +89,15 @@ def test_a_conversation_without_audio_writes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("last", [4, 384_000])
+def test_the_rate_is_that_of_most_of_the_audio(tmp_path: Path, last: int) -> None:
+    """A single frame of another rate does not decide on the file."""
+    path = tmp_path / "out.wav"
+    bot = [segment(0.0, *[1] * 3000, rate=24_000), segment(10.0, 2, 2, rate=last)]
+    assert write_conversation(path, [], bot)
+    assert read(path)[1] == (24_000 if last == 384_000 else 4)
+
+
 def test_the_user_is_resampled_to_the_rate_of_the_bot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's side is resampled and placed at its time by the new rate."""
     path = tmp_path / "out.wav"

@@ -296,6 +296,36 @@ def test_junit(run: Run, pytester: pytest.Pytester) -> None:
     assert 'name="rtvi_first_audio" value="0.' in report
 
 
+def test_subtests(run: Run) -> None:
+    """Each has a report with the turns so far; the summary and the XML count each turn once."""
+    code = """
+    def test_it(rtvi_client, subtests):
+        for question in ("one", "two", "three"):
+            with subtests.test(question):
+                rtvi_client.ask(question)
+    """
+    result = run(code)
+    result.stdout.fnmatch_lines(["rtvi: 3 turns; first audio *"])
+
+
+def test_a_test_that_is_repeated(run: Run, pytester: pytest.Pytester) -> None:
+    """As plugins do it, with the same item: only its last run counts, and its clients are forgotten with it."""
+    pytester.makeconftest("""
+    from _pytest.runner import runtestprotocol
+
+    def pytest_runtest_protocol(item, nextitem):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem, log=False)
+        item._initrequest()
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            item.ihook.pytest_runtest_logreport(report=report)
+        return True
+    """)
+    result = run(ASKS)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["rtvi: 1 turns; first audio *"])
+
+
 def test_switched_off(run: Run) -> None:
     """`-p no:` works."""
     result = run("def test_it(): pass", "-p", "no:rtvi_sync.testing.pytest_plugin")

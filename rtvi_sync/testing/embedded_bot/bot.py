@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -108,7 +109,8 @@ class EmbeddedBot(BotOptions):
     # of sessions and by the test's threads.
     _changed: threading.Condition = attrs.field(init=False, factory=threading.Condition, repr=False)
     _sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
-    _new_sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
+    # With a limit, because each keeps its audio, and not every application takes them.
+    _new_sessions: deque[BotSession] = attrs.field(init=False, factory=lambda: deque(maxlen=1000), repr=False)
     _heard: list[str] = attrs.field(init=False, factory=list, repr=False)
 
     @_fault_plan.default
@@ -181,7 +183,7 @@ class EmbeddedBot(BotOptions):
         with self._changed:
             if not self._changed.wait_for(lambda: self._new_sessions, timeout):
                 raise RequestTimeoutError(f"No client connected to the bot within {timeout:g} s")
-            return self._new_sessions.pop(0)
+            return self._new_sessions.popleft()
 
     @property
     def heard(self) -> list[str]:

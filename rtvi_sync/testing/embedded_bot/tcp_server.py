@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.transports.tls import wrap_socket
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -73,7 +73,12 @@ class TCPServer:
                     continue
                 with self._lock:
                     self._open.add(connection)
-                thread = start_thread(self._role, self._serve_connection, connection, address)
+                try:
+                    thread = start_thread(self._role, self._serve_connection, connection, address)
+                except NoThreadError as error:
+                    logger.warning("The bot cannot serve a connection, which it closes: %s", error)
+                    self._close(connection)
+                    continue
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
 
     def _accept_one(self) -> tuple[socket.socket, Any]:
@@ -90,9 +95,12 @@ class TCPServer:
         try:
             self._serve(connection, address)
         finally:
-            with self._lock:
-                self._open.remove(connection)
-            connection.close()
+            self._close(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.remove(connection)
+        connection.close()
 
 
 def cut(connection: socket.socket) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -19,6 +21,8 @@ from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault, Direction
 
 _READ_BYTES: Final = 64 * 1024
+# What `connect_ex()` returns unless it has failed.
+_UNDER_WAY: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 # With this SO_LINGER value close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
 _RESET_ON_CLOSE: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
@@ -117,27 +121,19 @@ class ProxyConnection:
     """A client's connection through the proxy. Any thread may use it."""
 
     def __init__(
-        self, client: socket.socket, target: TargetAddress, selector: selectors.BaseSelector, apply: Apply
+        self, client: socket.socket, targets: Sequence[TargetAddress], selector: selectors.BaseSelector, apply: Apply
     ) -> None:
         self._selector = selector
         self._apply = apply
         self._client = client
-        self._server = socket.socket(target.family, socket.SOCK_STREAM)
+        self._untried = deque(targets)
         self._pipes: Final[dict[Direction, FaultPipe]] = {direction: FaultPipe() for direction in DIRECTIONS}
-        # Source and sink of each direction.
-        self._sockets: Final[dict[Direction, tuple[socket.socket, socket.socket]]] = {
-            "to_client": (self._server, client),
-            "to_server": (client, self._server),
-        }
-        self._watched: dict[socket.socket, int] = {client: 0, self._server: 0}
+        self._watched: dict[socket.socket, int] = {client: 0}
         self._blocked: set[socket.socket] = set()  # their send buffers are full
         self._connected = False
         self._ended = threading.Event()
-        for sock in self._watched:
-            sock.setblocking(False)
-            with contextlib.suppress(OSError):  # some systems raise if the client has already disconnected
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._server.connect_ex(target.address)
+        _prepare(client)
+        self._connect()
 
     def inject(
         self,
@@ -214,10 +210,28 @@ class ProxyConnection:
         self._watched.clear()
         self._ended.set()
 
+    def _connect(self) -> None:
+        """Begin to connect to the next address of the server."""
+        target = self._untried.popleft()
+        self._server = socket.socket(target.family, socket.SOCK_STREAM)
+        # Source and sink of each direction.
+        self._sockets: dict[Direction, tuple[socket.socket, socket.socket]] = {
+            "to_client": (self._server, self._client),
+            "to_server": (self._client, self._server),
+        }
+        self._watched[self._server] = 0
+        _prepare(self._server)
+        self._refused = self._server.connect_ex(target.address) not in _UNDER_WAY
+
     def _finish_connect(self) -> None:
-        if self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self.close(self._client)  # the client sees a reset, as from a port without a listener
-            return
+        while self._refused or self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            if not self._untried:
+                self.close(self._client)  # the client sees a reset, as from a port without a listener
+                return
+            if self._watched.pop(self._server):
+                self._selector.unregister(self._server)
+            self._server.close()
+            self._connect()
         with contextlib.suppress(OSError):
             self._server.getpeername()
             self._connected = True
@@ -284,3 +298,9 @@ class ProxyConnection:
             elif watched:
                 self._selector.unregister(source)
             self._watched[source] = events
+
+
+def _prepare(sock: socket.socket) -> None:
+    sock.setblocking(False)
+    with contextlib.suppress(OSError):  # some systems raise if the client has already disconnected
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

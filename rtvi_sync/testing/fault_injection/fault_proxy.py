@@ -159,8 +159,8 @@ class FaultProxy:
         """
         if self._running:
             raise RuntimeError("The proxy is running already; call stop() before start()")
-        family, _, _, _, address = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)[0]
-        self._target = TargetAddress(family, address)
+        found = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)
+        self._targets = [TargetAddress(family, address) for family, _, _, _, address in found]
         self._listen()
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
@@ -275,7 +275,12 @@ class FaultProxy:
                 client, _ = self._port_socket.accept()
             except OSError:
                 break
-            connection = ProxyConnection(client, self._target, selector, self._apply)
+            try:
+                connection = ProxyConnection(client, self._targets, selector, self._apply)
+            except OSError as error:  # there is no descriptor left
+                logger.warning("The proxy cannot connect to the server: %s", error)
+                client.close()
+                continue
             self._connections.append(connection)
             self._live.append(connection)
             for plan in self._plans:

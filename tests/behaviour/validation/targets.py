@@ -86,8 +86,8 @@ class Targets(ExitStack):
         client, _ = pair = socket.socketpair()
         server = self.enter_context(socket.create_server(("127.0.0.1", 0)))
         selector = self.enter_context(selectors.DefaultSelector())
-        address = TargetAddress(socket.AF_INET, server.getsockname())
-        connection = ProxyConnection(client, address, selector, perform)
+        addresses = [TargetAddress(socket.AF_INET, server.getsockname())]
+        connection = ProxyConnection(client, addresses, selector, perform)
         self.callback(connection.close)
         for end in pair:
             self.enter_context(end)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync.concurrency.lifecycle import NoThreadError
+from rtvi_sync.testing.embedded_bot import tcp_server
 from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
 from tests.support.slowness import GUARD, takes
 
@@ -36,6 +38,26 @@ def test_connections_are_served_beside_each_other() -> None:
             assert second.recv(100) == b"hello"
     finally:
         server.stop(GUARD)
+
+
+def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """That connection is closed, and later ones are served."""
+    server = serving(echo)
+
+    def none(*_: object) -> threading.Thread:
+        raise NoThreadError("too many")
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(tcp_server, "start_thread", none)
+            with connect(server) as client:
+                assert client.recv(100) == b""
+        with connect(server) as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+    finally:
+        server.stop(GUARD)
+    assert "too many" in caplog.text
 
 
 def test_a_connection_is_closed_when_it_was_served() -> None:

@@ -57,6 +57,24 @@ def test_a_server_that_is_not_there() -> None:
         client.recv(1)
 
 
+@pytest.mark.parametrize("first", ["127.0.0.1", "240.0.0.1"], ids=["refused", "unreachable"])
+def test_a_name_of_several_addresses(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried in order, as `localhost` may be ::1 while the bot listens at 127.0.0.1."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        free_port = listening.getsockname()[1]
+
+    def addresses(host: str, port: int, **_: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in ((first, free_port), (host, port))]
+
+    with Server(echo) as server, monkeypatch.context() as patched:
+        patched.setattr("rtvi_sync.testing.fault_injection.fault_proxy.socket.getaddrinfo", addresses)
+        with FaultProxy(server.host, server.port) as proxy:
+            patched.undo()
+            with connect(proxy) as client:
+                client.sendall(b"x")
+                assert client.recv(1) == b"x"
+
+
 def test_a_reset_is_passed_on() -> None:
     """A server that resets its connection resets the client's."""
 
