@@ -151,7 +151,6 @@ class SessionManager:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
-        before = self._session
         deadline = self._limited(deadline)
         call = ConnectCall(self.ways, deadline)
 
@@ -161,7 +160,7 @@ class SessionManager:
             if stopped is not None and stopped.is_set():  # by a `disconnect()` that did not find this call yet
                 attempt.abandon()
             if self._reconnector is not None:
-                self._reconnector.stop_for_connect(before)
+                self._reconnector.stop_for_connect(session.number - 1)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
@@ -178,12 +177,15 @@ class SessionManager:
         self._check_process()
         before, deadline = self._session, Deadline(self._limit_of(request))
         start = BotStart(self._request(self._current_way, start=request), deadline)
-        reconnector = self._reconnector
+
+        def stop_reconnecting() -> None:
+            if self._reconnector is not None:
+                self._reconnector.stop(self._dispatcher.sessions)
 
         def begin_and_send() -> Any:
             if before is not None:
                 before.await_end(deadline)
-            return self._sessionless.start_bot(start, lambda: reconnector.stop(before) if reconnector else None)
+            return self._sessionless.start_bot(start, stop_reconnecting)
 
         return self._under_way.make(start, begin_and_send)
 
@@ -314,10 +316,10 @@ class SessionManager:
         actions = self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
-            reconnecting = self._reconnector.stop(session)
+            reconnecting = self._reconnector.stop(_number_of(session))
             if self._session_here is not session:  # the reconnector has just begun another one
                 session = self._session_here
-                reconnecting = self._reconnector.stop(session) or reconnecting
+                reconnecting = self._reconnector.stop(_number_of(session)) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
@@ -469,3 +471,7 @@ class SessionManager:
             self._dispatcher.lose_session()
         elif session is not None and session.ending.is_replaced:  # in the parent
             self._dispatcher.give_up(session.ending.info)()
+
+
+def _number_of(session: Session | None) -> int:
+    return session.number if session is not None else 0

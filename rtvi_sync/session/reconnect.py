@@ -98,12 +98,12 @@ class Reconnector:
 
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
-        self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
+        self._sessions = weakref.ref(sessions, lambda _: self.stop(0))
         # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`, and puts the events of a run before its end. Any
         # thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
-        self._unwanted: Session | None = None  # `lost()` begins no run for it
+        self._unwanted = 0  # the number of the last session for which `lost()` begins no run; none before it has one
         # Set when the application ends the calls of `connect()` that are repeated now; later ones have another.
         self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
@@ -177,7 +177,7 @@ class Reconnector:
         with self._lock:
             if self._run is not None:
                 return  # the run that replaces sessions now replaces this one, too
-            wanted = session is not self._unwanted
+            wanted = session.number > self._unwanted
             self._run = run if wanted else None
         if wanted:
             run.start(session)
@@ -186,22 +186,22 @@ class Reconnector:
             if sessions is not None:
                 sessions.end_waiting_streams(session.ending.info)
 
-    def stop(self, session: Session | None) -> _Run | None:
-        """Make no further attempt, neither now nor if `session` is lost later. Any thread.
+    def stop(self, number: int) -> _Run | None:
+        """Make no further attempt, neither now nor if a session up to this number is lost later. Any thread.
 
         Returns:
             The run that is stopped; an attempt of it may still be under way.
         """
         with self._lock:
             run, self._run = self._run, None
-            self._unwanted = session
+            self._unwanted = max(self._unwanted, number)
             if run is not None:
                 run.stopped.set()
         return run
 
-    def stop_for_connect(self, session: Session | None) -> None:
+    def stop_for_connect(self, number: int) -> None:
         """Stop like `stop()`, because the application has connected itself."""
-        self.stop(session)
+        self.stop(number)
         self.failed = None
 
     def publish(self, run: _Run, event: RTVIEvent, data: ReconnectingData | ReconnectFailedData) -> bool:
@@ -219,7 +219,8 @@ class Reconnector:
         """Remove `run`, which has ended; return False if `session` has ended as well, so that it goes on."""
         with self._lock:
             if session is not None and session.ending.drained.is_set():
-                self._unwanted = session  # by any other run: `lost()` may come after this one has given up
+                # By any other run: `lost()` may come after this one has given up.
+                self._unwanted = max(self._unwanted, session.number)
                 return False
             if self._run is run:
                 self._run = None

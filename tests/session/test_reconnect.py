@@ -33,6 +33,7 @@ from rtvi_sync import (
     ReconnectingData,
     ReconnectPolicy,
     RTVIClient,
+    RTVIError,
     RTVIEvent,
     RTVIMessage,
     StartBotError,
@@ -654,6 +655,29 @@ def test_connect_in_the_handler_of_disconnected() -> None:
         until(lambda: client.state == "ready" and client.stats().sessions == 2)
         assert client.send_client_request("echo", 1) == 1
         assert (client.stats().reconnects, failures) == (0, [])
+
+
+def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedServer) -> None:
+    """Both fail before the end of the lost session is known to be one: it is not replaced all the same."""
+    failed: list[BaseException] = []
+    server.answers["/start"] = Answer({"info": "no"}, 500)
+
+    def begin_again() -> None:
+        for call in (client.connect, lambda: client.start_bot(f"{server.url}/start")):
+            try:
+                call()
+            except RTVIError as error:
+                failed.append(error)
+
+    with reconnecting_client(MoodyBot("ready", StartBotError("no"))) as client:
+        telling = Telling(client)
+        client.connect()
+        client.once("disconnected", begin_again)
+        lose(client)
+        until(lambda: not thread_names())
+        assert len(failed) == 2
+        assert "reconnecting" not in telling.names
+        assert client.stats().sessions == 2
 
 
 def test_connect_while_an_attempt_is_under_way() -> None:
