@@ -157,7 +157,7 @@ class ConnectCall:
             if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
                 last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
             tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())
-            text = f"No bot was reached, by any transport. {tried}"
+            text = f"No bot was reached{'' if self.has_other_ways else ', by any transport'}. {tried}"
         result: ConnectError
         if isinstance(error, ConnectionTimeoutError):
             result = ConnectionTimeoutError(text, phase=error.phase, elapsed=self.deadline.elapsed())

@@ -123,8 +123,7 @@ class ClientDevices(ClientBase):
     @property
     def is_cam_enabled(self) -> bool:
         """Tell whether the camera is on and the transport carries video."""
-        transport = self._manager.transport
-        return self._manager.media.settings.cam and transport is not None and transport.supports_video
+        return self._manager.media.settings.cam and self._manager.carries_video
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end sharing the screen of this machine.
@@ -138,8 +137,8 @@ class ClientDevices(ClientBase):
 
     @property
     def is_sharing_screen(self) -> bool:
-        """Tell whether the screen is shared."""
-        return self._manager.media.settings.screen
+        """Tell whether the screen is shared, and the transport carries video."""
+        return self._manager.media.settings.screen and self._manager.carries_video
 
     def enable_speaker(self, enable: bool) -> None:
         """Unmute or mute the speaker. Sinks and tracks get the bot's audio in any case."""

@@ -22,6 +22,11 @@ H = TypeVar("H", bound="RTVIClientHelper")
 _CALLBACKS = mapping_of(FUNCTION).or_none
 
 
+def _event_key(name: str) -> str:
+    """Return the name of an event in snake_case: `llmFunctionCall` and `llm-function-call` are `llm_function_call`."""
+    return snake_case(name.replace("-", "_"))
+
+
 class RTVIClientHelper:
     """Base of helpers. One helper serves one service of one client.
 
@@ -45,7 +50,7 @@ class RTVIClientHelper:
         self._service: str | None = None
         # Changed in single steps, and copied before it is iterated over.
         self._handlers: dict[str, list[tuple[Callable[..., Any], bool]]] = {
-            snake_case(name): [] for name in self.event_names
+            _event_key(name): [] for name in self.event_names
         }
         _CALLBACKS.check(callbacks=callbacks)
         for name, function in (callbacks or {}).items():
@@ -146,7 +151,7 @@ class RTVIClientHelper:
 
     def _handlers_of(self, event: str) -> list[tuple[Callable[..., Any], bool]]:
         STRING.check(event=event)
-        handlers = self._handlers.get(snake_case(event.replace("-", "_")))
+        handlers = self._handlers.get(_event_key(event))
         if handlers is None:
             raise ValueError(
                 f"{type(self).__name__} has no event {event!r}; it has {', '.join(self.event_names) or 'none'}"

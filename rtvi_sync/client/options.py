@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import attrs
 
+from ..concurrency.logs import package_logger
 from ..events import RTVIEvent, event_from
 from ..media.devices.audio_libraries import AUDIO_LIBRARIES
 from ..media.devices.backend import AudioBackend
@@ -39,7 +40,7 @@ from ..transports.base import Transport
 if TYPE_CHECKING:
     import httpx
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 

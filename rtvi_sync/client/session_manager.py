@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
 from ..events import RTVIEvent
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ..session.reconnect import Reconnector
     from .stats import ClientStats
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -222,8 +223,10 @@ class SessionManager:
 
     def end_waiting_streams(self, info: CloseInfo) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""
-        with contextlib.suppress(RTVIError), self._idle():  # else the application has connected meanwhile
-            self._sessionless.post(self._dispatcher.give_up(info))
+        with contextlib.suppress(RTVIError):  # the application has connected meanwhile
+            with self._idle():
+                end = self._dispatcher.give_up(info)
+            self._sessionless.post(end)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
         """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
@@ -356,6 +359,13 @@ class SessionManager:
         return self._current_way.transport if self._current_way is not None else None
 
     @property
+    def carries_video(self) -> bool:
+        """Tell whether the session carries video; without a session, whether the next one may."""
+        transport = self._transport_in_use()
+        used = [way.transport for way in self.ways] if transport is None else [transport]
+        return any(each.supports_video for each in used)
+
+    @property
     def _current_way(self) -> Way | None:
         return self._way or next(iter(self.ways), None)
 
@@ -469,8 +479,8 @@ class SessionManager:
         session = self._session
         if session is not None and session.lost_by_fork:
             self._dispatcher.lose_session()
-        elif session is not None and session.ending.is_replaced:  # in the parent
-            self._dispatcher.give_up(session.ending.info)()
+        elif session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session):
+            self._dispatcher.give_up(session.ending.info)()  # the parent does it
 
 
 def _number_of(session: Session | None) -> int:

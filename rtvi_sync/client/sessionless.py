@@ -12,6 +12,7 @@ from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
+from ..concurrency.logs import package_logger
 from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..session.http_action import HTTPAction
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 class BotStart:

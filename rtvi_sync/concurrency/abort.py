@@ -16,8 +16,9 @@ from ..protocol.validation import WAIT, Rule, function_taking, has_method, insta
 from .deadline import Deadline
 from .latch import Latch
 from .lifecycle import register_for_fork
+from .logs import package_logger
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 _SOCKET = Rule("a socket", lambda sock: has_method(sock, "fileno") and hasattr(sock, "family"))

@@ -22,10 +22,11 @@ from typing import Protocol
 
 from .descriptors import DONT_WAIT, DescriptorGuard, Waker, abandon, closed_error
 from .latch import sleepless
-from .lifecycle import log_failure, register_for_fork, start_thread
+from .lifecycle import register_for_fork, start_thread
+from .logs import package_logger
 from .timer_thread import LONGEST_WAIT, Scheduler
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Selectors whose timeout is in whole milliseconds. The one of select() is more exact, below this descriptor number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
@@ -368,23 +369,23 @@ class IOThread:
         """Run a command or timer, so that an exception in it does not end the thread."""
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - SystemExit too, because all sessions use the thread
+        except BaseException as error:  # SystemExit too, because all sessions use the thread
             if channel is None:
-                log_failure(logger, "A command of the I/O thread failed")
+                logger.exception("A command of the I/O thread failed")
             else:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
         if not channel.intact:
             error = closed_error()
-        log_failure(logger, "Serving a connection failed; it is closed", error=error)
+        logger.error("Serving a connection failed; it is closed", exc_info=error)
         self._end(channel, error)
 
     def _end(self, channel: Channel, error: BaseException) -> None:
         try:
             channel.on_failure(error)
-        except BaseException:  # noqa: BLE001 - as above
-            log_failure(logger, "Closing a failed connection failed")
+        except BaseException:
+            logger.exception("Closing a failed connection failed")
 
     # -- descriptors --------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ from typing import Any, Protocol
 from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
 from .latch import Latch
+from .logs import package_logger
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # The interpreter's exit waits up to this many seconds for all live sessions together.
 EXIT_LIMIT = 5.0
@@ -240,27 +241,9 @@ def live_objects() -> list[ExitAware]:
         return [*_exit_aware]
 
 
-def log_failure(log: logging.Logger, what: str, *args: object, error: BaseException | None = None) -> None:
-    """Log `error`, or the exception that is being handled, on a thread that must go on: raise nothing, though a filter
-    of the application's may.
-    """
-    try:
-        log.error(what, *args, exc_info=error or True, stacklevel=2)
-    except Exception:  # noqa: BLE001 - whatever the application's code raises
-        if logging.raiseExceptions:  # as handlers of `logging` report their own failures
-            traceback.print_exc()
-
-
 def log_stack_of(threads: Iterable[threading.Thread], what: str) -> None:
-    """Log the stacks of `threads`, which were still running when a time limit passed. Raises nothing."""
-    try:
-        _log_stack_of(list(threads), what)
-    except Exception:  # noqa: BLE001 - as above
-        if logging.raiseExceptions:
-            traceback.print_exc()
-
-
-def _log_stack_of(threads: list[threading.Thread], what: str) -> None:
+    """Log the stacks of `threads`, which were still running when a time limit passed."""
+    threads = list(threads)
     frames = _current_frames() if threads else {}
     for thread in threads:
         frame = frames.get(thread.ident) if thread.ident is not None else None

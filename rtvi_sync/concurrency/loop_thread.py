@@ -18,9 +18,10 @@ from .descriptors import DescriptorGuard, abandon, closed_error, keep_open
 from .future import Future
 from .latch import sleepless
 from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
+from .logs import package_logger
 from .pool_task import PoolTask
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 

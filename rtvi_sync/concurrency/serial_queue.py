@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 from .deadline import Deadline
 from .latch import Notifier
-from .lifecycle import log_failure
+from .logs import package_logger
 from .serial_work import Workers
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 Item: TypeAlias = tuple[Any, ...]
 """A queued call: first a function that is called with the item itself, last the size of the item in bytes, between them
@@ -156,8 +156,8 @@ class SerialQueue:
                     item = self._items.popleft()
                     self._bytes_taken += item[-1]
                     item[0](item)
-                except BaseException:  # noqa: BLE001 - SystemExit, too, because the thread serves other queues
-                    log_failure(logger, "An item of an event queue raised")
+                except BaseException:  # SystemExit, too, because the thread serves other queues
+                    logger.exception("An item of an event queue raised")
             self.runs_on = None
             self._release()
 
@@ -212,8 +212,8 @@ class SerialQueue:
         try:
             self.runs_on = threading.get_ident()
             item[0](item)
-        except Exception:  # noqa: BLE001 - a handler is the application's
-            log_failure(logger, "An item of an event queue raised")
+        except Exception:
+            logger.exception("An item of an event queue raised")
         finally:
             self.runs_on = None
         return True

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from .lifecycle import log_failure
+from .logs import package_logger
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 class Drainable(Protocol):
@@ -69,6 +69,6 @@ class SerialWork:
             self._called = False
             try:
                 self._function()
-            except BaseException:  # noqa: BLE001 - SystemExit, too, because the thread serves others
-                log_failure(logger, "Work of a worker raised")
+            except BaseException:  # SystemExit, too, because the thread serves others
+                logger.exception("Work of a worker raised")
             self._runners.clear()

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from .deadline import Deadline, join_thread
 from .latch import Notifier
-from .lifecycle import fork_generation, log_failure, start_thread
+from .lifecycle import fork_generation, start_thread
+from .logs import package_logger
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # The timeout of a lock (Windows: 49 days) and of epoll (24 days) is limited, so a thread that waits until a given time
 # wakes at least every hour.
@@ -182,8 +183,8 @@ class Scheduler:
         if step is not None and task._due is None and not self._closed:  # else cancelled or rescheduled
             try:
                 due = step(self._clock())
-            except BaseException:  # noqa: BLE001 - SystemExit, too, because others use the thread
-                log_failure(logger, "A scheduled step failed; its task has ended")
+            except BaseException:  # SystemExit, too, because others use the thread
+                logger.exception("A scheduled step failed; its task has ended")
                 task.cancel()
             else:
                 with self._lock:

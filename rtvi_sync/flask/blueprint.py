@@ -16,12 +16,13 @@ import flask
 
 from ..client.client import RTVIClient
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent, event_from
 from ..protocol.validation import NAME, WAIT, Rule, function_taking, iterable
 from .relay import Limits, Relay
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 

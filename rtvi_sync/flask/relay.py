@@ -13,13 +13,14 @@ import attrs
 
 from ..client.client import RTVIClient
 from ..concurrency.lifecycle import start_thread
+from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import COUNT, SECONDS
 from .event_log import EventLog, Position, as_json
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"

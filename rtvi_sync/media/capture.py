@@ -11,6 +11,7 @@ from typing import Protocol
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch, Notifier
 from ..concurrency.lifecycle import start_thread
+from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
@@ -19,7 +20,7 @@ from .leased_device import LeasedDevice, Report
 from .leases import Lease
 from .sources import MemorySource, SourceRun
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 CHUNKS_PER_SECOND = 50
 # Chunks of silence sent after muting, so that the bot's VAD can end the turn.

@@ -16,6 +16,7 @@ from .capture import Mic
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .devices.device import Device
 from .kinds import Kind, is_device
+from .leases import Lease
 from .playback import BufferingSpeaker, QueuedSpeaker, Speaker
 from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
@@ -222,8 +223,9 @@ class DeviceSlots:
         try:
             component = slot.open_component(choice, Deadline(OPEN_TIMEOUT))
         except DeviceError as error:
+            held_by_other = any(each is choice for each in Lease.leased())
             both_of_machine = _is_of_machine(choice) and _is_of_machine(slot.choice)
-            if error.type != "in-use" or slot.component is None or not both_of_machine:
+            if error.type != "in-use" or slot.component is None or held_by_other or not both_of_machine:
                 raise
             component = self._open_after_release(slot, choice)
         if not is_device(choice):

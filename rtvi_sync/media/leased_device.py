@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable
 
 from ..concurrency.lifecycle import fork_generation
+from ..concurrency.logs import package_logger
 from ..errors import DeviceError
 from .base import AudioSink, AudioSource
 from .leases import Lease
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 Report = Callable[[BaseException], None]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime
 from ..concurrency.shield import shielded
 from ..concurrency.worker_pool import WorkerPool
@@ -33,7 +34,7 @@ from .tracks import AudioTrack, ParticipantTracks, Tracks
 if TYPE_CHECKING:
     from .devices.camera import SendVideo
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds that a thread waits to open or replace a device while another thread does so.
 _OPENING_TIMEOUT = 30.0

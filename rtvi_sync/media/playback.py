@@ -11,13 +11,14 @@ from typing import Protocol
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import is_exiting
+from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
 from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
 from .leased_device import LeasedDevice, Report
 from .leases import Lease
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds of audio kept at most while one device is replaced by another.
 _MAX_HELD_SECONDS = 120.0

@@ -8,13 +8,14 @@ from collections import deque
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
+from ..concurrency.logs import package_logger
 from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
 from . import pcm as pcm_tools
 from .leases import Lease
 from .resample import RateConverter, longest_lag
 from .sources import PackagedSource
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 class PushSource(PackagedSource):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.logs import package_logger
 from ..concurrency.serial_work import Workers
 from ..concurrency.timer_thread import ScheduledTask, Scheduler, TimerThread
 from ..errors import DeviceError, MissingExtraError
@@ -33,7 +34,7 @@ from .tracks import AudioTrack, VideoTrack
 if TYPE_CHECKING:
     from .devices.camera import Camera, SendVideo
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds that a device has to open at least, if another one of the same call used up most of the limit.
 _MIN_OPEN_TIMEOUT = 1.0

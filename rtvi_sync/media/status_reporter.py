@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from ..concurrency.logs import package_logger
 from ..errors import DeviceError
 from ..events import RTVIEvent
 from .base import AudioSink, MediaDeviceInfo
@@ -12,7 +13,7 @@ from .event_sink import EventSink, NullEventSink
 from .kinds import Kind, is_device
 from .state import AudioDroppedData, DeviceStatus, MediaState
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _UPDATED: dict[Kind, RTVIEvent] = {
     "mic": RTVIEvent.MIC_UPDATED,

@@ -116,7 +116,7 @@ def _cut_at(segments: list[AudioSegment], moment: float) -> None:
 
 
 def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[AudioSegment]) -> bool:
-    """Write both sides as a stereo WAV file at the bot's sample rate; segments of other rates are resampled.
+    """Write both sides as a stereo WAV file at the rate that most of the bot's audio has, 48 kHz at most.
 
     Args:
         path: of the file, which is overwritten.

@@ -12,7 +12,8 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.io_thread import Timer
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import NoThreadError, log_failure, system_failures_as
+from ..concurrency.lifecycle import NoThreadError, system_failures_as
+from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
 from ..errors import (
@@ -31,7 +32,7 @@ from . import limits
 from .connect_request import BotStartedData, ConnectRequest
 from .session import Session
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Without a limit, the log says this often, in seconds, what the call waits for.
 _REMINDER_INTERVAL = 10.0
@@ -311,8 +312,8 @@ def _told(session: Session, ask: Callable[[], str | None]) -> str | None:
     """Return what the transport, which may be the application's, says of its state."""
     try:
         return ask()
-    except Exception:  # noqa: BLE001 - a transport may be the application's
-        log_failure(logger, "The diagnosis of the %s transport failed", session.transport.name)
+    except Exception:
+        logger.exception("The diagnosis of the %s transport failed", session.transport.name)
         return None
 
 

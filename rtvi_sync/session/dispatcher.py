@@ -15,7 +15,8 @@ import attrs
 
 from .. import signals
 from ..concurrency.deadline import Deadline
-from ..concurrency.lifecycle import log_failure, register_for_fork
+from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import SerialQueue
 from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
@@ -26,7 +27,7 @@ from .event_stream import EventStream
 from .first_messages import ConversationPort
 from .handlers import Cause, Handler, SpecialHandler, function_of, message_of, takes_payload
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Events that come once in a session, before `connect()` returns.
 _ONCE = frozenset({RTVIEvent.CONNECTED, RTVIEvent.BOT_STARTED, RTVIEvent.BOT_CONNECTED, RTVIEvent.BOT_READY})
@@ -300,11 +301,11 @@ class Dispatcher:
         info = attrs.evolve(info, reconnecting=False)
         # Before the streams, so that one that is opened now is ended or knows.
         self._given_up = self._begun if number is None else number, info
-        streams = [*self._streams.values()]  # not those that the application opens until the item is run
+        streams = self._streams.copy()  # not those that the application opens until the item is run
 
         def end() -> None:
-            for ref in streams:
-                if (stream := ref()) is not None:
+            for key, ref in streams.items():
+                if key in self._streams and (stream := ref()) is not None:  # else it has ended meanwhile, or was closed
                     stream.end(info)
                     self.close_stream(stream)
 
@@ -412,7 +413,7 @@ class Dispatcher:
         # In manual mode handlers run on an application thread, where an exit or Ctrl-C has to get through.
         if self.queue.manual and not isinstance(error, Exception):
             raise error
-        log_failure(logger, "A handler of %r raised", event.type.value, error=error)
+        logger.error("A handler of %r raised", event.type.value, exc_info=error)
         if event.type is RTVIEvent.HANDLER_ERROR:
             return True
         failure = HandlerError(error=error, event=event, handler=handler)

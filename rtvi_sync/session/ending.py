@@ -11,7 +11,8 @@ import attrs
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import NO_THREAD_PAUSE, is_exiting, log_failure, log_stack_of
+from ..concurrency.lifecycle import NO_THREAD_PAUSE, is_exiting, log_stack_of
+from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime
 from ..errors import DisconnectedError, fresh_copy
@@ -22,7 +23,7 @@ from . import limits
 from .message_channel import MessageChannel
 from .publisher import EventPublisher
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
@@ -264,8 +265,8 @@ class SessionEnd:
                 if self._parts.publisher.was_ready:  # before, the application had sent nothing
                     logger.warning("%s", error)
                 unsent.append(fresh_copy(error))
-            except BaseException:  # noqa: BLE001 - a transport may be the application's
-                log_failure(logger, "Closing the %s transport failed", transport.name)
+            except BaseException:
+                logger.exception("Closing the %s transport failed", transport.name)
 
         hanging = _run_apart(disconnect, self._transport_deadline)
         if hanging:

@@ -19,7 +19,7 @@ import attrs
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
-from ..concurrency.lifecycle import log_failure
+from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import SerialQueue
 from ..concurrency.worker_pool import WorkerPool
 from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, ProtocolError, RTVIError
@@ -30,7 +30,7 @@ from ..protocol.text import one_line
 from .dispatcher import HandlerError
 from .publisher import EventPublisher
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Each running call has a thread. A bot runs a few at once; more than this is a fault of the bot, or an attack.
 MAX_RUNNING = 64
@@ -168,7 +168,7 @@ class FunctionCalls:
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
-            log_failure(logger, "The function %.100r, which the bot called, failed", call.function_name, error=error)
+            logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
             self._fail(function, call, event, error)
             # In manual mode functions run on an application thread, where an exit or Ctrl-C has to get through.
             if self._publisher.manual and not isinstance(error, Exception):

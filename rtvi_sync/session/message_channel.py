@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
+from ..concurrency.logs import package_logger
 from ..concurrency.worker_pool import WorkerPool
 from ..errors import ProtocolError, RequestRejectedError, RequestTimeoutError, UnsupportedFeatureError
 from ..messages import RTVIMessage
@@ -23,7 +24,7 @@ from .first_messages import SAYING, FirstMessages, Follower
 from .function_calls import CALL_EVENTS, FunctionCalls
 from .publisher import EventPublisher
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # A further cause of a bot's silence. (Seen: Pipecat 0.0.73 and 0.0.108.)
 _SILENCE = {"action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one."}

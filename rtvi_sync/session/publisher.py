@@ -13,6 +13,7 @@ from typing import Any
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
+from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item, QueueOverflow, SerialQueue
 from ..concurrency.worker_pool import WorkerPool
 from ..errors import ProtocolError
@@ -23,7 +24,7 @@ from .dispatcher import Dispatcher
 from .first_messages import ConversationPort
 from .handlers import Cause
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # A faulty bot repeats its fault in every message: it is logged this often, and at DEBUG from then on.
 _MAX_WARNINGS = 20

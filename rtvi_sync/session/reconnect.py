@@ -13,7 +13,8 @@ import attrs
 
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import NoThreadError, log_failure, start_thread
+from ..concurrency.lifecycle import NoThreadError, start_thread
+from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, fresh_copy
@@ -26,7 +27,7 @@ from .session import Session
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 
@@ -125,8 +126,8 @@ class Reconnector:
         """Tell whether the policy allows another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
-        except BaseException:  # noqa: BLE001 - also an exit, because the calling thread has a session to end
-            log_failure(logger, "retry_on of the reconnect policy raised; no further attempt is made")
+        except BaseException:
+            logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
             return False
 
     def connect(self, attempt: Callable[[Latch], T], deadline: Deadline) -> T:
@@ -170,6 +171,10 @@ class Reconnector:
             if not (for_good or stopped.is_set()):  # one that is still here was set for good
                 self._connect_stopped = Latch()
         stopped.set()
+
+    def is_to_replace(self, session: Session) -> bool:
+        """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
+        return session.ending.is_replaced and session.number > self._unwanted and self.failed is None
 
     def lost(self, session: Session) -> None:
         """Replace `session`, unless the application has ended it. On its close thread, after `drained` is set."""

@@ -38,10 +38,13 @@ def is_transient(error: BaseException) -> bool:
     408, 425, 429 and 5xx), a limit that passed. False for: a bot that ended the session (Pipecat closes with 1000
     however it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is
     refused, a broken protocol, and what the application itself did. An error of several attempts is transient if one of
-    them is.
+    them is, unless the server refused the last.
     """
     instance_of("an exception", BaseException).check(error=error)
     if isinstance(error, ConnectError) and error.attempts:
+        last = error.attempts[-1][1]
+        if isinstance(last, StartBotError) and last.status in _REFUSALS:
+            return False  # it has ended the call
         return any(is_transient(attempt) for _, attempt in error.attempts)
     if isinstance(error, DisconnectedError):
         return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
@@ -68,6 +71,8 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
 _PASSING_CODES = (1001, 1006, 1011, 1012, 1013, 1014)
 
 _PASSING_STATUSES = (408, 425, 429)
+# By these a server refuses the client, whatever transport it comes by.
+_REFUSALS = (401, 403, 407)
 
 
 @attrs.frozen(kw_only=True)

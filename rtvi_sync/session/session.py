@@ -25,7 +25,8 @@ from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.lifecycle import fork_generation, log_failure, register_for_exit, unregister_for_exit
+from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
+from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
@@ -47,7 +48,7 @@ from .first_messages import FirstMessages
 from .message_channel import MessageChannel
 from .publisher import ClientState, EventPublisher
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
@@ -300,8 +301,8 @@ class Session:
     def _interrupt(self) -> None:
         try:
             self.transport.interrupt_playback()
-        except BaseException:  # noqa: BLE001 - a transport may be the application's
-            log_failure(logger, "The %s transport could not drop what the bot said", self.transport.name)
+        except BaseException:
+            logger.exception("The %s transport could not drop what the bot said", self.transport.name)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

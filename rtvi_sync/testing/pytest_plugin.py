@@ -269,9 +269,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
         # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
         # XML takes them from the report of the teardown.
-        others = [(name, value) for name, value in item.user_properties if name not in _FIGURES]
-        item.user_properties[:] = [*others, (_TURNS, len(turns)), *_latencies(turns)]
-        report.user_properties = [*item.user_properties]
+        figures = [(_TURNS, len(turns)), *_latencies(turns)]
+        for properties in (item.user_properties, report.user_properties):
+            properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
 
 
 def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:

@@ -17,6 +17,7 @@ from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.lifecycle import NoThreadError, register_for_fork
+from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..errors import (
     DisconnectedError,
@@ -39,7 +40,7 @@ from .webrtc.signalling import OfferAnswer, Target
 if TYPE_CHECKING:
     from .webrtc.connection import WebRTCConnection
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 

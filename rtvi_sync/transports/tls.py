@@ -11,8 +11,9 @@ import traceback
 from typing import Any
 
 from ..concurrency.lifecycle import what_to_do
+from ..concurrency.logs import package_logger
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # By OpenSSL's verify code: what to do about a certificate error that no other authority would mend.
 _ADVICE = {

@@ -13,6 +13,7 @@ import attrs
 
 from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
@@ -24,7 +25,7 @@ from .websocket_connection import WebSocketConnection
 from .websocket_frames import BINARY, TEXT
 from .websocket_handshake import open_websocket
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # A bot answers a close frame within milliseconds; one that neither answers nor takes a byte for 1 s has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0

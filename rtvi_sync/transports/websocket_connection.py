@@ -16,6 +16,7 @@ from ..concurrency.descriptors import DONT_WAIT, closed_error
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, ProtocolError
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
@@ -23,7 +24,7 @@ from .base import TransportStats
 from .websocket_frames import CLOSE, PING, PONG, FrameError, FrameReader, masked_frame
 from .websocket_writer import WOULD_BLOCK, FrameWriter, Outgoing
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _READ_BYTES = 64 * 1024
 # After a read of at least this size the socket is read again, which under load is cheaper than a call of the selector.

@@ -258,7 +258,6 @@ def test_what_concerns_every_way_ends_the_call(make: Callable[[], Named], error:
     assert getattr(caught.value, "attempts", ()) == ()
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_refusal_on_a_later_way_hides_nothing() -> None:
     """The call ends, and its error has what failed before, too."""
     first = Named("first", refusal=TransportStartError("refused with 403", status=403))
@@ -269,6 +268,7 @@ def test_a_refusal_on_a_later_way_hides_nothing() -> None:
     assert [way for way, _ in raised.value.attempts] == ["first", "second"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_silent_way_is_left() -> None:
     first, second = Named("first", is_silent), Named("second")
     with client_of(first, second) as client:

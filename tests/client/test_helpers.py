@@ -357,6 +357,15 @@ class TestEvents:
         with pytest.raises(TypeError, match="it has none"):
             RTVIClientHelper({name: print})
 
+    def test_names_of_events(self) -> None:
+        """In each form in which a client takes them."""
+        heard: list[str] = []
+        helper = LLMHelper()
+        for name in ("llm_function_call", "llmFunctionCall", "llm-function-call"):
+            helper.on(name, lambda _data=None, name=name: heard.append(name))
+        helper.emit("llm-function-call")
+        assert len(heard) == 3
+
     def test_unknown_events(self) -> None:
         """So are events."""
         helper = SearchHelper()

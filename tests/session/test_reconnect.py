@@ -933,13 +933,17 @@ def test_whoever_waits_is_told_though_a_handler_holds_up_the_loss(monkeypatch: p
         client.on("bot_disconnected", lambda: go_on.wait(GUARD))
         client.connect()
         waiting = [InThread(client.wait), InThread(lambda: client.wait_for("bot_ready"))]
-        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 2)
+        lost = InThread(lambda: client.wait_for("server_message"))
+        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 3)
         lose(client)
         pending(client)
         client.disconnect()
         go_on.set()
         assert waiting[0].get() == CloseInfo(initiator="client")
         assert isinstance(waiting[1].error(), DisconnectedError)
+        error = lost.error()
+        assert isinstance(error, DisconnectedError)
+        assert error.initiator == "network"
         assert client.wait(GUARD) == CloseInfo(initiator="client")
 
 
@@ -1081,3 +1085,21 @@ def test_in_a_forked_child() -> None:
 
         in_child(child)
         pending(client)
+
+
+def test_a_stream_in_a_forked_child_after_it_gave_up(server: ScriptedServer) -> None:
+    """It waits for the session that the child begins."""
+    server.answers["/connect/"] = Answer({})
+    with reconnecting_client(params={"base_url": server.url}) as client:
+        client.connect()
+        refused_by(server, client)
+        server.answers["/connect/"] = Answer({})
+        stream = client.events("bot_ready", timeout=GUARD)
+
+        def child() -> None:
+            client.connect()
+            assert next(stream).data.version
+            client.disconnect()
+
+        in_child(child)
+        stream.close()

@@ -49,6 +49,8 @@ def tried(*errors: RTVIError) -> ConnectError:
         (ConnectionTimeoutError("", phase="http", elapsed=1.0), True),
         (tried(TransportStartError("", status=403), DisconnectedError("", initiator="network")), True),
         (tried(TransportStartError("", status=403), TransportStartError("", status=404)), False),
+        (tried(DisconnectedError("", initiator="network"), StartBotError("", status=404)), True),
+        (tried(TransportStartError("", status=502), StartBotError("", status=401)), False),
         (BotError("", fatal=True), False),
         (ProtocolError(""), False),
         (BotNotReadyError(""), False),

@@ -11,13 +11,14 @@ from typing import Literal
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
+from ...concurrency.logs import package_logger
 from ...errors import DeviceError, MissingExtraError, RTVIError
 from ..base import MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
 from ..leases import Lease
 from ..video import CameraSource, Pace, PackagedVideo, ScreenSource
 from .device import RETRY_INTERVAL, Device
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 SendVideo = Callable[[VideoFrame], None]
 

@@ -10,11 +10,12 @@ from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Latch, Notifier
+from ...concurrency.logs import package_logger
 from ...errors import DeviceError, RTVIError, fresh_copy
 from ..base import MediaDeviceInfo
 from ..kinds import Kind
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Latch
 from ...concurrency.lifecycle import register_for_fork, start_thread
+from ...concurrency.logs import package_logger
 from ...concurrency.shield import shielded
 from ...errors import DeviceError, MissingExtraError
 from ..base import MediaDeviceInfo
@@ -19,7 +20,7 @@ from .portaudio_backend import PortAudioBackend
 if TYPE_CHECKING:
     import subprocess
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds that `close()` waits for the thread, which can hang only in a callback of the application.
 _CLOSE_LIMIT = 2.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Latch
 from ...concurrency.lifecycle import NoThreadError, start_thread
+from ...concurrency.logs import package_logger
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
@@ -19,7 +20,7 @@ from .backend import AudioBackend, cameras
 if TYPE_CHECKING:
     from .device_watch import DeviceWatch
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _AUDIO_EVENTS = {
     "audioinput": RTVIEvent.AVAILABLE_MICS_UPDATED,

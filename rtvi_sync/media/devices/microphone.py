@@ -12,6 +12,7 @@ from functools import partial
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
+from ...concurrency.logs import package_logger
 from ...concurrency.timer_thread import Scheduler
 from ...errors import DeviceError, MissingExtraError, RTVIError
 from .. import pcm as pcm_tools
@@ -21,7 +22,7 @@ from .backend import AudioBackend, InputStream
 from .device import RETRY_INTERVAL, Device, wait_until
 from .echo_canceller import EchoCanceller
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # The usual rate of speech recognition. A device that refuses it is read at its own rate.
 _RATE_HZ = 16000

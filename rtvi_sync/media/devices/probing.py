@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import attrs
 
+from ...concurrency.logs import package_logger
 from ..base import MediaDeviceInfo
 from . import device_probe
 from .audio_errors import crashed, library_failed, missing_library, no_answer
@@ -18,7 +19,7 @@ from .audio_errors import crashed, library_failed, missing_library, no_answer
 if TYPE_CHECKING:
     import subprocess
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # On Windows, exit codes from here on are exceptions such as an access violation.
 _NT_EXCEPTION = 0xC0000000

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.embedded_bot.action_schema import check_arguments, describe
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
@@ -18,7 +19,7 @@ from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger, 
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.validation import field, optional, values_by_name
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 Action: TypeAlias = Callable[..., Any]
 ActionName: TypeAlias = str | tuple[str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, TranscriptionFrame
 from rtvi_sync.testing.embedded_bot.actions import ActionHandlers, ActionRegistry
@@ -20,7 +21,7 @@ from rtvi_sync.testing.embedded_bot.session import BotSession, SessionState
 from rtvi_sync.testing.embedded_bot.speech_input import SpeechInput
 from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 class BotConversation:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rtvi_sync._version import __version__
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.testing.embedded_bot.bot_version import negotiate
 from rtvi_sync.testing.embedded_bot.config import LiveConfig, read_config
 from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
@@ -14,7 +15,7 @@ from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
 _ABOUT_SINCE: Final = (1, 1)

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import attrs
 
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.transports.tls import wrap_socket
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 class TCPServer:

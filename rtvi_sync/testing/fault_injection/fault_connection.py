@@ -133,7 +133,8 @@ class ProxyConnection:
         self._connected = False
         self._ended = threading.Event()
         _prepare(client)
-        self._connect()
+        if not self._connect():
+            raise OSError("there is no socket for any address of the server")
 
     def inject(
         self,
@@ -210,28 +211,34 @@ class ProxyConnection:
         self._watched.clear()
         self._ended.set()
 
-    def _connect(self) -> None:
-        """Begin to connect to the next address of the server."""
-        target = self._untried.popleft()
-        self._server = socket.socket(target.family, socket.SOCK_STREAM)
-        # Source and sink of each direction.
-        self._sockets: dict[Direction, tuple[socket.socket, socket.socket]] = {
-            "to_client": (self._server, self._client),
-            "to_server": (self._client, self._server),
-        }
-        self._watched[self._server] = 0
-        _prepare(self._server)
-        self._refused = self._server.connect_ex(target.address) not in _UNDER_WAY
+    def _connect(self) -> bool:
+        """Begin to connect to the next address that there can be a socket for; return False if there is none."""
+        while self._untried:
+            target = self._untried.popleft()
+            try:
+                server = socket.socket(target.family, socket.SOCK_STREAM)
+            except OSError:  # of a family that this machine does not have, or there is no descriptor
+                continue
+            _prepare(server)
+            # Source and sink of each direction.
+            self._sockets: dict[Direction, tuple[socket.socket, socket.socket]] = {
+                "to_client": (server, self._client),
+                "to_server": (self._client, server),
+            }
+            self._server, self._watched[server] = server, 0
+            self._refused = server.connect_ex(target.address) not in _UNDER_WAY
+            return True
+        return False
 
     def _finish_connect(self) -> None:
         while self._refused or self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            if not self._untried:
+            failed = self._server
+            if not self._connect():
                 self.close(self._client)  # the client sees a reset, as from a port without a listener
                 return
-            if self._watched.pop(self._server):
-                self._selector.unregister(self._server)
-            self._server.close()
-            self._connect()
+            if self._watched.pop(failed):
+                self._selector.unregister(failed)
+            failed.close()
         with contextlib.suppress(OSError):
             self._server.getpeername()
             self._connected = True

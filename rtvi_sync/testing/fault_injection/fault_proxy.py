@@ -15,11 +15,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import ConnectionFault, Direction
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # On Linux a listening socket can stop and start listening while it keeps its port. Elsewhere it must be closed.
 _CAN_PAUSE: Final = sys.platform == "linux"

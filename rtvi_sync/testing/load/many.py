@@ -18,11 +18,12 @@ import attrs
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
 from rtvi_sync.testing.load.report import Outcome, Report, Row, error_text
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds in which a scenario must end after its client was closed; `close()` alone may take 5 s.
 _END_TIMEOUT: Final = 8.0

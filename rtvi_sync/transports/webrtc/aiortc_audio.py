@@ -17,13 +17,14 @@ import av
 from aiortc import MediaStreamTrack, RTCRtpReceiver
 from aiortc.mediastreams import MediaStreamError
 
+from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread
 from ...media import pcm as pcm_tools
 from ...media.resample import RateConverter
 from . import opus
 from .jitter_buffer import JitterBuffer
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 #: The bot's voice is handed on at this rate, as over WebSocket.
 RATE_HZ: Final = 24000

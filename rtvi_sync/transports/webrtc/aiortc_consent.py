@@ -17,7 +17,9 @@ from typing import Any, Final
 from aioice import stun
 from aiortc import RTCRtpSender
 
-logger: logging.Logger = logging.getLogger(__name__)
+from ...concurrency.logs import package_logger
+
+logger: logging.Logger = package_logger(__name__)
 
 #: A bot that has answered nothing for this long wants nothing any more, in seconds: as RFC 7675 has it.
 LIMIT: Final = 30.0

@@ -23,6 +23,7 @@ from aiortc import (
 from ...concurrency.deadline import Deadline
 from ...concurrency.descriptors import closed_error
 from ...concurrency.future import Future
+from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
@@ -33,7 +34,7 @@ from .aiortc_turn import reachable_first
 from .aiortc_video import PictureTrack, limit_bitrate, picture_of, read_pictures
 from .peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 
 def _is_harmless(record: logging.LogRecord) -> bool:

@@ -15,9 +15,10 @@ from aiortc.codecs import vpx
 from aiortc.mediastreams import MediaStreamError
 
 from ...concurrency.future import Future
+from ...concurrency.logs import package_logger
 from ...media import VideoFrame
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...concurrency.deadline import Deadline
+from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread
 from ...errors import DisconnectedError
 from ...media import VideoFrame
@@ -19,7 +20,7 @@ from ...protocol.states import CloseInfo
 from . import signalling
 from .peer import Peer, PeerEvents, PeerStats
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Pipecat counts a client as gone that has pinged and is silent for 3 s.
 _PING_INTERVAL = 1.0

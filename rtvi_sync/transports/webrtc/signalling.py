@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
+from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
 from ..auth_bundle import missing_offer_url
@@ -18,7 +19,7 @@ from ..base import StartRequest
 from ..net import merged_headers, parse_url, printable, url_fault
 from .peer import ICEServer
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
@@ -78,7 +79,7 @@ def target_of(
     check_offer_url(address)
     ice = _first(given, ("iceConfig", "ice_config"), Mapping) or {}
     try:
-        servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or (), by_server=True)
+        servers = ice_servers(_first(ice, ("iceServers", "ice_servers"), Sequence) or (), by_server=bool(source))
     except (TypeError, ValueError) as error:
         raise InvalidTransportParamsError(f"{source or 'connect() was given'} an unusable iceConfig: {error}") from None
     return Target(
@@ -131,10 +132,13 @@ def _usable(server: ICEServer, *, by_server: bool) -> ICEServer:
     unusable = [url for url in server.urls if _UNUSABLE_ICE_URL.fullmatch(url)]
     if not unusable:
         return server
-    text = f"{unusable[0]!r}: STUN over TLS and TURN over DTLS are not supported; use 'stun:', or 'turns:' over TCP"
+    text = (
+        f"{', '.join(map(repr, unusable))}: STUN over TLS and TURN over DTLS are not supported; use 'stun:', or "
+        "'turns:' over TCP"
+    )
     if not by_server:
         raise ValueError(f"ice_servers has {text}")
-    logger.warning("The server names %s. It is left out", text)
+    logger.warning("The server names ICE servers that are left out, %s", text)
     return attrs.evolve(server, urls=tuple(url for url in server.urls if url not in unusable))
 
 

@@ -154,6 +154,18 @@ def test_other_wishes_for_the_camera_that_is_on(cameras):
         assert transport.camera.wait(GUARD)
 
 
+def test_a_camera_that_another_client_uses(cameras):
+    """The camera in use is neither closed nor opened again."""
+    shared, own = CameraSource(backend=FakeCameras(running=True)), FakeCameras(running=True)
+    with (
+        client(Screening(), enable_cam=True, cam=shared),
+        client(Screening(), enable_cam=True, cam=CameraSource(backend=own)) as user,
+    ):
+        with pytest.raises(DeviceError, match="another session"):
+            user.update_cam(shared)
+        assert [name for name, _ in own.calls].count("open") == 1
+
+
 def test_a_film_in_place_of_a_camera(tmp_path):
     """The bot receives the pictures of the file; the next session begins with the first one."""
     film = FileVideoSource(write_film(tmp_path / "film.avi", 5), fps=60)

@@ -57,14 +57,19 @@ def test_a_server_that_is_not_there() -> None:
         client.recv(1)
 
 
-@pytest.mark.parametrize("first", ["127.0.0.1", "240.0.0.1"], ids=["refused", "unreachable"])
-def test_a_name_of_several_addresses(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("family", "first"),
+    [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "240.0.0.1"), (9999, "::1")],
+    ids=["refused", "unreachable", "no such family"],
+)
+def test_a_name_of_several_addresses(family: int, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are tried in order, as `localhost` may be ::1 while the bot listens at 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         free_port = listening.getsockname()[1]
 
     def addresses(host: str, port: int, **_: object) -> list[object]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in ((first, free_port), (host, port))]
+        found = [(family, first, free_port), (family, first, free_port), (socket.AF_INET, host, port)]
+        return [(kind, socket.SOCK_STREAM, 6, "", (name, number)) for kind, name, number in found]
 
     with Server(echo) as server, monkeypatch.context() as patched:
         patched.setattr("rtvi_sync.testing.fault_injection.fault_proxy.socket.getaddrinfo", addresses)

@@ -1,0 +1,28 @@
+"""The loggers of the package, which never raise."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+
+
+def package_logger(name: str) -> logging.Logger:
+    """Return the logger of a module, whose calls raise nothing.
+
+    `logging` reports what its handlers raise, but not what a filter of the application raises. In a thread that serves
+    all sessions, or ends one, that would end more than a line of the log.
+    """
+    logger = logging.getLogger(name)
+    handle = logger.handle
+
+    def guarded(record: logging.LogRecord) -> None:
+        try:
+            handle(record)
+        except Exception:  # noqa: BLE001 - whatever the application's code raises
+            if logging.raiseExceptions:  # as handlers of `logging` report their own failures
+                with contextlib.suppress(OSError, ValueError):  # there may be no stderr
+                    traceback.print_exc()
+
+    logger.handle = guarded  # type: ignore[method-assign]
+    return logger
