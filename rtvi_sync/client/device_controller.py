@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from ..concurrency.lifecycle import (
     start_thread,
     system_failures_as,
 )
+from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
 from ..errors import DeviceError, UnsupportedFeatureError, fresh_copy
@@ -25,9 +27,30 @@ from ..media.manager import MediaManager
 from ..session.dispatcher import Dispatcher
 from ..session.publisher import ClientState, EventPublisher
 from ..transports.base import Transport
+from .options import RTVIClientOptions
+
+logger: logging.Logger = package_logger(__name__)
 
 # Limit of closing a device, or a sink of the application.
 CLOSE_TIMEOUT = 1.0
+
+
+def media_of(options: RTVIClientOptions) -> MediaManager:
+    """Return the devices that the options name."""
+    enable_cam = bool(options.enable_cam or options.enable_camera)
+    if enable_cam and not (options.transport is not None and options.transport.supports_video):
+        enable_cam = False
+        logger.warning("enable_cam has no effect: the transport carries no video, as SmallWebRTCTransport does")
+    return MediaManager(
+        mic=options.mic,
+        speaker=options.speaker,
+        cam=options.cam,
+        enable_mic=options.enable_mic,
+        enable_cam=enable_cam,
+        backend=options.audio_backend,
+        max_queued_audio_bytes=options.max_queued_audio_bytes,
+        echo_cancellation=options.echo_cancellation,
+    )
 
 
 class DeviceController:

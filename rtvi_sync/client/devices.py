@@ -122,8 +122,8 @@ class ClientDevices(ClientBase):
 
     @property
     def is_cam_enabled(self) -> bool:
-        """Tell whether the camera is on and the transport carries video."""
-        return self._manager.media.settings.cam and self._manager.carries_video
+        """Tell whether the camera is on. A transport without video sends nothing of it."""
+        return self._manager.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end sharing the screen of this machine.
@@ -137,8 +137,8 @@ class ClientDevices(ClientBase):
 
     @property
     def is_sharing_screen(self) -> bool:
-        """Tell whether the screen is shared, and the transport carries video."""
-        return self._manager.media.settings.screen and self._manager.carries_video
+        """Tell whether the screen is shared."""
+        return self._manager.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
         """Unmute or mute the speaker. Sinks and tracks get the bot's audio in any case."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
-from ..concurrency.logs import package_logger
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
 from ..events import RTVIEvent
@@ -27,11 +25,12 @@ from ..session.connect_request import ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
+from ..session.reconnect_policy import limit_attempt
 from ..session.session import Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import CallsUnderWay, ConnectCall
-from .device_controller import DeviceController
+from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
     from ..session.reconnect import Reconnector
     from .stats import ClientStats
-
-logger: logging.Logger = package_logger(__name__)
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -63,20 +60,7 @@ class SessionManager:
         self._way: Way | None = None  # that of the current session, or of the last one
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
-        enable_cam = bool(options.enable_cam or options.enable_camera)
-        if enable_cam and not (options.transport is not None and options.transport.supports_video):
-            enable_cam = False
-            logger.warning("enable_cam has no effect: the transport carries no video, as SmallWebRTCTransport does")
-        self.media: MediaManager = MediaManager(
-            mic=options.mic,
-            speaker=options.speaker,
-            cam=options.cam,
-            enable_mic=options.enable_mic,
-            enable_cam=enable_cam,
-            backend=options.audio_backend,
-            max_queued_audio_bytes=options.max_queued_audio_bytes,
-            echo_cancellation=options.echo_cancellation,
-        )
+        self.media: MediaManager = media_of(options)
         self.devices: DeviceController = DeviceController(
             self.media,
             lambda: self.transport,
@@ -152,7 +136,7 @@ class SessionManager:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
-        deadline = self._limited(deadline)
+        deadline = limit_attempt(self._options.reconnect, deadline)
         call = ConnectCall(self.ways, deadline)
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
@@ -161,7 +145,7 @@ class SessionManager:
             if stopped is not None and stopped.is_set():  # by a `disconnect()` that did not find this call yet
                 attempt.abandon()
             if self._reconnector is not None:
-                self._reconnector.stop_for_connect(session.number - 1)
+                self._reconnector.stop_for_connect(session)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
@@ -178,15 +162,12 @@ class SessionManager:
         self._check_process()
         before, deadline = self._session, Deadline(self._limit_of(request))
         start = BotStart(self._request(self._current_way, start=request), deadline)
-
-        def stop_reconnecting() -> None:
-            if self._reconnector is not None:
-                self._reconnector.stop(self._dispatcher.sessions)
+        reconnector = self._reconnector
 
         def begin_and_send() -> Any:
             if before is not None:
                 before.await_end(deadline)
-            return self._sessionless.start_bot(start, stop_reconnecting)
+            return self._sessionless.start_bot(start, lambda: reconnector.stop(self._session) if reconnector else None)
 
         return self._under_way.make(start, begin_and_send)
 
@@ -195,7 +176,7 @@ class SessionManager:
         way = self._way
         assert way is not None, "there was a session"
         given, start = self._last_start
-        deadline = self._limited(Deadline(self._limit_of(start)))
+        deadline = limit_attempt(self._options.reconnect, Deadline(self._limit_of(start)))
         attempt = self._attempt(given, start, deadline, way, None)
         session = attempt.begin(lambda: self._begin_session(way, deadline))
         if self.watch.is_dropped:
@@ -204,12 +185,6 @@ class SessionManager:
             attempt.abandon()
         attempt.run(session, self._transport_options(session))
         return session
-
-    def _limited(self, deadline: Deadline) -> Deadline:
-        """Return the deadline of one attempt: `deadline`, or the limit of the reconnect policy if it is shorter."""
-        policy = self._options.reconnect
-        limit = None if policy is None else policy.attempt_timeout
-        return deadline if limit is None or deadline.at_most(limit) != limit else Deadline(limit)
 
     def _attempt(
         self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
@@ -319,10 +294,10 @@ class SessionManager:
         actions = self._sessionless.abandon_actions()
         reconnecting = None
         if self._reconnector is not None:
-            reconnecting = self._reconnector.stop(_number_of(session))
+            reconnecting = self._reconnector.stop(session)
             if self._session_here is not session:  # the reconnector has just begun another one
                 session = self._session_here
-                reconnecting = self._reconnector.stop(_number_of(session)) or reconnecting
+                reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None:
@@ -357,13 +332,6 @@ class SessionManager:
     def transport(self) -> Transport | None:
         """Return the transport that is used, or is tried first; None if there is none."""
         return self._current_way.transport if self._current_way is not None else None
-
-    @property
-    def carries_video(self) -> bool:
-        """Tell whether the session carries video; without a session, whether the next one may."""
-        transport = self._transport_in_use()
-        used = [way.transport for way in self.ways] if transport is None else [transport]
-        return any(each.supports_video for each in used)
 
     @property
     def _current_way(self) -> Way | None:
@@ -461,11 +429,10 @@ class SessionManager:
             given=given,
             started=self._sessionless.started,
             start=start,
-            bot_url=way.bot_url if way is not None else None,
             handler=options.custom_connect_handler,
-            transport_name=(way.transport.start_name or way.transport.name) if way is not None else "custom",
             network=self._network,
             http_client=options.http_client,
+            **(way.for_request() if way is not None else {}),
         )
 
     def after_fork_in_child(self) -> None:
@@ -481,7 +448,3 @@ class SessionManager:
             self._dispatcher.lose_session()
         elif session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session):
             self._dispatcher.give_up(session.ending.info)()  # the parent does it
-
-
-def _number_of(session: Session | None) -> int:
-    return session.number if session is not None else 0

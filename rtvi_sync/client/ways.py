@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -36,6 +36,10 @@ class Way:
     transport: Transport
     bot_url: BotURL | None = None
     patience: float | None = None
+
+    def for_request(self) -> dict[str, Any]:
+        """Return what a `ConnectRequest` on this way has of it."""
+        return {"bot_url": self.bot_url, "transport_name": self.transport.start_name or self.transport.name}
 
 
 def ways_to(

@@ -99,7 +99,7 @@ class Reconnector:
 
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
-        self._sessions = weakref.ref(sessions, lambda _: self.stop(0))
+        self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
         # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`, and puts the events of a run before its end. Any
         # thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
@@ -191,22 +191,24 @@ class Reconnector:
             if sessions is not None:
                 sessions.end_waiting_streams(session.ending.info)
 
-    def stop(self, number: int) -> _Run | None:
-        """Make no further attempt, neither now nor if a session up to this number is lost later. Any thread.
+    def stop(self, session: Session | None) -> _Run | None:
+        """Make no further attempt, neither now nor if `session`, or one before it, is lost later. Any thread.
 
         Returns:
             The run that is stopped; an attempt of it may still be under way.
         """
         with self._lock:
             run, self._run = self._run, None
-            self._unwanted = max(self._unwanted, number)
+            if session is not None:
+                self._unwanted = max(self._unwanted, session.number)
             if run is not None:
                 run.stopped.set()
         return run
 
-    def stop_for_connect(self, number: int) -> None:
-        """Stop like `stop()`, because the application has connected itself."""
-        self.stop(number)
+    def stop_for_connect(self, session: Session) -> None:
+        """Stop for all sessions before `session`, which the application has begun itself."""
+        self.stop(None)
+        self._unwanted = max(self._unwanted, session.number - 1)
         self.failed = None
 
     def publish(self, run: _Run, event: RTVIEvent, data: ReconnectingData | ReconnectFailedData) -> bool:

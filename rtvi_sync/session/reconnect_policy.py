@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
+from ..concurrency.deadline import Deadline
 from ..errors import (
     ConnectError,
     ConnectionTimeoutError,
@@ -137,3 +138,9 @@ class PolicyChanges(TypedDict, total=False):
     retry_on: Callable[[BaseException], bool] | None
     attempt_timeout: Seconds | None
     first_connect: bool
+
+
+def limit_attempt(policy: ReconnectPolicy | None, deadline: Deadline) -> Deadline:
+    """Return the deadline of one attempt: `deadline`, or the limit of the policy if it is shorter."""
+    limit = None if policy is None else policy.attempt_timeout
+    return deadline if limit is None or deadline.at_most(limit) != limit else Deadline(limit)

@@ -21,7 +21,6 @@ from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..errors import (
     DisconnectedError,
-    InvalidTransportParamsError,
     MessageTooLargeError,
     MissingExtraError,
     RTVIError,
@@ -30,11 +29,11 @@ from ..errors import (
 from ..media import MediaPort, VideoFrame
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, Rule, integer
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import advice, signalling
-from .webrtc.peer import MediaLimits, PictureLimits
+from .webrtc.peer import AUDIO_BITRATE, PICTURE_SIZE, VIDEO_BITRATE, MediaLimits, PictureLimits
 from .webrtc.signalling import OfferAnswer, Target
 
 if TYPE_CHECKING:
@@ -48,16 +47,8 @@ T = TypeVar("T")
 _RENEGOTIATION_TIMEOUT = 10.0
 # The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
 _GRACE = 1.0
-# So long after the last audio of the user, in seconds, the bot is told that the microphone is off.
+# So long after the last audio, in seconds, the microphone counts as off. Pipecat 0.0.73 drops what comes from then on.
 _AUDIO_PAUSE = 0.5
-
-_AUDIO_BITRATE = integer(6_000, 510_000).or_none  # what Opus takes
-_VIDEO_BITRATE = integer(50_000, 50_000_000).or_none
-_SIZE = Rule(
-    "a pair of integers (width, height), from 16 to 16384 pixels each",
-    lambda value: isinstance(value, (tuple, list)) and all(type(each) is int for each in value),
-    lambda value: len(value) == 2 and all(16 <= each <= 16384 for each in value),
-).or_none
 
 
 class SmallWebRTCTransport(Transport):
@@ -111,9 +102,9 @@ class SmallWebRTCTransport(Transport):
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
         COUNT.check(max_message_size=max_message_size)
-        _AUDIO_BITRATE.check(audio_bitrate=audio_bitrate)
-        _VIDEO_BITRATE.check(cam_bitrate=cam_bitrate, screen_bitrate=screen_bitrate)
-        _SIZE.check(cam_size=cam_size, screen_size=screen_size)
+        AUDIO_BITRATE.or_none.check(audio_bitrate=audio_bitrate)
+        VIDEO_BITRATE.or_none.check(cam_bitrate=cam_bitrate, screen_bitrate=screen_bitrate)
+        PICTURE_SIZE.or_none.check(cam_size=cam_size, screen_size=screen_size)
         if webrtc_url is not None:
             signalling.check_offer_url(webrtc_url)
         self._ice_servers = None if ice_servers is None else signalling.ice_servers(ice_servers)
@@ -260,12 +251,8 @@ class SmallWebRTCTransport(Transport):
 
     def _target(self, bundle: Any) -> Target:
         target = signalling.target_of(bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source)
-        if self.secure_bundle and not self._allow_insecure and target.url.lower().startswith("http:"):
-            raise InvalidTransportParamsError(
-                f"The start endpoint was reached over https, but {printable(target.url)} is not encrypted: an attacker "
-                "on the network could listen to the conversation. Let the server answer with an https:// URL, or allow "
-                "it explicitly: SmallWebRTCTransport(allow_insecure=True)"
-            )
+        if self.secure_bundle and not self._allow_insecure:
+            signalling.check_encrypted(target.url)
         return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)
 
     def waiting_for(self) -> str:
@@ -391,17 +378,13 @@ class SmallWebRTCTransport(Transport):
 
     def _tracks_on(self) -> tuple[bool, ...]:
         local = self.options.media.tracks().local
-        mic, *pictures = (
-            track is not None and track.enabled for track in (local.audio, local.video, local.screen_video)
-        )
+        tracks = local.audio, local.video, local.screen_video
+        mic, *pictures = (track is not None and track.enabled for track in tracks)
         return mic or self._sends_audio, *pictures
 
     @property
     def _sends_audio(self) -> bool:
-        """Tell whether audio goes out: also a question in place of the microphone, and the silence after it was muted.
-
-        Pipecat 0.0.73 drops the audio of a microphone that it was told is off.
-        """
+        """Tell whether audio goes out: in place of the microphone, too, and the silence after it was muted."""
         return time.monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:
@@ -420,15 +403,13 @@ class SmallWebRTCTransport(Transport):
         self._tell_tracks()
 
     def _tell_tracks(self) -> None:
-        connection = self._connection
-        if connection is not None:
+        if (connection := self._connection) is not None:
             connection.tell_tracks()
 
     def stats(self) -> TransportStats:
         """Return the counters of the current session, or of the last one."""
         own = TransportStats(audio_sent=self._audio_sent, audio_received=self._audio_received)
-        connection = self._last
-        if connection is None:
+        if (connection := self._last) is None:
             return own
         measured = connection.stats
         return attrs.evolve(

@@ -36,6 +36,7 @@ from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, Vid
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
 from rtvi_sync.transports.webrtc import connection, signalling
+from tests.support.clients import manager_of
 from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer
 from tests.support.slowness import GUARD
@@ -235,7 +236,7 @@ def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
     it = client(mic=SilenceSource(), speaker=NullSink(), enable_mic=False)
     it.connect()
     until(lambda: bot.call.statuses == [(0, False), (1, False), (2, False)])
-    media = it._manager.media._session
+    media = manager_of(it).media._session
     insertion = media.insert(BytesSource(bytes(3200), 16000))
     until(lambda: mic_is_on(bot))
     media.remove(insertion)

@@ -9,6 +9,15 @@ import attrs
 
 from ...concurrency.future import Future
 from ...media import VideoFrame
+from ...protocol.validation import Rule, integer
+
+AUDIO_BITRATE: Rule = integer(6_000, 510_000)  # what Opus takes
+VIDEO_BITRATE: Rule = integer(50_000, 50_000_000)
+PICTURE_SIZE: Rule = Rule(
+    "a pair of integers (width, height), from 16 to 16384 pixels each",
+    lambda value: isinstance(value, (tuple, list)) and all(type(each) is int for each in value),
+    lambda value: len(value) == 2 and all(16 <= each <= 16384 for each in value),
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -102,6 +102,20 @@ def check_offer_url(url: str) -> None:
         )
 
 
+def check_encrypted(url: str) -> None:
+    """Check the URL that a start endpoint has named over https.
+
+    Raises:
+        InvalidTransportParamsError: what goes there is not encrypted.
+    """
+    if url.lower().startswith("http:"):
+        raise InvalidTransportParamsError(
+            f"The start endpoint was reached over https, but {printable(url)} is not encrypted: an attacker on the "
+            "network could listen to the conversation. Let the server answer with an https:// URL, or allow it "
+            "explicitly: SmallWebRTCTransport(allow_insecure=True)"
+        )
+
+
 def _first(mapping: Mapping[str, Any], keys: Iterable[str], kind: type) -> Any:
     return next((mapping[key] for key in keys if mapping.get(key) and isinstance(mapping[key], kind)), None)
 
