@@ -16,6 +16,7 @@ from rtvi_sync import cli
 from rtvi_sync.cli import talk
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.processes import inherited
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, command, environment, start
 
@@ -80,13 +81,9 @@ def test_signals_end_it_and_keep_the_recording(
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
 def test_nohup_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that is ignored stays so."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with talk._exit_on_signals():
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with inherited(signal.SIGHUP, signal.SIG_IGN), talk._exit_on_signals():
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1", "http://127.0.0.1:1/start"])

@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.processes import inherited
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
 
@@ -88,7 +89,10 @@ class TestOnATerminal:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
     def test_a_signal_restores_the_terminal(self, number: int, bot: EmbeddedBot, tmp_path: Path) -> None:
         """Echo works again after SIGTERM and SIGHUP."""
-        with Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal:
+        with (
+            inherited(number, signal.SIG_DFL),
+            Terminal(tmp_path, bot.ws_url, "--mic", "none", "--speaker", "none") as terminal,
+        ):
             terminal.until(CONNECTED)
             terminal.process.send_signal(number)
             assert terminal.finish() == 128 + number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.slowness import GUARD
@@ -21,6 +23,16 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
+
+
+@contextlib.contextmanager
+def inherited(number: int, action: signal.Handlers) -> Iterator[None]:
+    """Have programs that are started in the block inherit this for a signal. nohup may have started the tests."""
+    before = signal.signal(number, action)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def python(
