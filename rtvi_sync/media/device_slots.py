@@ -204,7 +204,7 @@ class DeviceSlots:
         try:
             component = slot.open_component(choice, deadline)
         except (DeviceError, MissingExtraError) as error:
-            self._status_reporter.status(kind, DeviceStatus(state="error", error=as_device_error(kind, None, error)))
+            self._status_reporter.error(kind, as_device_error(kind, None, error))
             raise
         if not self._install(slot, component, choice):
             raise DeviceError("The session ended while its devices were being prepared", devices=(kind,))

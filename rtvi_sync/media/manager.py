@@ -177,7 +177,7 @@ class MediaManager:
         try:
             return open_file(kind, choice, present)
         except (DeviceError, MissingExtraError) as error:
-            self.status_reporter.status(kind, DeviceStatus(state="error", error=as_device_error(kind, None, error)))
+            self.status_reporter.error(kind, as_device_error(kind, None, error))
             raise
 
     def start(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from ..concurrency.logs import package_logger
-from ..errors import DeviceError
+from ..errors import DeviceError, fresh_copy
 from ..events import RTVIEvent
 from .base import AudioSink, MediaDeviceInfo
 from .event_sink import EventSink, NullEventSink
@@ -72,9 +72,14 @@ class DeviceStatusReporter:
         self.chosen(kind, info)
         self.status(kind, DeviceStatus(state="granted"))
 
+    def error(self, kind: Kind, error: DeviceError) -> None:
+        """Record that a device, source or sink cannot be used."""
+        # As a copy: the frames of the error keep the client, and what ends its devices when it is dropped keeps this.
+        self.status(kind, DeviceStatus(state="error", error=fresh_copy(error)))
+
     def failed(self, kind: Kind, error: DeviceError) -> None:
         """Record and publish the failure of a device, source or sink."""
-        self.status(kind, DeviceStatus(state="error", error=error))
+        self.error(kind, error)
         self.event_sink.event(RTVIEvent.SCREEN_SHARE_ERROR if kind == "screen" else RTVIEvent.DEVICE_ERROR, error)
 
     def audio_dropped(self, sink: AudioSink | str | None, seconds: float, why: str) -> None:

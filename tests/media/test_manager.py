@@ -27,7 +27,8 @@ def test_a_device_id_that_does_not_exist(talk, option, kind):
         with pytest.raises(DeviceError, match="hw:7") as caught:
             session.prepare()
         assert caught.value.type == "not-found"
-        assert getattr(session.manager.status_reporter.state, kind).error is caught.value
+        kept = getattr(session.manager.status_reporter.state, kind).error
+        assert (str(kept), kept.type, kept.__traceback__) == (str(caught.value), "not-found", None)
     assert media_threads() == []
 
 

@@ -6,18 +6,20 @@ import gc
 import threading
 import warnings
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync import (
+    DeviceError,
     MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
     TransportStartError,
 )
 from rtvi_sync.concurrency.abort import AbortSignal
-from rtvi_sync.media import SilenceSource
+from rtvi_sync.media import SilenceSource, WavSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import (
     bot_says,
@@ -234,3 +236,24 @@ class TestCollection:
             assert gone() is None
             assert other.send_client_request("echo", 1) == 1
         until(lambda: not own_threads())
+
+
+def test_a_client_whose_device_could_not_be_opened(tmp_path: Path) -> None:
+    """What is kept of the error keeps neither the frames of the call nor the client."""
+    sink = WavSink(tmp_path / "a.wav")
+
+    def failed() -> weakref.ref[RTVIClient]:
+        client = websocket_client(bot, speaker=sink)
+        with pytest.raises(DeviceError, match="another session"):
+            client.connect()
+        assert client.media_state.speaker.error is not None
+        return weakref.ref(client)
+
+    with EmbeddedBot() as bot, websocket_client(bot, speaker=sink):
+        gone = failed()
+
+    def collected() -> bool:
+        collect()
+        return gone() is None
+
+    until(collected)
