@@ -207,8 +207,9 @@ class Reconnector:
 
     def stop_for_connect(self, session: Session) -> None:
         """Stop for all sessions before `session`, which the application has begun itself."""
-        self.stop(None)
-        self._unwanted = max(self._unwanted, session.number - 1)
+        with self._lock:  # at once, or the end of an earlier session could begin a run in between
+            self.stop(None)
+            self._unwanted = max(self._unwanted, session.number - 1)
         self.failed = None
 
     def publish(self, run: _Run, event: RTVIEvent, data: ReconnectingData | ReconnectFailedData) -> bool:
