@@ -33,6 +33,7 @@ pytestmark = pytest.mark.timeout(900)  # each environment takes seconds; on a bu
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGIN = "a user:pass/word"
+SAYS_WHY = ".cache/setup.log says why"
 
 PYPROJECT = """
 [project]
@@ -531,7 +532,7 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
 
     unavailable = "The local bot is unavailable, so the embedded bot answers: "
     assert absent.stdout.splitlines()[-2:] == [
-        f"{unavailable}the local bot (0.6 GB): could not be installed",
+        f"{unavailable}the local bot (0.6 GB): could not be installed ({SAYS_WHY})",
         "arguments ['demo']",
     ], absent.stderr
     given = r"arguments \['demo', '--url', 'http://localhost:\d+', '--speech', '(.*)'\]"
@@ -543,7 +544,7 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     assert named.stdout == "arguments ['demo', '--url=ws://127.0.0.1:1']\n"
     assert f"{unavailable}it does not start; " in broken.stdout
     left_out = "The bot leaves its entry 'webrtc' out: the packages for webrtc (0.3 GB): could not be installed"
-    assert left_out in served.stdout.splitlines()
+    assert f"{left_out} ({SAYS_WHY})" in served.stdout.splitlines()
     assert (served.returncode, with_webrtc.returncode, with_webrtc.stdout) == (3, 3, "")  # that it ends is the bot's
     assert f"{unavailable}espeak-ng does not speak here; " in mute.stdout
     assert [done.returncode for done in (absent, asked, named, broken, mute)] == [0] * 5
@@ -665,7 +666,7 @@ def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> 
     done = ready.run("test")
     file.write_text(PYPROJECT)
     assert done.returncode == 0
-    assert "by name: the packages for lint: could not be installed" in done.stdout
+    assert f"by name: the packages for lint: could not be installed ({SAYS_WHY})" in done.stdout
     assert "absent-linter" in ready.log
 
 
@@ -683,7 +684,7 @@ def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: M
     assert "ruff ['check', '--fix']" in whole.stdout
     assert [done.returncode for done in (whole, plain, required)] == [0, 0, 1]
     line = "NOT CHECKED by pyright, which is unavailable: the packages for pyright: could not be installed"
-    assert line in plain.stdout.splitlines()
+    assert f"{line} ({SAYS_WHY})" in plain.stdout.splitlines()
     assert [line for line in plain.stdout.splitlines() if line.startswith("pyright")] == []
 
 
@@ -696,7 +697,7 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
     file.write_text(PYPROJECT + "[tool.other]\nkey = 1\n")
     mended = ready.run("demo")
     assert failed.returncode == 1
-    assert failed.stderr.splitlines()[-1] == "run.py: the packages for cli: could not be installed"
+    assert failed.stderr.splitlines()[-1] == f"run.py: the packages for cli: could not be installed ({SAYS_WHY})"
     assert "throwaway>=2" in failed.stderr
     assert mended.stdout == "arguments ['demo']\n"
 
@@ -965,6 +966,24 @@ def test_a_full_disk_is_one_line_with_the_cure(bare_python: Path, tmp_path: Path
     uv.chmod(0o755)
     theirs = box.run("demo")
     assert (theirs.returncode, theirs.stderr.splitlines()[-1]) == (1, f"run.py: {cure.format(f': {box.project}')}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["error: No space left on device (os error 28)", *["another installation"] * 100], "No space left on device"),
+        (["error: no such package"], SAYS_WHY),
+    ],
+)
+def test_a_failed_installation_has_its_cause(
+    lines: list[str], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is named, also where the other parts of a command go on; for the rest the log file is named."""
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "LOG", tmp_path / ".cache" / "setup.log")
+    machine.LOG.parent.mkdir()
+    machine.LOG.write_text("\n".join(lines), encoding="utf-8")
+    assert str(machine.not_installed("the bot")) == f"the bot: could not be installed ({cause})"
 
 
 @posix

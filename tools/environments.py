@@ -20,6 +20,7 @@ from .machine import (
     find_python,
     find_uv,
     locked,
+    not_installed,
     output_of,
     pip_wheels,
     print_step,
@@ -189,7 +190,7 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
         elif not find_damage(python):
             write_stamp(folder, stamp["base"], stamp["installed"])
     if not installed:
-        raise SetupError(f"{what}: could not be installed")
+        raise not_installed(what)
 
 
 def has_installed(folder: Path, requirements: Sequence[str]) -> bool:
@@ -291,7 +292,7 @@ def autobahn() -> Path:
             clear_folder(folder)
             pip = [base, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target", folder]
             if not run_quietly([*pip, AUTOBAHN], INSTALL_SECONDS):
-                raise SetupError("its packages could not be installed")
+                raise not_installed("its packages")
             # Its .pth file, which would make this a package, is not read in a --target folder.
             (folder / "zope" / "__init__.py").touch()
             python.symlink_to(base)
@@ -325,4 +326,4 @@ def _bundle(files: Sequence[Path], made: Path) -> None:
     npm = [shutil.which("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
     esbuild = ["node_modules/.bin/esbuild", "page.js", "--bundle", "--minify", f"--outfile={made}"]
     if not (run_quietly(npm, INSTALL_SECONDS, folder) and run_quietly(esbuild, cwd=folder)):
-        raise SetupError("its packages could not be installed")
+        raise not_installed("its packages")

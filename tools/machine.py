@@ -262,9 +262,17 @@ def output_of(*command: object) -> str:
     return output.strip() if child.returncode == 0 else ""
 
 
-def log_tail() -> list[str]:
-    """Return the last 15 lines of the log file."""
-    return LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if LOG.exists() else []
+def log_tail(lines: int = 15) -> list[str]:
+    """Return the last lines of the log file."""
+    return LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if LOG.exists() else []
+
+
+def not_installed(what: str) -> SetupError:
+    """Return the error of a failed installation, with its cause or where it can be read."""
+    full = os.strerror(errno.ENOSPC)
+    # Other installations write into the same file at the same time.
+    is_full = any(full in line for line in log_tail(200))
+    return SetupError(f"{what}: could not be installed ({full if is_full else f'{LOG.relative_to(ROOT)} says why'})")
 
 
 # Pythons
