@@ -72,9 +72,9 @@ class Reader:
         assert len(stream.read()) == 640
 
     def wait(self, periods: int = 10) -> None:
-        """Wait until this many more have arrived."""
+        """Wait until this many more have arrived, or the device has failed."""
         end = self.periods + periods
-        until(lambda: self.periods >= end)
+        until(lambda: self.periods >= end or self.failed.is_set())
 
     def close(self) -> None:
         self._over.set()
@@ -185,27 +185,16 @@ def killed() -> None:
     writer.close()
 
 
-def hurry() -> None:
-    """Shorten the limits for a hung daemon."""
-    device_probe.LIMIT = portaudio.LIMIT = 1.0
-
-
-def devices_in_time() -> int:
-    """Return how many devices are listed. A busy machine may need several attempts after the server has gone on."""
-    ends_at = time.monotonic() + GUARD
-    while True:
-        try:
-            return len(backend().devices())
-        except DeviceError:
-            if time.monotonic() > ends_at:
-                raise
+def set_limit(seconds: float) -> None:
+    """Set the limits of calls that the daemon has to answer: short only where it hangs."""
+    device_probe.LIMIT = portaudio.LIMIT = seconds
 
 
 def stopped() -> None:
     """Have the daemon answer nothing for a while, then go on."""
-    hurry()
     reader, writer = Reader(), Writer()
     reader.wait()
+    set_limit(1.0)
     done(running=True)
     periods = -1
     while periods != reader.periods + writer.periods:
@@ -218,20 +207,22 @@ def stopped() -> None:
         except DeviceError as error:
             listed = error.type
     done(listed=listed, took=watch.given)
+    set_limit(GUARD)
     reader.wait()
     writer.wait()
     reader.close()
     writer.close()
-    done(errors=[reader.error is None, writer.error is None], devices=devices_in_time())
+    done(errors=[reader.error is None, writer.error is None], devices=len(backend().devices()))
 
 
 def stopped_before() -> None:
     """Have the daemon answer nothing when the first device is opened: this process never begins PortAudio."""
-    hurry()
+    set_limit(1.0)
     with Stopwatch() as watch:
         error = Reader().error
     assert error is not None
     done(error=str(error), took=watch.given, **measure())
+    set_limit(GUARD)
     reader = Reader()
     reader.wait()
     reader.close()
@@ -355,4 +346,5 @@ def nothing() -> None:
 
 
 if __name__ == "__main__":
+    set_limit(GUARD)
     globals()[sys.argv[2]](*sys.argv[3:])
