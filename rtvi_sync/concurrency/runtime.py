@@ -48,10 +48,13 @@ class Runtime:
 
     def join(self, deadline: Deadline) -> None:
         """Wait for the threads of a retired runtime, except the calling one."""
-        for thread in (self.io.thread, *self.workers.threads()):
-            if thread is not threading.current_thread():
+        while (threads := self._threads()) and not deadline.expired:
+            for thread in threads:  # repeated, because the I/O thread and a worker may call one worker more as they end
                 join_thread(thread, deadline)
         self.timer.join(deadline.at_most(5.0))
+
+    def _threads(self) -> list[threading.Thread]:
+        return [thread for thread in self.workers.threads() if thread is not threading.current_thread()]
 
 
 class _RuntimeSlot:

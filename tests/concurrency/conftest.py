@@ -12,6 +12,7 @@ from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.slowness import GUARD
 
 from .lines import SELECTORS
+from .queues import end
 
 
 @pytest.fixture
@@ -20,9 +21,7 @@ def workers() -> Iterator[WorkerPool]:
     workers = WorkerPool()
     yield workers
     workers.close()
-    for thread in workers.threads():
-        thread.join(GUARD)
-    assert workers.threads() == []
+    end(workers)
 
 
 @pytest.fixture(params=SELECTORS, ids=lambda kind: kind.__name__)

@@ -26,3 +26,11 @@ def drained(queue: SerialQueue, workers: WorkerPool) -> None:
     done = threading.Event()
     queue.post(done.set, workers, force=True)
     assert done.wait(GUARD)
+
+
+def end(workers: WorkerPool) -> None:
+    """Wait until all threads of a closed pool have ended; a thread that ends may call one worker more."""
+    while threads := workers.threads():
+        for thread in threads:
+            thread.join(GUARD)
+            assert not thread.is_alive()

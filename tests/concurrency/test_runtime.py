@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency import lifecycle, worker_pool
 from rtvi_sync.concurrency import runtime as module
+from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
@@ -20,6 +21,8 @@ from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
+
+from .queues import Blocker
 
 
 def answers(runtime: Runtime) -> bool:
@@ -82,6 +85,47 @@ def test_the_threads_of_an_unused_runtime_are_stopped():
     runtime.release()
     stop_idle_threads()
     assert not [t for t in threading.enumerate() if t.name.startswith("rtvi-")]
+
+
+class Work:
+    """Work for `submit_soon()`."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+
+    def drain(self) -> None:
+        self._work()
+
+
+def test_a_worker_that_is_called_at_the_end_is_waited_for(monkeypatch):
+    """The I/O thread calls a worker as it ends, for what waits for the next round."""
+    monkeypatch.setattr(worker_pool, "_ROUND", GUARD)
+    joined: list[threading.Thread] = []
+    began, stopping, over, waited_for = [threading.Event() for _ in range(4)]
+
+    def join(thread: threading.Thread, deadline: Deadline) -> bool:
+        joined.append(thread)
+        stopping.set()
+        return join_thread(thread, deadline)
+
+    def wait_to_be_joined() -> None:
+        until(lambda: threading.current_thread() in joined or over.is_set())
+        if not over.is_set():
+            waited_for.set()
+
+    monkeypatch.setattr(module, "join_thread", join)
+    runtime, blocker = acquire_runtime(), Blocker()
+    runtime.workers.submit_soon(Work(began.set))
+    assert began.wait(GUARD)
+    runtime.workers.submit_soon(Work(wait_to_be_joined))
+    runtime.io.call(blocker)
+    assert blocker.begun.wait(GUARD)
+    runtime.release()
+    with running(stop_idle_threads):
+        assert stopping.wait(GUARD)
+        blocker.let_go.set()
+    over.set()
+    assert waited_for.is_set()
 
 
 def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):

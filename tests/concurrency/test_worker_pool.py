@@ -20,7 +20,7 @@ from tests.support.io_threads import on
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .queues import Blocker, drained
+from .queues import Blocker, drained, end
 
 
 class Pool:
@@ -47,11 +47,8 @@ class Pool:
     def close(self) -> None:
         self.workers.close()
         self.io.close()
-        threads = self.workers.threads()
-        assert self.io.thread in threads or not self.io.thread.is_alive()
-        for thread in threads:
-            thread.join(GUARD)
-        assert self.workers.threads() == []
+        assert self.io.thread in self.workers.threads() or not self.io.thread.is_alive()
+        end(self.workers)
 
 
 @pytest.fixture
