@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -20,16 +19,14 @@ from tests.support.clients import memory_client, say, settle
 from tests.support.garbage import collect
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread
+from tests.support.threads import InThread, switch_interval
 
 
 @pytest.fixture
 def quick_turns() -> Iterator[None]:
     """Let threads take turns all the time, so that an event among busy threads is delivered soon."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
+    with switch_interval(1e-5):
+        yield
 
 
 class TestSignals:

@@ -29,6 +29,7 @@ from rtvi_sync.concurrency.lifecycle import (
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
+from tests.support.threads import switch_interval
 
 
 class Thing:
@@ -243,17 +244,15 @@ def test_exit_while_others_register():
                 register_for_exit(thing)
                 unregister_for_exit(thing)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
     threads = [threading.Thread(target=churn) for _ in range(2)]
     try:
-        for thread in threads:
-            thread.start()
-        for _ in range(10):
-            lifecycle._at_exit()
+        with switch_interval(1e-6):
+            for thread in threads:
+                thread.start()
+            for _ in range(10):
+                lifecycle._at_exit()
     finally:
         stop.set()
-        sys.setswitchinterval(interval)
         for thread in threads:
             thread.join(GUARD)
         for thing in things:

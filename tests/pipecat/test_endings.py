@@ -279,7 +279,7 @@ def test_hundred_clients_at_once(pipecat_echo: BotServer) -> None:
             voice = client.tracks().bot.audio
             assert voice is not None
             assert next(voice.frames()).sample_rate_hz == 16000
-        assert len(package_threads()) <= 10
+        until(lambda: len(package_threads()) <= 10)  # workers that were busy with the connects go after a while
     finally:
         closing = [threading.Thread(target=client.disconnect) for client in clients]
         for thread in closing:

@@ -49,6 +49,17 @@ def holding(lock: contextlib.AbstractContextManager[object]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def switch_interval(seconds: float) -> Iterator[None]:
+    """Let threads take turns this often. With a long interval, one that runs is interrupted by no other one."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@contextlib.contextmanager
 def tracing(trace: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
     """Trace the calling thread in the block, as `sys.settrace()` does."""
     before = sys.gettrace()

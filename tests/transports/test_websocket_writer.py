@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support.slowness import GUARD
-from tests.support.threads import running
+from tests.support.threads import running, switch_interval
 from tests.support.waiting import until
 from tests.support.websocket import MB, tcp_pair
 
@@ -32,16 +32,12 @@ def struck_in_the_next_system_call(handler):
             signal.raise_signal(signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, lambda *_: handler())
-    interval = sys.getswitchinterval()
     try:
-        with running(strike):
-            sys.setswitchinterval(GUARD)
+        with running(strike), switch_interval(GUARD):
             now.release()
             yield
             over.set()
-            sys.setswitchinterval(interval)
     finally:
-        sys.setswitchinterval(interval)
         signal.signal(signal.SIGUSR1, before)
 
 

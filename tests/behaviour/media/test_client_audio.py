@@ -152,7 +152,7 @@ def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) ->
             client.send_text("Hello")
         until(lambda: all(heard))
         assert all(voice.wait(GUARD) for voice in voices)
-        assert len(own_threads()) <= 8
+        until(lambda: len(own_threads()) <= 8)  # workers that were busy with the connects go after a while
     assert all(voice.waiting_seconds == 0 for voice in voices)
 
 
