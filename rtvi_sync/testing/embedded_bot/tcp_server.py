@@ -12,11 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.transports.tls import wrap_socket
 
 logger: logging.Logger = package_logger(__name__)
+
+# Seconds between two looks whether another thread has closed a socket.
+_SLICE = 0.5
 
 
 class TCPServer:
@@ -31,6 +35,8 @@ class TCPServer:
 
     def __init__(self, listening: socket.socket, role: str, serve: Callable[[socket.socket, Any], object]) -> None:
         listening.setblocking(False)
+        if isinstance(listening, ssl.SSLSocket):
+            listening.context.sslsocket_class = SharedTLSSocket
         self.port: Final[int] = listening.getsockname()[1]
         self._listening = listening
         self._role = role
@@ -102,6 +108,64 @@ class TCPServer:
         with self._lock:
             self._open.remove(connection)
         connection.close()
+
+
+class SharedTLSSocket(ssl.SSLSocket):
+    """A TLS connection that one thread reads while others write.
+
+    Two threads that are in OpenSSL with one connection may crash the process (python/cpython#124984, #151508).
+    Here only one is in it at a time, and none while it waits.
+    """
+
+    #: Guards OpenSSL's object. Held for a read or write that does not wait. None until the handshake is done.
+    _lock: threading.Lock | None = None
+    _timeout: float | None = None
+
+    def do_handshake(self, block: bool = False) -> None:
+        """Do the handshake, on the only thread that has the connection yet."""
+        super().do_handshake(block)
+        self._timeout = self.gettimeout()
+        super().settimeout(0.0)
+        self._lock = threading.Lock()
+
+    def settimeout(self, value: float | None) -> None:
+        """Set the limit of one read or write; None: no limit."""
+        if self._lock is None:
+            super().settimeout(value)
+        else:
+            self._timeout = value
+
+    def gettimeout(self) -> float | None:
+        """Return that limit."""
+        return super().gettimeout() if self._lock is None else self._timeout
+
+    def read(self, len: int = 1024, buffer: Any = None) -> Any:
+        """Read up to `len` bytes: all reading methods do it here."""
+        return self._when_ready(super().read, len, buffer)
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Write what there is room for: all writing methods do it here."""
+        written: int = self._when_ready(super().send, data, flags)
+        return written
+
+    def _when_ready(self, call: Callable[..., Any], *args: Any) -> Any:
+        if self._lock is None:
+            return call(*args)
+        deadline = Deadline(self._timeout)
+        while True:
+            try:
+                with self._lock:
+                    return call(*args)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+                if self._timeout == 0.0:
+                    raise
+                event = selectors.EVENT_READ if isinstance(error, ssl.SSLWantReadError) else selectors.EVENT_WRITE
+            if deadline.expired:
+                raise TimeoutError("the peer neither sends nor takes anything")
+            with selectors.DefaultSelector() as selector:
+                # In slices, because another thread may close the socket, which wakes no selector. Then this raises.
+                selector.register(self, event)
+                selector.select(deadline.at_most(_SLICE))
 
 
 def cut(connection: socket.socket) -> None:

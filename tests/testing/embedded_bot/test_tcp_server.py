@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +15,10 @@ import pytest
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.testing.embedded_bot import tcp_server
 from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
+from tests.support import loopback
 from tests.support.slowness import GUARD, takes
+from tests.support.threads import running
+from tests.support.waiting import until
 
 
 def serving(serve: Callable[[socket.socket, Any], object]) -> TCPServer:
@@ -99,3 +104,116 @@ def test_a_handler_that_does_not_return(caplog: pytest.LogCaptureFixture) -> Non
         assert "still run after 0.1 s" in caplog.text
         assert "bot-test" in caplog.text
         release.set()
+
+
+class Watched:
+    """OpenSSL's object of a connection, which notes whether two threads are in it at once."""
+
+    def __init__(self, watched: Any) -> None:
+        self._watched = watched
+        self._free = threading.Lock()
+        self.calls: list[str] = []
+        self.met = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._watched, name)
+
+    def read(self, *args: Any) -> Any:
+        return self._call("read", *args)
+
+    def write(self, *args: Any) -> Any:
+        return self._call("write", *args)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        alone = self._free.acquire(blocking=False)
+        self.met = self.met or not alone
+        self.calls.append(name)
+        threading.Event().wait(0.02)  # so that another thread can come in, if nothing keeps it out
+        try:
+            return getattr(self._watched, name)(*args)
+        finally:
+            if alone:
+                self._free.release()
+
+
+@contextlib.contextmanager
+def tls_connection(serve: Callable[[Any], object]) -> Iterator[ssl.SSLSocket]:
+    """Yield a client's end of a TLS connection; `serve` has the server's, after the handshake."""
+    listening = loopback.serving().wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+
+    def shake_hands(connection: Any, _: Any) -> None:
+        connection.do_handshake()
+        serve(connection)
+
+    server = TCPServer(listening, "bot-test", shake_hands)
+    try:
+        with loopback.trusting().wrap_socket(connect(server), server_hostname="127.0.0.1") as client:
+            yield client
+    finally:
+        server.stop(GUARD)
+
+
+def test_one_thread_at_a_time_is_in_a_tls_connection() -> None:
+    """One reads while another writes: each has all of its bytes, and OpenSSL never has both."""
+    said = bytes(range(256)) * 4_000
+    found: list[Any] = []
+
+    def serve(connection: Any) -> None:
+        connection._sslobj = watched = Watched(connection._sslobj)
+        heard = bytearray()
+        with running(lambda: connection.sendall(said)):
+            while len(heard) < len(said):
+                heard += connection.recv(65_536)
+        found.extend([watched.met, {*watched.calls}, bytes(heard) == said])
+        connection.sendall(b"!")
+
+    with tls_connection(serve) as client, running(lambda: read(client, len(said) + 1)) as reading:
+        client.sendall(said)
+        assert reading.get() == said + b"!"
+    assert found == [False, {"read", "write"}, True]
+
+
+def test_the_limit_of_a_tls_connection() -> None:
+    """A reading thread gives up after the limit that was set last, and a part of a record is no reason to block."""
+    found: list[str] = []
+
+    def serve(connection: Any) -> None:
+        connection.settimeout(0.05)
+        try:
+            connection.recv(1)
+        except TimeoutError:
+            found.append("late")
+        connection.settimeout(None)
+        found.append(connection.recv(1).decode())
+        connection.sendall(b"!")
+
+    with tls_connection(serve) as client:
+        until(lambda: found)
+        client.sendall(b"?")
+        assert client.recv(1) == b"!"
+    assert found == ["late", "?"]
+
+
+def test_a_tls_connection_that_another_thread_closes() -> None:
+    """The thread that reads it ends."""
+    ended = threading.Event()
+
+    def serve(connection: Any) -> None:
+        with running(connection.recv) as reading:
+            connection.close()
+            with pytest.raises((OSError, ValueError)):
+                reading.get()
+        ended.set()
+
+    with tls_connection(serve):
+        assert ended.wait(GUARD)
+
+
+def read(connection: socket.socket, size: int) -> bytes:
+    """Return as many bytes."""
+    got = bytearray()
+    while len(got) < size:
+        part = connection.recv(65_536)
+        assert part, "the end came first"
+        got += part
+    return bytes(got)
