@@ -59,7 +59,7 @@ def python(
 
 
 def run_python(
-    script: str, *arguments: str, timeout: float = 30.0, executable: str = sys.executable
+    script: str, *arguments: str, timeout: float = GUARD, executable: str = sys.executable
 ) -> tuple[int, str, str]:
     """Run `script` in a fresh process. Returns exit code, stdout and stderr."""
     with python(script, *arguments, executable=executable) as process:

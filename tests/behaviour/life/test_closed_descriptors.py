@@ -124,7 +124,7 @@ STRIKE = """
 
 def run(script: str, bot: EmbeddedBot, *arguments: str) -> dict[str, object]:
     """Return what a script reports in a process of its own."""
-    code, out, err = run_python(script, bot.ws_url, *arguments, timeout=60.0)
+    code, out, err = run_python(script, bot.ws_url, *arguments)
     assert (code, err) == (0, ""), err
     return json.loads(out)
 
@@ -249,7 +249,7 @@ def test_a_session_over_webrtc(call: str, limit: float, far_loop: FarLoop) -> No
     """
     )
     with rtc_bot(far_loop, ready_answers) as bot:
-        code, out, err = run_python(script, bot.url, timeout=60.0)
+        code, out, err = run_python(script, bot.url)
     assert (code, err) == (0, ""), err
     assert json.loads(out) == {"gone": True, "ends": [["network", True]], "again": 2, "untouched": True}
 

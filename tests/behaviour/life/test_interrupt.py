@@ -19,11 +19,12 @@ from tests.support.threads import InThread
 from tests.support.waiting import until
 
 SCRIPT = """
-    import sys, threading, time
+    import logging, sys, threading, time
     from tests.support import hung_phases as phases
     from tests.support.threads import own_threads, thread_names
     from tests.support.waiting import until
 
+    logging.getLogger("rtvi_sync").setLevel(logging.ERROR)  # not the warning of a connect() without a limit after 10 s
     with getattr(phases, sys.argv[1])(connect_timeout=None) as hung:
         def tell():
             assert hung.reached() is not False
