@@ -117,7 +117,6 @@ class SharedTLSSocket(ssl.SSLSocket):
     Here only one is in it at a time, and none while it waits.
     """
 
-    #: Guards OpenSSL's object. Held for a read or write that does not wait. None until the handshake is done.
     _lock: threading.Lock | None = None
     _timeout: float | None = None
 
@@ -126,6 +125,7 @@ class SharedTLSSocket(ssl.SSLSocket):
         super().do_handshake(block)
         self._timeout = self.gettimeout()
         super().settimeout(0.0)
+        # Guards OpenSSL's object. Held by a reading or writing thread, never while that waits.
         self._lock = threading.Lock()
 
     def settimeout(self, value: float | None) -> None:
