@@ -120,7 +120,7 @@ def test_ask_by_voice(tmp_path: Path) -> None:
 
 def test_barge_in(tmp_path: Path) -> None:
     """The program prints what was spoken before the interruption, and the answer to that."""
-    story = "Once upon a time there was a dog that ran over all the hills of the land, day after day after day."
+    story = "Once upon a time there was a dog that ran over all the hills of the land" + 100 * ", day after day" + "."
     bot = EmbeddedBot(replies={"story": story, "Stop": "Well."})
     with bot, running(BARGE_IN, bot.base_url, tmp_path) as process:
         output, errors = rest_of(process)

@@ -20,6 +20,7 @@ from benchmarks.server import Command
 from benchmarks.server_frames import FRAME_BYTES, burst_of_audio
 from benchmarks.tables import TABLES, TARGETS
 from tests.support.required import missing
+from tests.support.slowness import Stopwatch
 
 PEERS_HERE = ("ours", "ref", "raw")
 TINY = 0.01
@@ -133,22 +134,24 @@ def test_connecting_includes_the_construction(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("peer", PEERS_HERE)
 def test_many_sessions_are_measured_together(peer: str, url: str) -> None:
     """Three sessions are served in real time, and have every figure that the tables show of many."""
-    found = many.sessions(find(peer), url, TINY, number=3)
+    with Stopwatch() as watch:
+        found = many.sessions(find(peer), url, TINY, number=3)
 
     assert shown("many") <= set(found)
     assert all(map(math.isfinite, found.values()))
-    assert found["sound_share"] == pytest.approx(1, abs=0.1)
+    assert found["sound_share"] == pytest.approx(1, abs=0.1 * watch.slower)
     assert found["threads"] >= 2
 
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
 def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> None:
     """Three sessions hand each audio frame to the application, which pushes what is sent."""
-    found = many.sessions(find(peer), url, TINY, number=3, own_audio=True)
+    with Stopwatch() as watch:
+        found = many.sessions(find(peer), url, TINY, number=3, own_audio=True)
 
     assert shown("own-audio") <= set(found)
-    assert found["sound_share"] == pytest.approx(1, abs=0.1)
-    assert found["taken_share"] == pytest.approx(1, abs=0.1)
+    assert found["sound_share"] == pytest.approx(1, abs=0.1 * watch.slower)
+    assert found["taken_share"] == pytest.approx(1, abs=0.1 * watch.slower)
 
 
 @pytest.mark.real

@@ -20,6 +20,7 @@ from rtvi_sync import cli
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
+from tests.support.wavs import silence, tone, write_wav
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = r" +(\d+)" * 3
@@ -73,13 +74,13 @@ def channels(path: Path) -> tuple[int, bytes, bytes]:
         return file.getframerate(), bytes(left), bytes(right)
 
 
-def audible_spans(pcm: bytes, rate: int) -> list[tuple[float, float]]:
-    """Return the begin and end of each audible span; pauses below 0.3 s do not divide."""
+def audible_spans(pcm: bytes, rate: int, shortest_pause: float = 0.3) -> list[tuple[float, float]]:
+    """Return the begin and end of each audible span, in seconds."""
     window = rate // 50
     loud = [at / rate for at in range(0, len(pcm) // 2, window) if rms(pcm[2 * at : 2 * (at + window)]) > 300]
     spans: list[tuple[float, float]] = []
     for moment in loud:
-        if spans and moment - spans[-1][1] < 0.3:
+        if spans and moment - spans[-1][1] < shortest_pause:
             spans[-1] = (spans[-1][0], moment)
         else:
             spans.append((moment, moment))
@@ -136,13 +137,14 @@ def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
     rate, left, right = channels(path)
     assert rate == 24_000
     assert 10 < len(left) / 2 / rate < shown.seconds
-    user, bot = audible_spans(left, rate), audible_spans(right, rate)
+    # On a busy machine both have pauses in the middle of a turn, and begin late; between the turns are about 4 s.
+    user, bot = (audible_spans(side, rate, min(0.3 + shown.late, 2.0)) for side in (left, right))
     assert len(user) == len(bot) == 2
     for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
-        assert bot_begin - user_end > 0.25
+        assert bot_begin - user_end > 0.25 - shown.late
         # The embedded bot plays what it received. A late microphone leaves gaps, or catches up.
         assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.3 + shown.late
-    assert bot[0][1] < user[1][0]
+    assert bot[0][1] < user[1][0] + shown.late
 
 
 @pytest.fixture
@@ -253,16 +255,19 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_said(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
-def test_ctrl_c_keeps_what_was_said(two_words: Path, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_was_said(tmp_path: Path) -> None:
     """Status 130, no traceback, and the recording up to that moment."""
-    since, process = time.monotonic(), start(tmp_path, "--speech", str(two_words))
+    tmp_path.joinpath("words.txt").write_text("First word.\n\n" + "Another word.\n\n" * 9)
+    words = write_wav(tmp_path / "words.wav", [silence(0.8), tone(0.3)] * 10)
+    since, process = time.monotonic(), start(tmp_path, "--speech", str(words))
     assert process.stdout is not None
     assert any("you  First word." in line for line in process.stdout)
     process.send_signal(signal.SIGINT)
     result = finish(process, tmp_path, since)
     assert (result.status, result.errors) == (130, "")
     rate, left, _ = channels(tmp_path / "conversation.wav")
-    assert (rate, len(audible_spans(left, rate))) == (16_000, 1)
+    assert rate == 16_000
+    assert 1 <= len(audible_spans(left, rate)) < 10
 
 
 @pytest.mark.parametrize("form", [lambda bot: bot.base_url, lambda bot: bot.ws_url], ids=["http", "ws"])
@@ -275,7 +280,7 @@ def test_a_bot_that_has_the_eval_route_only(
     assert (result.status, result.errors) == (0, "")
     assert result.transcript == ["you  Hello my bot.", "bot  You said: Hello my bot."]
     rate, user, bot_side = channels(tmp_path / "conversation.wav")
-    assert len(audible_spans(user, rate)) == len(audible_spans(bot_side, rate)) == 1
+    assert len(audible_spans(user, rate, 2.0)) == len(audible_spans(bot_side, rate, 2.0)) == 1
 
 
 def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -> None:
@@ -289,4 +294,4 @@ def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -
     assert status == 0
     rate, user, bot_side = channels(tmp_path / "conversation.wav")
     assert rate == 24_000
-    assert len(audible_spans(user, rate)) == len(audible_spans(bot_side, rate)) == 1
+    assert len(audible_spans(user, rate, 2.0)) == len(audible_spans(bot_side, rate, 2.0)) == 1

@@ -80,6 +80,11 @@ class Stopwatch:
 
     took = given = 0.0
 
+    @property
+    def slower(self) -> float:
+        """How many times as slow as an idle one the machine was: 1 or more. What is paced by time is off by as much."""
+        return self.took / max(self.given, 0.001)
+
     def __enter__(self) -> Stopwatch:
         self._rounds = metronome().ask(b"+")
         self._began = time.monotonic()
