@@ -61,6 +61,7 @@ class SetupError(Exception):
 # Remedies for errors of the operating system, for those that a user can fix.
 _ELSEWHERE = "Copy this folder to a place that you can write to, and run it there"
 _SPACE = "Free some space and run the command again"
+_FULL = os.strerror(errno.ENOSPC)
 _CURES = {
     errno.EACCES: _ELSEWHERE,
     errno.EPERM: _ELSEWHERE,
@@ -72,9 +73,8 @@ _CURES = {
 
 def describe_error(error: Exception, tail: Sequence[str] = ()) -> str:
     """Return one line that says what failed and what to do; `tail` is the end of the log."""
-    full = os.strerror(errno.ENOSPC)
-    if any(full in line for line in tail):  # a program that was started reported it
-        error = OSError(errno.ENOSPC, full, str(ROOT))
+    if _FULL in "\n".join(tail):  # a program that was started reported it
+        error = OSError(errno.ENOSPC, _FULL, str(ROOT))
     if not isinstance(error, OSError):
         return str(error)
     where = f": {error.filename}" if error.filename is not None else ""
@@ -269,10 +269,9 @@ def log_tail(lines: int = 15) -> list[str]:
 
 def not_installed(what: str) -> SetupError:
     """Return the error of a failed installation, with its cause or where it can be read."""
-    full = os.strerror(errno.ENOSPC)
-    # Other installations write into the same file at the same time.
-    is_full = any(full in line for line in log_tail(200))
-    return SetupError(f"{what}: could not be installed ({full if is_full else f'{LOG.relative_to(ROOT)} says why'})")
+    # Many lines, because other installations write into the same file at the same time.
+    cause = _FULL if _FULL in "\n".join(log_tail(200)) else f"{LOG.relative_to(ROOT)} says why"
+    return SetupError(f"{what}: could not be installed ({cause})")
 
 
 # Pythons

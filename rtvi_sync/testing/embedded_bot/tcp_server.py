@@ -35,7 +35,7 @@ class TCPServer:
 
     def __init__(self, listening: socket.socket, role: str, serve: Callable[[socket.socket, Any], object]) -> None:
         listening.setblocking(False)
-        if isinstance(listening, ssl.SSLSocket):
+        if isinstance(listening, ssl.SSLSocket):  # for the caller's other connections it is as good as the usual class
             listening.context.sslsocket_class = SharedTLSSocket
         self.port: Final[int] = listening.getsockname()[1]
         self._listening = listening
@@ -135,6 +135,10 @@ class SharedTLSSocket(ssl.SSLSocket):
         else:
             self._timeout = value
 
+    def setblocking(self, flag: bool) -> None:
+        """Set no limit, or one of 0."""
+        self.settimeout(None if flag else 0.0)
+
     def gettimeout(self) -> float | None:
         """Return that limit."""
         return super().gettimeout() if self._lock is None else self._timeout
@@ -144,7 +148,7 @@ class SharedTLSSocket(ssl.SSLSocket):
         return self._when_ready(super().read, len, buffer)
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Write what there is room for: all writing methods do it here."""
+        """Write what there is room for: `sendall()` does it here, too."""
         written: int = self._when_ready(super().send, data, flags)
         return written
 

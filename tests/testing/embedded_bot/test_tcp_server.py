@@ -183,7 +183,10 @@ def test_the_limit_of_a_tls_connection() -> None:
             connection.recv(1)
         except TimeoutError:
             found.append("late")
-        connection.settimeout(None)
+        connection.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            connection.recv(1)
+        connection.setblocking(True)
         found.append(connection.recv(1).decode())
         connection.sendall(b"!")
 
