@@ -559,6 +559,14 @@ def unavailable_parts(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     """The command's own options choose the markers; pytest gets everything else unchanged."""
     plain = ready.run("test", "tests/protocol", "-k", "not x")
+    selected = "['-m', 'not real and not matrix', 'tests/protocol', '-k', 'not x']"
+    assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
+
+
+@posix
+@pytest.mark.matrix  # it sets up all that a matrix needs
+def test_a_matrix_ends_with_what_each_version_has_found(ready: Machine) -> None:
+    """Pytest gets its arguments; the last lines are counts, skips by reason, what was unavailable, and the sum."""
     script = ready.project / "run.py"
     whole = script.read_text(encoding="utf-8")
     one_of_each = re.sub(r"^(PYTHONS|PROTOBUFS|PEERS) = \((.*?),.*\)$", r"\1 = (\2,)", whole, flags=re.MULTILINE)
@@ -566,8 +574,6 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     script.write_text(one_of_each, encoding="utf-8")  # each version takes seconds
     matrix = ready.run("test", "-x", "--matrix", "--require", "--", "a")
     script.write_text(whole, encoding="utf-8")
-    selected = "['-m', 'not real and not matrix', 'tests/protocol', '-k', 'not x']"
-    assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
     ran, counts, reason, *unavailable, total = matrix.stdout.splitlines()[-len(unavailable_parts(matrix)) - 4 :]
     assert ran == "pytest ['-m', '', '-x', '--', 'a'] 1"
     assert counts == f"Python 3.{sys.version_info[1]}, real parts and long runs: 3 passed, 0 failed, 2 skipped"

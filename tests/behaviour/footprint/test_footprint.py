@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> N
     """A talk with audio both ways costs few system calls in 20 ms, all threads together, and few wakes of threads.
 
     One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`. What else
-    the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of three counts.
+    the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of up to three.
     If the audio is the application's own, a worker is woken for each frame of the bot.
     """
     strace = program("strace")
@@ -70,11 +71,16 @@ def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> N
 
         # The difference leaves out what starting, connecting and ending cost.
         short, long = 2.0, 6.0
-        differences = [[a - b for a, b in zip(calls_in(long), calls_in(short), strict=True)] for _ in range(3)]
-        in_20_ms, waits = (min(each) / ((long - short) / 0.02) for each in zip(*differences, strict=True))
+        most_calls, most_waits = MOST[kind]
+        in_20_ms = waits = math.inf
+        for _ in range(3):
+            counts = (a - b for a, b in zip(calls_in(long), calls_in(short), strict=True))
+            now = [count / ((long - short) / 0.02) for count in counts]
+            in_20_ms, waits = min(in_20_ms, now[0]), min(waits, now[1])
+            if in_20_ms <= most_calls and waits <= most_waits:
+                break
 
     show_table(tell_calls, Counter({kind: round(100 * in_20_ms), f"{kind}, futex": round(100 * waits)}))
-    most_calls, most_waits = MOST[kind]
     assert 1 < in_20_ms <= most_calls, f"{in_20_ms:.1f} system calls in 20 ms of talk"
     assert waits <= most_waits, f"{waits:.1f} calls by which threads wait and wake in 20 ms of talk"
 

@@ -74,9 +74,9 @@ def run_model(seed: str, operations: int) -> None:
 
 @pytest.mark.usefixtures("counted")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_the_contract_says_holds(seed: int) -> None:
-    """1,000 operations of each of four seeds."""
+    """1,000 operations of each of two seeds."""
     run_model(f"{seed}", 1_000)
 
 
