@@ -114,9 +114,8 @@ class SessionManager:
         deadline = Deadline(self._limit_of(start))
         last: deque[Session] = deque(maxlen=1)  # of this call
         try:
-            if self._reconnector is None:
-                return self._connect(given, start, deadline, last)
-            return self._reconnector.connect(partial(self._connect, given, start, deadline, last), deadline)
+            attempt = partial(self._connect, given, start, deadline, last)
+            return attempt() if self._reconnector is None else self._reconnector.connect(attempt, deadline)
         except BaseException:
             if last:
                 session = last.pop()
@@ -196,11 +195,13 @@ class SessionManager:
         """Queue an event that belongs between two sessions. See `Sessions`."""
         self._sessionless.publish(event, data)
 
-    def end_waiting_streams(self, info: CloseInfo) -> None:
+    def end_waiting_streams(self, info: CloseInfo, last: tuple[RTVIEvent, object] | None = None) -> None:
         """End the streams that wait for a session: none follows. See `Sessions`."""
         with contextlib.suppress(RTVIError):  # the application has connected meanwhile
             with self._idle():
                 end = self._dispatcher.give_up(info)
+            if last is not None:
+                self.publish(*last)
             self._sessionless.post(end)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
@@ -269,8 +270,7 @@ class SessionManager:
         """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
         if self._reconnector is not None:
             self._reconnector.stop_connect(self._closed)
-        session = self._session
-        if session is not None and session.lost_by_fork:
+        if self._session is not None and self._session.lost_by_fork:
             return
         session = self._session_here
         if not (session or self._under_way.calls() or self._sessionless.active or self.devices.hold.held):

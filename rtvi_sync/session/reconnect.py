@@ -87,8 +87,13 @@ class Sessions(Protocol):
     def publish(self, event: RTVIEvent, data: object) -> None:
         """Queue an event that belongs between two sessions."""
 
-    def end_waiting_streams(self, info: CloseInfo) -> None:
-        """End the streams that wait for a session, after what is queued: none follows."""
+    def end_waiting_streams(self, info: CloseInfo, last: tuple[RTVIEvent, object] | None = None) -> None:
+        """End the streams that wait for a session now, after what is queued: none follows.
+
+        Args:
+            info: how the last session ended.
+            last: an event that is queued before. A stream that its handler opens waits for what the application begins.
+        """
 
 
 class Reconnector:
@@ -213,14 +218,20 @@ class Reconnector:
         self.failed = None
 
     def publish(self, run: _Run, event: RTVIEvent, data: ReconnectingData | ReconnectFailedData) -> bool:
-        """Queue an event of `run`; return False if it was stopped before: the state is that of something else then."""
+        """Queue an event of `run`, the last one with the end of the streams that wait for a session.
+
+        Returns:
+            False if the run was stopped before: the state is that of something else then.
+        """
         sessions = self._sessions()
         with self._lock:
             if sessions is None or run.stopped.is_set():
                 return False
             if isinstance(data, ReconnectFailedData):
                 self.failed = data
-            sessions.publish(event, data)
+                sessions.end_waiting_streams(CloseInfo(initiator="network", error=data.error), (event, data))
+            else:
+                sessions.publish(event, data)
             return True
 
     def leave(self, run: _Run, session: Session | None = None) -> bool:
@@ -340,10 +351,8 @@ class _Run:
         data = ReconnectFailedData(attempts=self._attempts, error=fresh_copy(error))
         if sessions is None or isinstance(error, BotAlreadyStartedError):
             return
-        if not self._owner.publish(self, RTVIEvent.RECONNECT_FAILED, data):
-            return
-        logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
-        sessions.end_waiting_streams(CloseInfo(initiator="network", error=data.error))
+        if self._owner.publish(self, RTVIEvent.RECONNECT_FAILED, data):
+            logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
 
 
 def _retrying(

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gc
 import os
+import queue
 import sys
 import threading
 import time
@@ -25,9 +26,11 @@ from rtvi_sync import (
     BotAlreadyStartedError,
     BotError,
     BotNotReadyError,
+    BotReadyData,
     CloseInfo,
     ConnectionTimeoutError,
     DisconnectedError,
+    EventStream,
     MemoryTransport,
     ProtocolError,
     ReconnectingData,
@@ -40,6 +43,7 @@ from rtvi_sync import (
     TransportStartError,
     signals,
 )
+from rtvi_sync.client.sessionless import Sessionless
 from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.protocol.about import about_this_client
@@ -1064,6 +1068,34 @@ def test_a_client_that_is_dropped_before_an_attempt_has_no_session() -> None:
     finally:
         gc.enable()
     assert bot.begun == 1
+
+
+def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the session that the application begins, however late the reconnect thread goes on."""
+    opened: queue.SimpleQueue[EventStream[BotReadyData]] = queue.SimpleQueue()
+    is_open = threading.Event()
+    publish = Sessionless.publish
+
+    def publish_and_wait(self: Sessionless, event: RTVIEvent, data: object) -> None:
+        publish(self, event, data)
+        if event is RTVIEvent.RECONNECT_FAILED:
+            assert is_open.wait(GUARD)
+
+    def open_stream(_: object) -> None:
+        opened.put(client.events("bot_ready", timeout=GUARD))
+        is_open.set()
+
+    monkeypatch.setattr(Sessionless, "publish", publish_and_wait)
+    server.answers["/connect/"] = Answer({})
+    with reconnecting_client(params={"base_url": server.url}) as client:
+        client.on("reconnect_failed", open_stream)
+        client.connect()
+        refused_by(server, client)
+        until(lambda: not any("reconnect" in name for name in thread_names()))
+        server.answers["/connect/"] = Answer({})
+        with opened.get(timeout=GUARD) as stream:
+            client.connect()
+            assert next(stream).data.version
 
 
 def test_in_a_forked_child() -> None:
