@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
+from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.transports.tls import wrap_socket
 
@@ -21,6 +21,8 @@ logger: logging.Logger = package_logger(__name__)
 
 # Seconds between two looks whether another thread has closed a socket.
 _SLICE = 0.5
+# Seconds between two attempts to accept a connection while the process can open no more files.
+_PAUSE = 0.1
 
 
 class TCPServer:
@@ -70,14 +72,21 @@ class TCPServer:
         with self._selector as selector, self._listening, self._wake_reader:
             selector.register(self._listening, selectors.EVENT_READ)
             selector.register(self._wake_reader, selectors.EVENT_READ)
+            lacks_descriptors = False
             while True:
                 ready = [key.fileobj for key, _ in selector.select()]
                 if self._wake_reader in ready:
                     return
                 try:
                     connection, address = self._accept_one()
-                except OSError:
+                except OSError as error:
+                    if advice := what_to_do(error):
+                        if not lacks_descriptors:
+                            logger.warning("The bot cannot accept a connection, which waits: %s. %s", error, advice)
+                        lacks_descriptors = True
+                        self._pause()
                     continue
+                lacks_descriptors = False
                 with self._lock:
                     self._open.add(connection)
                 try:
@@ -87,6 +96,12 @@ class TCPServer:
                     self._close(connection)
                     continue
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
+
+    def _pause(self) -> None:
+        """Block for `_PAUSE` seconds, or until `stop()`: `select()` would return at once, for the same connection."""
+        self._wake_reader.settimeout(_PAUSE)
+        with contextlib.suppress(TimeoutError):
+            self._wake_reader.recv(1)
 
     def _accept_one(self) -> tuple[socket.socket, Any]:
         # SSLSocket.accept() would leak the descriptor of a connection that is reset meanwhile.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,6 +45,50 @@ def test_connections_are_served_beside_each_other() -> None:
             assert second.recv(100) == b"hello"
     finally:
         server.stop(GUARD)
+
+
+def test_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A connection waits until there is one; meanwhile the server looks for it now and then, and says so once."""
+    failures: list[float] = []
+    real, are_left = socket.socket.accept, threading.Event()
+
+    def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
+        if are_left.is_set():
+            return real(listening)
+        failures.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    server = serving(echo)
+    try:
+        with connect(server) as client:
+            until(lambda: len(failures) >= 3)
+            assert failures[2] - failures[0] >= 2 * tcp_server._PAUSE * 0.9  # the clocks of both differ
+            are_left.set()
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+    finally:
+        server.stop(GUARD)
+    (message,) = caplog.messages
+    assert "Too many open files" in message
+    assert "raise the limit of open files" in message
+
+
+def test_a_stop_while_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for the next attempt."""
+    failed = threading.Event()
+
+    def accept(_: socket.socket) -> tuple[socket.socket, Any]:
+        failed.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    monkeypatch.setattr(tcp_server, "_PAUSE", 1000.0)
+    server = serving(echo)
+    with connect(server):
+        assert failed.wait(GUARD)
+        server.stop(GUARD)
+        assert not server._accept_thread.is_alive()
 
 
 def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
