@@ -205,7 +205,9 @@ class RTVIBlueprint(flask.Blueprint):
         relay, status = self._find_relay(), 200
         if relay is None or relay.reason is not None:
             relay, status = self._add_relay(secret, self._make_client(flask.request))
-        flask.session[self._key] = f"{self._process}.{secret}"
+        value = f"{self._process}.{secret}"
+        if flask.session.get(self._key) != value:  # else the response has no cookie, which could replace a later one
+            flask.session[self._key] = value
         return _state_response(relay), status
 
     def _state(self) -> flask.Response:

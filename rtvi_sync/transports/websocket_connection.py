@@ -129,10 +129,11 @@ class WebSocketConnection:
         Raises:
             DisconnectedError: the connection has ended or is being closed.
         """
+        item = Outgoing(masked_frame(opcode, payload), audio)
+        # Just before the write, because what the application opens in between gets the frame.
         if not self._writer.guard.intact_within(_CHECK_INTERVAL) and self._info is None:
             self._io.call(self._fail_descriptor)
             raise closed_error()
-        item = Outgoing(masked_frame(opcode, payload), audio)
         if self._writer.send(item):
             self._io.call(self._wait_for_room, self)
             if on_main_thread() and len(self._writer.arrived) * item.size > _MAX_ARRIVED_BYTES:

@@ -170,7 +170,7 @@ class FrameWriter:
             messages.append(self._begun)
         elif self._begun is not None:
             after += self._on_wire(self._begun.written)
-        held = max(0, _unacknowledged(self._sock) - after)
+        held = max(0, _unacknowledged(self._sock) - after) if self.guard.intact else 0
         return len(messages) or int(held > 0), held + sum(len(item.rest) for item in messages)
 
     def after_fork_in_child(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
 import ssl
 import struct
@@ -24,6 +25,8 @@ from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
 
 from .websocket_client import Client, blocked
+
+no_numbers = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 
 
 @pytest.fixture
@@ -577,6 +580,29 @@ def test_the_line_is_reset(pair):
     assert (info.code, info.initiator) == (None, "network")
     # Over TLS a reset may look like the end of the stream.
     assert isinstance(info.error, OSError) or isinstance(bot.sock, ssl.SSLSocket)
+
+
+@no_numbers
+def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monkeypatch):
+    """What the application has opened with the number does not get the frame."""
+    client, _ = pair
+    number = client.connection._sock.fileno()
+    opened, other_end = socket.socketpair()
+    make = module.masked_frame
+
+    def replace_and_make(*args: object) -> bytes:
+        os.dup2(opened.fileno(), number)
+        return make(*args)
+
+    monkeypatch.setattr(module, "masked_frame", replace_and_make)
+    with opened, other_end:
+        other_end.setblocking(False)
+        with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
+            client.connection.send(BINARY, b"x")
+        assert client.ended().initiator == "network"
+        with pytest.raises(BlockingIOError):
+            other_end.recv(1)
+        os.close(number)
 
 
 def test_the_line_breaks_under_a_sender(pair):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -173,3 +174,16 @@ def test_nobody_writes_for_long(monkeypatch):
             writer.flush(room=True)
             turns += 1
         assert (turns, writer.bytes_sent) == (3, size)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
+def test_what_has_the_number_of_a_closed_socket_is_not_asked() -> None:
+    """What another socket holds back is not counted as lost by this one."""
+    ours, theirs = tcp_pair(False)
+    opened, other_end = socket.socketpair()
+    with theirs, opened, other_end:
+        writer, number = FrameWriter(ours, MB), ours.fileno()
+        os.dup2(opened.fileno(), number)
+        opened.send(b"x" * 1000)
+        assert writer.end() == (0, 0)
+        os.close(number)
