@@ -17,6 +17,7 @@ from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports import websocket_writer
+from rtvi_sync.transports.websocket_frames import masked_frame
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on
 from tests.support.slowness import GUARD, at_some_limit, takes
@@ -588,11 +589,10 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
     client, _ = pair
     number = client.connection._sock.fileno()
     opened, other_end = socket.socketpair()
-    make = module.masked_frame
 
-    def replace_and_make(*args: object) -> bytes:
+    def replace_and_make(opcode: int, payload: bytes) -> bytes:
         os.dup2(opened.fileno(), number)
-        return make(*args)
+        return masked_frame(opcode, payload)
 
     monkeypatch.setattr(module, "masked_frame", replace_and_make)
     with opened, other_end:
