@@ -1,7 +1,7 @@
 """Time limits that hold on every machine, however slow or busy.
 
 `GUARD` ends what hangs and says nothing about speed. `takes()` holds a block to a promised time without counting what
-the machine spends on other programs: a process that always computes runs beside the block, and its progress is the
+the machine spends on other programs: a process that computes runs beside the block, and its progress is the
 clock. On an idle machine this clock keeps real time; on a machine that is slow or busy it runs as much slower.
 
 A limit of the package that the test itself has to keep, such as a ping's, is one of `LIMITS`: `at_some_limit()`.
@@ -31,6 +31,9 @@ LIMITS = (0.1, 1.0, 5.0, 25.0)
 _ROUND = range(10_000)
 _ROUND_SECONDS = 0.0004
 _COUNT = struct.Struct("Q")
+# Seconds: how long it computes without a pause once a block begins, and then the length of each burst and pause.
+# A burst is long enough to get no more of a busy machine than any other process that computes.
+_WITHOUT_PAUSE, _BURST, _PAUSE = 1.0, 0.05, 0.2
 
 
 class _Metronome:
@@ -127,19 +130,36 @@ def at_some_limit(check: Callable[[float], object]) -> None:
             return
 
 
+def _is_asked(seconds: float) -> bool:
+    """Wait for a question up to this long; tell whether there is one."""
+    return bool(select.select([0], [], [], seconds)[0])
+
+
 def _compute() -> None:
-    """Answer questions on standard input, and compute between them while blocks are timed, until it is closed."""
-    blocks = rounds = 0
+    """Answer questions on standard input, and compute between them while blocks are timed, until it is closed.
+
+    To compute all the time takes a processor from the tests. So where blocks last, pauses follow bursts; a pause counts
+    as many rounds as the burst before would have made in its time.
+    """
+    blocks, rounds, begun = 0, 0.0, 0.0
     while True:
-        while blocks and not select.select([0], [], [], 0)[0]:
-            for _ in _ROUND:
-                pass
-            rounds += 1
+        if blocks and not _is_asked(0):
+            start, before = time.monotonic(), rounds
+            end = max(start + _BURST, begun + _WITHOUT_PAUSE)
+            while (now := time.monotonic()) < end and not _is_asked(0):
+                for _ in _ROUND:
+                    pass
+                rounds += 1
+            _is_asked(_PAUSE)
+            rounds += min(time.monotonic() - now, _PAUSE) * (rounds - before) / max(now - start, 1e-6)
+            continue
         question = os.read(0, 1)
         if not question:
             return
+        if question == b"+" and not blocks:
+            begun = time.monotonic()
         blocks += {b"+": 1, b"-": -1, b"?": 0}[question]
-        os.write(1, _COUNT.pack(rounds))
+        os.write(1, _COUNT.pack(int(rounds)))
 
 
 if __name__ == "__main__":

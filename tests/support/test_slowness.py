@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support import slowness
-from tests.support.slowness import GUARD, LIMITS, at_some_limit, takes
+from tests.support.slowness import GUARD, LIMITS, Stopwatch, at_some_limit, takes
 
 
 class SteppedMetronome:
@@ -66,6 +69,24 @@ def test_what_the_block_raises_is_not_hidden() -> None:
     """An exception passes, whatever the limit."""
     with pytest.raises(LookupError), takes(0.0):
         raise LookupError
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the time of a process on Linux only")
+def test_the_metronome_leaves_the_processor_to_tests_that_last() -> None:
+    """It computes for at most a second and a part of the rest, and its clock goes on in its pauses."""
+
+    def computed() -> float:
+        fields = Path(f"/proc/{metronome._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    metronome = slowness.metronome()
+    before, length = computed(), 3 * slowness._WITHOUT_PAUSE
+    with Stopwatch() as watch:
+        threading.Event().wait(length)
+    took = computed() - before
+    assert took <= slowness._WITHOUT_PAUSE + (watch.took - slowness._WITHOUT_PAUSE) / 2
+    # The share of the processor that it had while it computed is that of the whole time.
+    assert watch.given >= took / 2
 
 
 def test_the_first_limit_that_the_machine_keeps_is_enough() -> None:
