@@ -200,8 +200,8 @@ class SessionManager:
         with contextlib.suppress(RTVIError):  # the application has connected meanwhile
             with self._idle():
                 end = self._dispatcher.give_up(info)
-            if last is not None:
-                self.publish(*last)
+                if last is not None:
+                    self.publish(*last)
             self._sessionless.post(end)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:

@@ -141,7 +141,7 @@ class FrameWriter:
     def bytes_left(self) -> int:
         """Return how many bytes have not reached the peer: queued ones, and on Linux those in the system's buffer."""
         begun = self._begun
-        return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + _unacknowledged(self._sock)
+        return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + self._held_by_system()
 
     def end(self) -> tuple[int, int]:
         """Drop the queue, and close the socket.
@@ -170,8 +170,12 @@ class FrameWriter:
             messages.append(self._begun)
         elif self._begun is not None:
             after += self._on_wire(self._begun.written)
-        held = max(0, _unacknowledged(self._sock) - after) if self.guard.intact else 0
+        held = max(0, self._held_by_system() - after)
         return len(messages) or int(held > 0), held + sum(len(item.rest) for item in messages)
+
+    def _held_by_system(self) -> int:
+        """Return how many bytes the peer has not acknowledged; 0 if the number is that of another socket by now."""
+        return _unacknowledged(self._sock) if self.guard.intact else 0
 
     def after_fork_in_child(self) -> None:
         """Replace the lock, whose holder does not exist in the child, and accept no frame."""

@@ -139,7 +139,8 @@ def _compute() -> None:
     """Answer questions on standard input, and compute between them while blocks are timed, until it is closed.
 
     To compute all the time takes a processor from the tests. So where blocks last, pauses follow bursts; a pause counts
-    as many rounds as the burst before would have made in its time.
+    as many rounds as the burst before would have made in its time. That is too few where the block itself computes:
+    it has the time of the pause for itself, and is held to twice its limit in the worst case.
     """
     blocks, rounds, begun = 0, 0.0, 0.0
     while True:
@@ -156,7 +157,7 @@ def _compute() -> None:
         question = os.read(0, 1)
         if not question:
             return
-        if question == b"+" and not blocks:
+        if question == b"+":
             begun = time.monotonic()
         blocks += {b"+": 1, b"-": -1, b"?": 0}[question]
         os.write(1, _COUNT.pack(int(rounds)))

@@ -595,14 +595,17 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
         return masked_frame(opcode, payload)
 
     monkeypatch.setattr(module, "masked_frame", replace_and_make)
+    monkeypatch.setattr(module, "_CHECK_INTERVAL", 0.0)
     with opened, other_end:
         other_end.setblocking(False)
-        with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
-            client.connection.send(BINARY, b"x")
-        assert client.ended().initiator == "network"
-        with pytest.raises(BlockingIOError):
-            other_end.recv(1)
-        os.close(number)
+        try:
+            with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
+                client.connection.send(BINARY, b"x")
+            assert client.ended().initiator == "network"
+            with pytest.raises(BlockingIOError):
+                other_end.recv(1)
+        finally:
+            os.close(number)
 
 
 def test_the_line_breaks_under_a_sender(pair):

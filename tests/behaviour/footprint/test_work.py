@@ -13,8 +13,8 @@ import pytest
 
 from . import counted
 
-#: Of what was measured, with the version and build of Python that needs most. The others need down to a tenth less,
-#: and what threads do together varies by a twentieth.
+#: Of what was measured, with the version and build of Python that needs most. The others mostly need a tenth less, and
+#: what threads do together varies by a twentieth.
 ALLOWED: Final = 1.2
 
 #: Instructions of each part, those of `json.loads` of a message being 1: with Python 3.10, and with later ones.
@@ -83,7 +83,8 @@ def too_much(rows: Rows) -> Rows:
 
 @pytest.mark.real
 def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
-    """No part and no way through a session takes a fifth more instructions, beside a reference, than it did."""
+    """No part and no way through a session takes a fifth more instructions, beside a reference, than it did with the
+    version of Python that needs most."""
     found = counted.instructions(url, tmp_path)
     column = 0 if sys.version_info < (3, 11) else 1
     rows: Rows = {}

@@ -95,7 +95,7 @@ OPEN = {
 BUSY = {
     "just read": "client, before = make_client(), lambda: client.send_client_request('echo', 1)",
     "asleep": "client, before = make_client(), sleep",
-    # It wakes 20 ms later. Between its check and its write nothing can keep a frame from what has the number by then.
+    # It wakes within 20 ms. Between its check and its write nothing can keep a frame from what has the number by then.
     "sending": "client, before = make_client(SilenceSource()), sleep",
 }
 
