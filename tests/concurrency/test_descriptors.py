@@ -17,11 +17,12 @@ from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
 from tests.support.garbage import collect
 from tests.support.io_threads import on
+from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 
 from .lines import SELECTORS, Line
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.close() closes")
+pytestmark = numbered_sockets
 
 
 def is_open(number: int) -> bool:

@@ -19,6 +19,7 @@ from rtvi_sync.concurrency.lifecycle import start_thread, stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import Scope, acquire_loop
 from rtvi_sync.errors import DisconnectedError, WouldDeadlockError
 from tests.support.forking import in_child
+from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
@@ -194,7 +195,7 @@ def test_a_finalizer_must_not_wait_on_it(loop):
         result_of(loop.run(wait()))
 
 
-@pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
+@numbered_sockets
 def test_descriptors_that_the_application_closes():
     """The loop is given up, its users are told once, and the next one gets a new loop; files with the numbers stay."""
     loop, told = acquire_loop(), []

@@ -1098,6 +1098,32 @@ def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer, monkeyp
             assert next(stream).data.version
 
 
+def test_no_session_begins_before_it_has_told_that_it_gave_up(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise that event would be lost, and the streams that wait for a session would end in spite of it."""
+    publish, could_begin = Sessionless.publish, []
+
+    def can_begin() -> bool:
+        lock = manager_of(client)._lock
+        is_free = lock.acquire(blocking=False)
+        if is_free:
+            lock.release()
+        return is_free
+
+    def look_and_publish(self: Sessionless, event: RTVIEvent, data: object) -> None:
+        if event is RTVIEvent.RECONNECT_FAILED:
+            could_begin.append(InThread(can_begin).get())
+        publish(self, event, data)
+
+    monkeypatch.setattr(Sessionless, "publish", look_and_publish)
+    server.answers["/connect/"] = Answer({})
+    with reconnecting_client(params={"base_url": server.url}) as client:
+        client.connect()
+        refused_by(server, client)
+    assert could_begin == [False]
+
+
 def test_in_a_forked_child() -> None:
     """The attempts belong to the parent: the child makes none, and may connect by itself."""
     with reconnecting_client(policy=SLOW) as client:

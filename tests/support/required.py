@@ -1,4 +1,4 @@
-"""What becomes of a test whose real part is not here."""
+"""What becomes of a test whose real part is not here, or not on this system."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 from typing import NoReturn
 
 import pytest
+
+#: For tests that close the descriptor of a socket, or give its number to another one.
+numbered_sockets = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 
 
 def missing(what: str) -> NoReturn:

@@ -20,14 +20,13 @@ from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_frames import masked_frame
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on
+from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
 
 from .websocket_client import Client, blocked
-
-no_numbers = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
 
 
 @pytest.fixture
@@ -583,7 +582,7 @@ def test_the_line_is_reset(pair):
     assert isinstance(info.error, OSError) or isinstance(bot.sock, ssl.SSLSocket)
 
 
-@no_numbers
+@numbered_sockets
 def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monkeypatch):
     """What the application has opened with the number does not get the frame."""
     client, _ = pair

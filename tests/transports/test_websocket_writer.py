@@ -13,6 +13,7 @@ import pytest
 
 from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 from tests.support.threads import running, switch_interval
 from tests.support.waiting import until
@@ -176,7 +177,7 @@ def test_nobody_writes_for_long(monkeypatch):
         assert (turns, writer.bytes_sent) == (3, size)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
+@numbered_sockets
 def test_what_has_the_number_of_a_closed_socket_is_not_asked() -> None:
     """What another socket holds back is not counted as lost by this one."""
     ours, theirs = tcp_pair(False)

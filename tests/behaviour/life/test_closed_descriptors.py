@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
+from tests.support.required import numbered_sockets
 from tests.support.waiting import until
 from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="sockets have no descriptor that os.closerange() closes")
+pytestmark = numbered_sockets
 
 PREAMBLE = """
     import json, os, select, socket, sys, threading, warnings
