@@ -408,7 +408,11 @@ def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypat
     environments.write_stamp(tmp_path, "this one", [])
     for requirements in (["a>=1", "B_c[x]<2"], ["d", "b-c>=2"]):
         environments.install(tmp_path / "bin" / "python", requirements, "it")
-    assert environments.read_stamp(tmp_path) == {"base": "this one", "installed": ["d", "b-c>=2", "a>=1"]}
+    assert environments.read_stamp(tmp_path) == {
+        "base": "this one",
+        "finished": True,
+        "installed": ["d", "b-c>=2", "a>=1"],
+    }
 
 
 @posix
@@ -709,8 +713,8 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
 
 
 @posix
-def test_an_environment_of_another_python_is_replaced(ready: Machine) -> None:
-    """An unfinished environment, and one of another Python, are replaced."""
+def test_an_environment_of_a_python_that_is_gone_is_replaced(ready: Machine) -> None:
+    """An environment of a Python that does not start any more is made again."""
     stamp = ready.project / ".venv" / environments.STAMP
     facts = json.loads(stamp.read_text())
     stamp.write_text(json.dumps({**facts, "base": "another Python"}))
@@ -720,6 +724,49 @@ def test_an_environment_of_another_python_is_replaced(ready: Machine) -> None:
     assert done.stdout.splitlines()[0] == "Making .venv"
     assert not left_over.exists()
     assert json.loads(stamp.read_text())["base"] == facts["base"]
+
+
+@posix
+def test_an_environment_of_another_python_is_left_alone(ready: Machine, tmp_path: Path) -> None:
+    """Another Python of this machine may be using `.venv`: this one gets an environment beside it."""
+    another = make_python(tmp_path / "python 3.99")
+    stamp = ready.project / ".venv" / environments.STAMP
+    facts = stamp.read_text()
+    theirs = json.dumps({**json.loads(facts), "base": f"{another}\n3.99"})
+    stamp.write_text(theirs)
+    first, again = ready.run("demo"), ready.run("demo")
+    assert stamp.read_text() == theirs
+    stamp.write_text(facts)
+    mine = Path(".cache", f"venv-3.{sys.version_info[1]}")
+    assert first.stdout.splitlines()[0] == f"Making {mine}", first.stderr
+    assert again.stdout == "arguments ['demo']\n"
+    shutil.rmtree(ready.project / mine)
+
+
+@posix
+def test_of_two_pythons_at_once_one_gets_the_usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for the lock finds that the other has taken the folder, which it does not empty."""
+    for name, folder in (("ROOT", tmp_path), ("CACHE", tmp_path / ".cache")):
+        monkeypatch.setattr(environments, name, folder)
+    another = make_python(tmp_path / "python")
+    taken = tmp_path / ".venv" / "taken"
+
+    @contextlib.contextmanager
+    def lock_of_another(folder: Path) -> Iterator[None]:
+        environments.clear_folder(folder, f"{another}\n3.99")
+        taken.touch()
+        yield
+
+    monkeypatch.setattr(environments, "lock_of", lock_of_another)
+    assert environments.claim_own_folder() == tmp_path / ".cache" / f"venv-3.{sys.version_info[1]}"
+    assert taken.exists()
+
+
+def make_python(path: Path) -> Path:
+    """Make a program that says it is another Python."""
+    path.write_text('#!/bin/sh\necho "$0"\necho 3.99\n')
+    path.chmod(0o755)
+    return path
 
 
 @posix
@@ -1013,7 +1060,7 @@ def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, whee
     theirs.parent.mkdir()
     theirs.touch()
     done = box.run("demo")
-    assert done.stdout.splitlines()[0] == f"Making {Path('.cache', 'venv')}", done.stderr
+    assert done.stdout.splitlines()[0] == f"Making {Path('.cache', f'venv-3.{sys.version_info[1]}')}", done.stderr
     assert list(theirs.parent.iterdir()) == [theirs]
 
 

@@ -31,7 +31,8 @@ STAMP = "rtvi-sync-setup.json"
 INSTALL_SECONDS = 3600.0
 AUTOBAHN = "autobahntestsuite==25.10.1"
 
-IDENTITY = "import os, sys; print(os.path.realpath(sys.executable), sys.version)"
+# Prints which Python this is: its file on the first line, then its version.
+IDENTITY = "import os, sys; print(os.path.realpath(sys.executable), sys.version, sep=chr(10))"
 # Prints the version of a virtual environment's Python if it starts and has a pip.
 VERSION = """
 import importlib.util, sys
@@ -63,7 +64,7 @@ print(json.dumps(toml.loads(open(sys.argv[1], encoding="utf-8").read())))
 
 
 def read_stamp(folder: Path) -> dict[str, Any]:
-    """Return an environment's stamp: its base Python and the requirements that were installed."""
+    """Return an environment's stamp: its base Python, whether it is finished, and the requirements installed in it."""
     try:
         stamp: dict[str, Any] = json.loads((folder / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -71,9 +72,10 @@ def read_stamp(folder: Path) -> dict[str, Any]:
     return stamp
 
 
-def write_stamp(folder: Path, base: str, installed: Sequence[str]) -> None:
-    """Write an environment's stamp. An empty `base` means unfinished: the next run makes the environment again."""
-    (folder / STAMP).write_text(json.dumps({"base": base, "installed": installed}, indent=1), encoding="utf-8")
+def write_stamp(folder: Path, base: str, installed: Sequence[str], *, finished: bool = True) -> None:
+    """Write an environment's stamp. One that is not finished is made again by the next run."""
+    stamp = {"base": base, "finished": finished, "installed": installed}
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1), encoding="utf-8")
 
 
 def lock_of(folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -94,10 +96,12 @@ def make_environment(folder: Path, base: str) -> Path:
             return python
         print_step(f"Making {folder.relative_to(ROOT)}")
         uv = find_uv()
+        with_uv = [uv, "venv", "--allow-existing", "--seed", "--python", base, folder]
         if not (
-            (uv and run_in_empty_folder(folder, uv, "venv", "--allow-existing", "--seed", "--python", base, folder))
-            or run_in_empty_folder(folder, base, "-m", "venv", folder)
+            (uv and run_in_empty_folder(folder, identity, with_uv))
+            or run_in_empty_folder(folder, identity, [base, "-m", "venv", folder])
         ):
+            clear_folder(folder, identity)
             make_by_hand(folder, base)
             seed_pip(python)
         write_stamp(folder, identity, [])
@@ -106,7 +110,8 @@ def make_environment(folder: Path, base: str) -> Path:
 
 def is_usable(folder: Path, identity: str) -> bool:
     """Return whether an environment was finished by this base Python, still starts, and has a pip."""
-    if read_stamp(folder).get("base") != identity:
+    stamp = read_stamp(folder)
+    if stamp.get("base") != identity or not stamp.get("finished"):
         return False
     version = output_of(folder / VENV_PYTHON, "-c", VERSION)
     return bool(version) and identity.endswith(version)
@@ -118,10 +123,10 @@ def find_damage(python: Path) -> str:
     return "" if found == "none" else found or "its Python does not start"
 
 
-def clear_folder(folder: Path) -> None:
+def clear_folder(folder: Path, base: str) -> None:
     """Remove what an earlier attempt left. The folder always has a stamp, by which the next run recognizes it."""
     if folder.is_dir():
-        write_stamp(folder, "", [])
+        write_stamp(folder, base, [], finished=False)
         for entry in list(folder.iterdir()):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -131,19 +136,18 @@ def clear_folder(folder: Path) -> None:
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    write_stamp(new, "", [])
+    write_stamp(new, base, [], finished=False)
     new.rename(folder)
 
 
-def run_in_empty_folder(folder: Path, *command: object) -> bool:
-    """Run a command that makes an environment; return whether it succeeded."""
-    clear_folder(folder)
+def run_in_empty_folder(folder: Path, base: str, command: Sequence[object]) -> bool:
+    """Empty a folder, and run a command that makes an environment there; return whether it succeeded."""
+    clear_folder(folder, base)
     return run_quietly(command)
 
 
 def make_by_hand(folder: Path, base: str) -> None:
-    """Make a virtual environment without the venv module: Python itself needs only these two files."""
-    clear_folder(folder)
+    """Make a virtual environment without the venv module, in an empty folder: Python itself needs only these files."""
     python = folder / VENV_PYTHON
     real = Path(base).resolve()
     facts = f"home = {real.parent}\ninclude-system-site-packages = false\n"
@@ -173,10 +177,11 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
         if has_installed(folder, requirements):  # another process has installed them meanwhile
             return
         stamp = read_stamp(folder)
-        if not stamp.get("base"):
+        if not stamp.get("finished"):
             raise SetupError(f"{folder.name} was left unfinished by another run.py: run the command again")
         print_step(f"Installing {what}")
-        write_stamp(folder, "", [])  # if this process is killed, the next run makes the environment again
+        # If this process is killed, the next run makes the environment again.
+        write_stamp(folder, stamp["base"], [], finished=False)
         uv, end = find_uv(), time.monotonic() + seconds
         pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
         installed = (
@@ -220,29 +225,50 @@ def read_project(python: Path) -> dict[str, Any]:
     return project
 
 
-def own_folder() -> Path:
-    """Return the folder of the project's own environment."""
+def own_folder(identity: str) -> Path:
+    """Return the folder of the project's own environment for this Python: `.venv`, unless that is another's.
+
+    It is another's if the user made it, which must not be rebuilt, or if run.py made it with another Python that can
+    still use it: the two may run at once.
+    """
     folder = ROOT / ".venv"
-    if folder.exists() and not (folder / STAMP).exists():
-        return CACHE / "venv"  # the user made that one, and it must not be rebuilt
+    base = read_stamp(folder).get("base")
+    if not folder.exists() or base == identity:
+        return folder
+    made_by_user = not (folder / STAMP).exists()
+    if made_by_user or (base and output_of(base.splitlines()[0], "-c", IDENTITY) == base):
+        return CACHE / f"venv-3.{sys.version_info[1]}"
     return folder
+
+
+def claim_own_folder() -> Path:
+    """Return the folder of the project's own environment, which no other Python takes from now on."""
+    identity = output_of(BASE, "-c", IDENTITY)
+    folder = own_folder(identity)
+    if identity and read_stamp(folder).get("base") != identity:
+        with lock_of(folder):
+            # Another process may have claimed it meanwhile.
+            if own_folder(identity) == folder and read_stamp(folder).get("base") != identity:
+                clear_folder(folder, identity)
+    return own_folder(identity)
 
 
 def report_damage() -> None:
     """Report files that are missing from the own environment, and have the next run make it again."""
-    folder = own_folder()
-    if not read_stamp(folder).get("base"):
+    folder = own_folder(output_of(BASE, "-c", IDENTITY))
+    stamp = read_stamp(folder)
+    if not stamp.get("finished"):
         return  # it does not exist, or another process is changing it
     problem = find_damage(folder / VENV_PYTHON)
     if problem:
         print_step(f"run.py: {folder} is damaged: {problem}. The next run makes it again", file=sys.stderr)
         with contextlib.suppress(OSError):
-            write_stamp(folder, "", [])
+            write_stamp(folder, stamp["base"], [], finished=False)
 
 
 def own_environment(parts: Sequence[str]) -> Path:
     """Return the Python of the project's own environment, with the named extras and groups."""
-    python = make_environment(own_folder(), BASE)
+    python = make_environment(claim_own_folder(), BASE)
     install(python, requirements_of(read_project(python), parts), f"the packages for {parts[-1]}")
     return python
 
@@ -287,9 +313,9 @@ def autobahn() -> Path:
     folder = CACHE / "autobahn"
     python = folder / "python"
     with lock_of(folder):
-        if read_stamp(folder) != {"base": base, "installed": [AUTOBAHN]}:
+        if not has_installed(folder, [AUTOBAHN]) or read_stamp(folder)["base"] != base:
             print_step("Installing the Autobahn test suite")
-            clear_folder(folder)
+            clear_folder(folder, base)
             pip = [base, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--target", folder]
             if not run_quietly([*pip, AUTOBAHN], INSTALL_SECONDS):
                 raise not_installed("its packages")
