@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit
 
-from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.lifecycle import start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
@@ -25,6 +25,8 @@ logger: logging.Logger = package_logger(__name__)
 # On Linux a listening socket can stop and start listening while it keeps its port. Elsewhere it must be closed.
 _CAN_PAUSE: Final = sys.platform == "linux"
 _BACKLOG: Final = 128
+# Seconds between two attempts to accept a connection while the process can open no more files.
+_PAUSE = 0.1
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -82,6 +84,7 @@ class FaultProxy:
         self._port_socket: socket.socket | None = None
         self._listening = False
         self._should_listen = False  # applied in the thread's next iteration
+        self._accepts_from: float | None = None  # until then no connection is accepted, as no descriptor is left
         self._running = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -268,14 +271,34 @@ class FaultProxy:
             if self._should_listen:
                 selector.register(self._port_socket, selectors.EVENT_READ)
             else:
-                selector.unregister(self._port_socket)
+                if self._accepts_from is None:
+                    selector.unregister(self._port_socket)
+                self._accepts_from = None
                 self._stop_listening()
             self._listening = self._should_listen
-        while self._listening and self._port_socket is not None:
+        now = time.monotonic()
+        if self._listening and (self._accepts_from is None or self._accepts_from <= now):
+            self._accept_waiting(selector, now)
+        times = [connection.transfer(now) for connection in self._live]
+        self._live = [connection for connection in self._live if not connection.ended]
+        return min((due for due in (*times, self._accepts_from) if due is not None), default=None)
+
+    def _accept_waiting(self, selector: selectors.BaseSelector, now: float) -> None:
+        """Accept the connections that wait. If no descriptor is left for one, they wait for another attempt."""
+        assert self._port_socket is not None
+        lacked_descriptors, self._accepts_from = self._accepts_from is not None, None
+        while True:
             try:
                 client, _ = self._port_socket.accept()
-            except OSError:
-                break
+            except OSError as error:
+                if advice := what_to_do(error):
+                    if not lacked_descriptors:
+                        logger.warning("The proxy cannot accept a connection, which waits: %s. %s", error, advice)
+                        selector.unregister(self._port_socket)  # it would wake the thread at once, again and again
+                    self._accepts_from = now + _PAUSE
+                elif lacked_descriptors:
+                    selector.register(self._port_socket, selectors.EVENT_READ)
+                return
             try:
                 connection = ProxyConnection(client, self._targets, selector, self._apply)
             except OSError as error:  # there is no descriptor left
@@ -286,10 +309,6 @@ class FaultProxy:
             self._live.append(connection)
             for plan in self._plans:
                 connection.apply_plan(plan)
-        now = time.monotonic()
-        times = [connection.transfer(now) for connection in self._live]
-        self._live = [connection for connection in self._live if not connection.ended]
-        return min((due for due in times if due is not None), default=None)
 
     def _close_everything(self) -> None:
         for connection in self._live:
@@ -298,3 +317,4 @@ class FaultProxy:
             if sock is not None:
                 sock.close()
         self._live, self._port_socket, self._listening, self._should_listen = [], None, False, False
+        self._accepts_from = None

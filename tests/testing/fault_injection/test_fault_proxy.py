@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import socket
 import struct
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from rtvi_sync.testing import FaultProxy, faults
+from rtvi_sync.testing.fault_injection import fault_proxy
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
 from tests.support.loopback import Peer, Server, serving, trusting
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import package_threads
+from tests.support.waiting import until
 
 from .sockets import A_WHILE, connect, echo, line_to, nothing_comes, read, read_all
 
@@ -227,6 +231,44 @@ def test_refuse() -> None:
         with connect(proxy) as second:
             second.sendall(b"b")
             assert second.recv(1) == b"b"
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["", "refused meanwhile"])
+def test_no_descriptor_is_left(
+    meanwhile: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection waits until there is one; the proxy looks for it now and then, says so once, and serves others."""
+    attempts: list[float] = []
+    real, are_left = socket.socket.accept, threading.Event()
+
+    def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
+        if listening.getsockname()[1] != proxy.port or are_left.is_set():
+            return real(listening)
+        attempts.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with Server(echo) as server, line_to(server) as (client, _, proxy):
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        with connect(proxy):
+            until(lambda: len(attempts) >= 3)
+            assert attempts[2] - attempts[0] >= 2 * fault_proxy._PAUSE * 0.9  # the clocks of both differ
+            client.sendall(b"a")
+            assert client.recv(1) == b"a"
+            if meanwhile:
+                proxy.refuse()
+                with pytest.raises(ConnectionRefusedError):
+                    connect(proxy)
+                proxy.accept()
+            with connect(proxy) as second:
+                are_left.set()
+                second.sendall(b"b")
+                assert second.recv(1) == b"b"
+        with connect(proxy) as third:
+            third.sendall(b"c")
+            assert third.recv(1) == b"c"
+    messages = [message for message in caplog.messages if "Too many open files" in message]
+    assert len(messages) == 1 + meanwhile
+    assert "raise the limit of open files" in messages[0]
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
