@@ -993,7 +993,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
             preexec_fn=obey_permissions,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=GUARD,
         )
         for some in (box, ready)
     )

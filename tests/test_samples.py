@@ -23,6 +23,7 @@ from samples.line_transport.__main__ import Bot
 from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
 from tests.support.samples import failure, run
+from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import FarLoop, Film, ready_answers, rtc_bot
 
@@ -110,9 +111,9 @@ def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
             text=True,
         ) as process,
     ):
-        bot.wait_for_session(30)
+        bot.wait_for_session(GUARD)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30) == ("", "")
+        assert process.communicate(timeout=GUARD) == ("", "")
     assert process.returncode == 130
 
 

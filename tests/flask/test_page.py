@@ -68,7 +68,7 @@ class Visitor:
 
     def __init__(self, chromium: Browser, address: str, bot: EmbeddedBot) -> None:
         self.context: BrowserContext = chromium.new_context()
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(GUARD * 1000)
         self.context.add_init_script(REPORT_VIOLATIONS)
         self.address = address
         self.complaints: list[str] = []
@@ -114,7 +114,7 @@ def becomes(page: Page, selector: str, text: str) -> None:
     """Wait until an element of the page has this text."""
     from playwright.sync_api import expect
 
-    expect(page.locator(selector)).to_have_text(text, timeout=15_000)
+    expect(page.locator(selector)).to_have_text(text, timeout=GUARD * 1000)
 
 
 def message(type_: str, **data: Any) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def test_a_line_that_stands_still(pipecat_echo: BotServer, tmp_path: Path, secon
             until(lambda: client.stats().audio_received > 1.0)
             hole = proxy.connections[0].inject(faults.BlackHole(), "to_client")
             begun = client.stats().audio_sent  # in real time: the clock of this test
-            until(lambda: client.stats().audio_sent - begun > stalled, timeout=10 * stalled)
+            until(lambda: client.stats().audio_sent - begun > stalled)
             hole.lift()
-            until(lambda: client.stats().audio_received >= seconds, timeout=10 * seconds)
+            until(lambda: client.stats().audio_received >= seconds)
         assert client.stats().speaker_dropped_seconds == 0
     with wave.open(str(path)) as reader:
         kept = reader.readframes(reader.getnframes())

@@ -34,7 +34,7 @@ def failure(folder: Path, *command: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
     )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     return done.stderr

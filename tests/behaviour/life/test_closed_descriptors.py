@@ -21,7 +21,7 @@ PREAMBLE = """
     from rtvi_sync import *
     from rtvi_sync.media import *
     from tests.support.clients import session_of
-    from tests.support.slowness import takes
+    from tests.support.slowness import GUARD, takes
     from tests.support.threads import thread_names
     from tests.support.waiting import until
 
@@ -109,7 +109,7 @@ STRIKE = """
     while highest() <= last + 3:
         taken.append(take())
     with takes(1.0):
-        report = {"send": fails(client.send_text, "hello"), "gone": gone.wait(20), "ends": list(ends)}
+        report = {"send": fails(client.send_text, "hello"), "gone": gone.wait(GUARD), "ends": list(ends)}
     report["request"] = fails(client.send_client_request, "echo", 1)
     report["state"] = str(client.state)
     client.connect()
@@ -187,7 +187,7 @@ def test_the_next_call_ends_what_waits(call: str) -> None:
     striking = threading.Thread(target=strike)
     striking.start()
     try:
-        client.send_client_request("hang", timeout=20)
+        client.send_client_request("hang", timeout=GUARD)
     except DisconnectedError:
         over.set()
         print('{"ended": true}')
@@ -206,7 +206,7 @@ def test_a_client_that_reconnects() -> None:
         + """
     client = make_client(reconnect=ReconnectPolicy())
     client.connect()
-    with client.events("bot_ready", timeout=20) as events:
+    with client.events("bot_ready", timeout=GUARD) as events:
         os.closerange(3, 4096)
         fails(client.send_text, "hello")
         next(events)
@@ -241,7 +241,7 @@ def test_a_session_over_webrtc(call: str, limit: float, far_loop: FarLoop) -> No
         taken.append(take())
     with takes({limit}):
         {call}
-        report = {{"gone": gone.wait(60), "ends": list(ends)}}
+        report = {{"gone": gone.wait(GUARD), "ends": list(ends)}}
     client.connect()
     report["again"] = client.send_client_request("echo", 2)
     client.disconnect()

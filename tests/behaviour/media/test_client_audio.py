@@ -233,8 +233,9 @@ def say(session: BotSession, frames: int) -> None:
         session.send_frame(AudioRawFrame(audio=bytes([number]) * 960, sample_rate=24000, num_channels=1))
 
 
-def test_a_slow_sink_gets_all(bot: EmbeddedBot) -> None:
+def test_a_slow_sink_gets_all(bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that takes 100 ms for each frame is not hung: `disconnect()` waits until it has all, and it is closed."""
+    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", GUARD)
     sink = SlowSink()
     with client_of(bot, speaker=sink) as client:
         say(bot.wait_for_session(), 20)

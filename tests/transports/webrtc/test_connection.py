@@ -19,6 +19,7 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.transports.webrtc import connection as module
 from rtvi_sync.transports.webrtc.connection import WebRTCConnection
 from rtvi_sync.transports.webrtc.peer import PeerStats
+from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
 
@@ -87,7 +88,7 @@ def on_the_loop(link):
     """Wait until all that was given to the loop is done."""
     done = threading.Event()
     loop_of[link].call(done.set)
-    assert done.wait(60)
+    assert done.wait(GUARD)
 
 
 def statuses(link):
