@@ -25,6 +25,7 @@ from ..messages import BotReadyData, RTVIMessage
 from ..protocol.attribution import MAX_TURNS
 from ..protocol.dialects import parse_version
 from ..protocol.engine import Deliver
+from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..protocol.turn_record import TurnRecord
 from ..protocol.turns import TurnTracker
@@ -191,14 +192,14 @@ class ConversationTracker:
             self._read_audio(follower)
             self._change(follower, self._tracker.take, event)
 
-    def session_over(self, number: int, at: float) -> None:
+    def session_over(self, number: int, at: float, info: CloseInfo) -> None:
         """See `ConversationPort`."""
         follower = self._follower
         if follower is not None and follower.session_number == number:
-            self._end_session(follower, at)
+            self._end_session(follower, at, lost=info.initiator == "network")
 
-    def _end_session(self, follower: SessionFollower, at: float) -> None:
-        self._change(follower, self._tracker.end_session, at)
+    def _end_session(self, follower: SessionFollower, at: float, *, lost: bool = False) -> None:
+        self._change(follower, partial(self._tracker.end_session, lost=lost), at)
         follower.audio.close()
         self._follower = None
 

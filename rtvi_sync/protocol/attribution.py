@@ -67,11 +67,12 @@ class Attribution:
         self.stale.clear()
         self.is_cut = False
 
-    def end_session(self, at: float) -> None:
+    def end_session(self, at: float, *, lost: bool) -> None:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed."""
         for turn in (self.fading, self.answered):
             if turn is not None:
-                turn.answer.speaking = False  # Pipecat 0.0.73 closes before it tells that
+                if not lost:
+                    turn.answer.speaking = False  # Pipecat 0.0.73 closes before it tells that
                 self.end(turn, at, self._status_at_end(turn))
         for asked in self.asked:
             self.end(asked, at, "failed")

@@ -114,8 +114,9 @@ class CloseInfo:
         """
         STRING.check(before=before)
         missed = f" before {before}" if before else ""
+        advice = "" if self.reconnecting else "; call connect() for a new one"
         error = DisconnectedError(
-            f"{self._describe(missed)}; call connect() for a new one",
+            f"{self._describe(missed)}{advice}",
             code=self.code,
             reason=self.reason,
             initiator=self.initiator,

@@ -111,9 +111,14 @@ class TurnTracker:
         """
         self._turns.begin_session(audio_out=audio_out, version=version)
 
-    def end_session(self, at: float) -> list[TurnRecord]:
-        """End the session: a turn is complete if all of it was written and spoken, and else has failed."""
-        self._turns.end_session(at)
+    def end_session(self, at: float, *, lost: bool = False) -> list[TurnRecord]:
+        """End the session: a turn is complete if all of it was written and spoken, and else has failed.
+
+        Args:
+            at: now.
+            lost: the connection was lost. Then what the bot was saying is not whole, whatever words it had told.
+        """
+        self._turns.end_session(at, lost=lost)
         return self._turns.changes()
 
     def sent(self, at: float, message: RTVIMessage) -> list[TurnRecord]:

@@ -16,6 +16,7 @@ from ..media.base import AudioFrame
 from ..media.tracks import AudioTrack, TrackFrames
 from ..messages import BotReadyData, RTVIMessage
 from ..protocol import engine as protocol
+from ..protocol.states import CloseInfo
 
 if TYPE_CHECKING:
     from .session import Session
@@ -49,7 +50,7 @@ class ConversationPort(Protocol):
     def follow(self, session: Session) -> None:
         """Follow a session that is about to be ready, or is."""
 
-    def session_over(self, number: int, at: float) -> None:
+    def session_over(self, number: int, at: float, info: CloseInfo) -> None:
         """End the turns of a session, by its number. On the event queue, before its last event."""
 
 

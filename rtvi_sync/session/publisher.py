@@ -281,7 +281,7 @@ class EventPublisher:
         failed = not (self.was_ready or info.by_application or info.reconnecting)
         at = time.monotonic()
         if self.conversation is not None:
-            self._post(partial(self._end_turns, at), when=lambda: self.was_ready)
+            self._post(partial(self._end_turns, at, info), when=lambda: self.was_ready)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self.was_opened)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()
@@ -352,11 +352,11 @@ class EventPublisher:
             return
         self._deliver(self.item(type_, data, received_at))
 
-    def _end_turns(self, at: float) -> None:
+    def _end_turns(self, at: float, info: CloseInfo) -> None:
         """End the turns of the session. On the queue's worker."""
         conversation = self.conversation
         if conversation is not None:
-            conversation.session_over(self._session, at)
+            conversation.session_over(self._session, at, info)
 
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""

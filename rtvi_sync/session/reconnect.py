@@ -17,7 +17,7 @@ from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, fresh_copy
+from ..errors import BotAlreadyStartedError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
 from .attempt import was_disconnected
@@ -292,7 +292,7 @@ class _Run:
     # -- on the reconnect thread --------------------------------------------------------------------------------------
 
     def _work(self, lost: Session) -> None:
-        self._loss = lost.ending.info.failure()
+        self._loss = _loss_of(lost)
         del lost
         runtime: Runtime | None = None
         # Keeps the threads of the runtime alive between two sessions. If it cannot be had, the attempts raise the
@@ -333,7 +333,7 @@ class _Run:
         if self._owner.leave(self, session):
             return
         if session.ending.is_replaced:
-            self._loss = session.ending.info.failure()
+            self._loss = _loss_of(session)
             raise self._loss
 
     def _publish(self, state: RetryCallState) -> None:
@@ -353,6 +353,11 @@ class _Run:
             return
         if self._owner.publish(self, RTVIEvent.RECONNECT_FAILED, data):
             logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
+
+
+def _loss_of(session: Session) -> RTVIError:
+    """Return an error that says how a session was lost, which is being replaced."""
+    return attrs.evolve(session.ending.info, reconnecting=True).failure()
 
 
 def _retrying(

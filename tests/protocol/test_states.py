@@ -119,6 +119,8 @@ def test_an_end_as_an_error() -> None:
     )
     assert (error.code, error.reason, error.initiator, error.__cause__) == (1006, "r", "network", cause)
     assert str(CloseInfo().as_error()) == "This client ended the session; call connect() for a new one"
+    replaced = CloseInfo(initiator="network", reconnecting=True)
+    assert str(replaced.as_error()) == "The connection to the bot was lost"
 
 
 def test_why_there_is_no_session() -> None:

@@ -456,6 +456,19 @@ def test_the_end_of_the_session_in_mid_answer() -> None:
     assert [(turn.status, turn.bot_text) for turn in talk.over] == [("failed", "I")]
 
 
+@pytest.mark.parametrize(("lost", "status"), [(False, "complete"), (True, "failed")])
+def test_the_end_of_the_session_in_the_last_word(lost: bool, status: str) -> None:
+    """A bot tells a word as it begins with it: if the connection is lost then, the rest was not heard."""
+    talk = Conversation()
+    talk.ask("When?")
+    talk.acknowledge("When?")
+    talk.run("Noon.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Noon."})
+    talk._took(talk.tracker.end_session(talk.now, lost=lost))
+    assert [(turn.status, turn.bot_text) for turn in talk.over] == [(status, "Noon.")]
+
+
 def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
     talk = Conversation()
     talk.ask("Hi?")

@@ -721,6 +721,27 @@ def test_what_a_call_is_told_meanwhile() -> None:
         with pytest.raises(BotNotReadyError, match=said) as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
+        assert "call connect()" not in str(told.value.__cause__)
+
+
+def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
+    """It says that the client reconnects, although it does not know yet when."""
+    told = queue.SimpleQueue[str]()
+    with reconnecting_client(policy=SLOW) as client:
+
+        def ask() -> None:
+            try:
+                client.send_text("hello")
+            except BotNotReadyError as error:
+                told.put(str(error))
+
+        client.on("disconnected", ask)
+        client.connect()
+        lose(client)
+        assert told.get(timeout=GUARD) == (
+            "There is no bot (The connection to the bot was lost). The client reconnects by itself; "
+            "wait_for('bot_ready') waits for it"
+        )
 
 
 def test_calls_that_wait_fail_as_ever() -> None:
