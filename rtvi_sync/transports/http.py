@@ -53,7 +53,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
-_START_HEADERS_REQUIRED = "Set params.headers, or the headers of start_bot(), to the headers that the server requires"
+_START_HEADERS_REQUIRED = "Set headers= of connect(url) or start_bot(), or params.headers, to what the server requires"
 
 CONNECT = RequestProfile(
     does=f"starts the bot {_RUNNER_START}",

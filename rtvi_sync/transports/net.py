@@ -201,8 +201,11 @@ def url_fault(text: str, *schemes: str) -> str:
     if text != text.strip() or not text.isprintable():
         return "it has a space or a line break at one end, or a control character in it"
     scheme, separator, _ = text.partition("://")
-    if scheme.lower() not in schemes or not separator:
-        return f"it has to begin with {' or '.join(f'{name}://' for name in schemes)}"
+    allowed = " or ".join(f"{name}://" for name in schemes)
+    if not separator:
+        return f"it has no scheme; put {allowed} before it"
+    if scheme.lower() not in schemes:
+        return f"it has to begin with {allowed}"
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -83,7 +83,7 @@ def test_without_a_host(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     """A user without an address, or with what is none, ends the test as a failure, and says what is missing."""
     (absent, status), (wrong, other_status) = lives[0]["no host"]
     assert absent.startswith("No host: pass --host")
-    assert re.match(r"No bot is reached at the host \(--host .*begin with ws://", wrong)
+    assert re.match(r"No bot is reached at the host \(--host .*put ws://", wrong)
     assert status == other_status == 1
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -206,8 +207,16 @@ class Report:
 
 
 def error_text(error: BaseException | None) -> str | None:
-    """Return an error as one line of text, without the control characters that a bot may have put into it."""
-    return None if error is None else clean(f"{type(error).__name__}: {error}")
+    """Return an error as one line of text, without the control characters that a bot may have put into it.
+
+    One without a text, such as that of a bare `assert`, has the line that raised it.
+    """
+    if error is None:
+        return None
+    text = str(error)
+    if not text and (frames := traceback.extract_tb(error.__traceback__)):
+        text = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    return clean(f"{type(error).__name__}: {text}")
 
 
 def _by_name(measurements: Iterable[Measurement]) -> dict[str, list[float]]:

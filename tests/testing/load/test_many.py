@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,13 +83,16 @@ class TestRunning:
                 client.send_client_request("never", timeout=0.01)
             if number == 2:
                 sys.exit("enough\n\x1b[31mred")
+            if number == 3:
+                raise AssertionError  # as a bare `assert` does
 
         report = run_many(scenario, 4, bot.ws_url, concurrency=1)
-        assert [row.outcome for row in report.rows] == ["passed", "failed", "failed", "passed"]
-        first, second = report.failed
+        assert [row.outcome for row in report.rows] == ["passed", "failed", "failed", "failed"]
+        first, second, third = report.failed
         assert (first.error or "").startswith("RequestTimeoutError: ")
         assert "send_client_request" in (first.traceback or "")
         assert second.error == "SystemExit: enough  [31mred"
+        assert re.fullmatch(r"AssertionError: test_many\.py:\d+: raise AssertionError.*", third.error or "")
 
     def test_no_session(self) -> None:
         """A bot that cannot be reached and a client that cannot be made are rows."""
