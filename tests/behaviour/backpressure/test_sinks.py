@@ -220,7 +220,7 @@ def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
 
 # Clients that record and end themselves, each in a process of its own, when their file was given some bytes.
 _KILLED = """
-    import os, signal, sys, threading
+    import os, resource, signal, sys, threading
     from rtvi_sync import RTVIClient, WebSocketTransport
     from rtvi_sync.media import SilenceSource, WavSink
 
@@ -239,6 +239,7 @@ _KILLED = """
         "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
         "_exit": lambda: os._exit(3),
+        "crash": os.abort,
     }
 
     def record(url, path, way, bytes):
@@ -248,6 +249,7 @@ _KILLED = """
         client.send_client_message("recite", {"seconds": 10, "speed": 10})
         assert sink.enough.wait()
         os.write(1, f"{path} {sink.given}\\n".encode())
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         WAYS[way]()
 
     url, *orders = sys.argv[1:]
@@ -265,17 +267,17 @@ _KILLED = """
 
 
 def test_a_process_that_is_killed(bot: BotProcess, tmp_path: Path) -> None:
-    """By SIGKILL, by SIGTERM without a handler, or by `os._exit()`, at 20 moments: the file opens, and what it lacks of
-    what the sink was given are less than 0.25 s."""
+    """By SIGKILL, by SIGTERM without a handler, by `os._exit()` or a crash, at 20 moments: the file opens, and what it
+    lacks of what the sink was given are less than 0.25 s."""
     moments = random.Random(7)
-    ways = ["SIGKILL", "SIGTERM", "_exit"]
-    orders = [(tmp_path / f"{n}.wav", ways[n % 3], moments.randrange(2, 8 * 2 * RATE_HZ)) for n in range(20)]
+    ways = ["SIGKILL", "SIGTERM", "_exit", "crash"]
+    orders = [(tmp_path / f"{n}.wav", ways[n % 4], moments.randrange(2, 8 * 2 * RATE_HZ)) for n in range(20)]
     code, out, err = run_python(
         _KILLED, bot.ws_url, *(f"{path},{way},{size}" for path, way, size in orders), timeout=GUARD
     )
     assert (code, err) == (0, "")
     *told, ends = out.splitlines()
-    expected = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "_exit": 3 << 8}
+    expected = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "_exit": 3 << 8, "crash": signal.SIGABRT}
     assert [int(status) for status in ends.split()] == [expected[way] for _, way, _ in orders]
     said = speech(10)
     for line in told:

@@ -149,15 +149,26 @@ def proxies() -> Iterator[Situation]:
             ("server.test/path", "the proxy <proxy> (proxy= option) cannot be used", "refused", "pass proxy=False"),
         )
 
-        def by_variable(rig: Rig, url: str = url, variable: str = variable) -> None:
-            rig.set_variable(variable, rig.dead_proxy())
+        def by_variable(rig: Rig, proxy: str, url: str = url, variable: str = variable) -> None:
+            rig.set_variable(variable, proxy)
             rig.connect(url, proxy=None)
 
         yield Situation(
             f"proxy down: {scheme}, by variable",
-            by_variable,
+            lambda rig, connect=by_variable: connect(rig, rig.dead_proxy()),
             error,
             (f"the proxy <proxy> ({variable} in the environment)", "NO_PROXY", "proxy=False"),
+        )
+        yield Situation(
+            f"proxy 407: {scheme}, by variable",
+            lambda rig, connect=by_variable: connect(rig, rig.proxy("407 Proxy Authentication Required")),
+            error,
+            (
+                f"the proxy <proxy> ({variable} in the environment) refused to",
+                "with 407: Proxy Authentication Required",
+                "Put user and password into its URL, http://user:password@<proxy>",
+            ),
+            407,
         )
         yield Situation(
             f"proxy 407: {scheme}",
