@@ -23,8 +23,8 @@ class PushSource(PackagedSource):
 
     What is pushed is sent in real time, in order and bit exact, and silence while there is nothing. No thread is needed
     for it. Speech after silence is sent 20 ms later than it could be, so that a push that is a little late leaves no
-    gap. What is pushed before the bot is ready, or while the microphone is muted, is sent afterwards; what was not sent
-    when the session ends is discarded. It has no end.
+    gap. What is pushed before the bot is ready, or while the microphone is muted, is sent afterwards, also if it takes
+    several attempts to connect; what was not sent when the session ends is discarded. It has no end.
 
     Args:
         sample_rate_hz: rate of what is pushed.
@@ -201,6 +201,7 @@ class PushReader:
         self._head = pcm_tools.silence(round(lag * rate_hz))
         self._ready = b""  # the next samples at the rate of what is sent
         self._is_silent = True
+        self._has_begun = False
         self._dropped_before = source.dropped_seconds
 
     @property
@@ -209,7 +210,8 @@ class PushReader:
         return self._source.dropped_seconds - self._dropped_before
 
     def begin(self) -> None:
-        """Do nothing: what was pushed already is sent, too."""
+        """Let `halt()` discard what is not sent; what was pushed already is sent, too."""
+        self._has_begun = True
 
     def look(self) -> None:
         """Do nothing: no samples are read ahead."""
@@ -241,8 +243,11 @@ class PushReader:
             self._ready += self._converter.convert(pcm, rate)
 
     def halt(self) -> None:
-        """Discard what was not sent, and release the source."""
-        self._source.close()
+        """Discard what was not sent, unless the bot was never ready, and release the source."""
+        if self._has_begun:
+            self._source.close()
+        else:
+            self._source.take(0)  # wakes a `push()` and a `wait()`, for which the session has ended
         self._lease.release()
 
     def join(self, deadline: Deadline) -> None:

@@ -208,6 +208,24 @@ def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
     assert session.sent.strip(b"\0") == noise(320)
 
 
+@pytest.mark.parametrize("rate", [16000, 8000])
+def test_an_attempt_that_fails_discards_nothing(talk, timer, rate):
+    """What was pushed before is sent in the next session, whichever rate that has; a `wait()` returns."""
+    source, data = PushSource(16000), noise(640)
+    source.push(data)
+    failing = talk(mic=ResamplingSource(source, rate)).prepare()
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        failing.manager.stop(GUARD)
+        assert waiting.get() is False
+    assert source.waiting_bytes == len(data)
+    session = talk(mic=source).begin()
+    timer.advance(0.1)
+    assert session.sent.strip(b"\0") == data
+    session.manager.stop(GUARD)
+    assert source.wait() is True
+
+
 def test_many_threads_and_the_session_at_once(talk, timer):
     """One thread pushes while another one sends: nothing is lost, and nothing is sent twice."""
     source, data = PushSource(16000), noise(64_000)

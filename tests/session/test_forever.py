@@ -25,7 +25,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch
-from rtvi_sync.media import NullSink
+from rtvi_sync.media import NullSink, PushSource
 from rtvi_sync.session.reconnect import Reconnector
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
@@ -91,6 +91,26 @@ def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk:
         assert next(stream).data.text == listening.get(GUARD).data.text == "It is noon."
         kiosk.disconnect()
     assert ending.get(GUARD) == CloseInfo(initiator="client")
+
+
+def test_what_a_caller_said_meanwhile_reaches_the_bot(port: int) -> None:
+    """What was pushed before the first attempt is sent when a later one has led to a bot, or a later `connect()`."""
+    caller, voice = PushSource(16_000), b"\1\2" * 3200
+    caller.push(voice)
+    url = f"http://127.0.0.1:{port}"
+    with pytest.raises(RTVIError):
+        RTVIClient.for_url(url, mic=caller, speaker=NullSink()).connect()
+    attempts: list[object] = []
+    client = RTVIClient.for_url(url, mic=caller, speaker=NullSink(), reconnect=POLICY)
+    client.on("reconnecting", attempts.append)
+    connecting = InThread(client.connect)
+    until(lambda: len(attempts) > 1, "the attempt was not repeated")
+    with EmbeddedBot(port=port) as bot:
+        connecting.get(GUARD)
+        session = bot.wait_for_session(GUARD)
+        until(lambda: voice in session.audio, "the bot did not hear the caller")
+        client.close()
+    assert caller.dropped_seconds == 0
 
 
 def test_a_bot_that_ends_and_a_server_that_restarts_are_replaced(port: int, kiosk: RTVIClient) -> None:
