@@ -90,7 +90,7 @@ class WavSink:
     The first audio, or the end of the first session, creates the file or overwrites it; a `connect()` that fails does
     not touch it. From then on it is a valid WAV file at any time: even if the process is killed, all but the last
     0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open;
-    further sessions of the same object append to it.
+    further sessions of the same object append to it, or create another one if the application has moved it away.
 
     Args:
         path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
@@ -132,6 +132,8 @@ class WavSink:
         Raises:
             DeviceError: the file cannot be written, or it has reached the 4 GiB of the format.
         """
+        if self._file is None and self._created and _is_missing(self.path):
+            self._created, self._converter, self._size = False, None, 0
         if self._converter is None:
             self._converter = RateConverter(sample_rate_hz)
         for part in self._converter.convert_in_parts(pcm, sample_rate_hz):
@@ -260,6 +262,15 @@ def _check_writable(path: Path) -> None:
         _check_directory(path)
     except OSError as error:
         raise file_error(f"Cannot write {path}", "speaker", error) from error
+
+
+def _is_missing(path: Path) -> bool:
+    """Tell whether only the file is gone; if its directory is, both may come back, and the file is appended to."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError) and path.parent.is_dir()
+    return False
 
 
 def _check_directory(path: Path) -> None:

@@ -101,6 +101,40 @@ def test_wav_sink_is_valid_after_close_and_appends(tmp_path, is_open):
         assert not is_open(path)
 
 
+def test_a_wav_sink_whose_file_was_moved_away(tmp_path):
+    """The next session has a file of its own, at its own rate; one without audio has none."""
+    sink = WavSink(tmp_path / "call.wav")
+    for rate in (24000, 16000, 8000):
+        sink.write(b"ab" * rate, rate)
+        sink.close()
+        (tmp_path / "call.wav").rename(tmp_path / f"{rate}.wav")
+        sink.close()
+    sink.write(b"cd", 8000)
+    sink.close()
+    sink.write(b"ef", 8000)
+    sink.close()
+    assert read_wav(tmp_path / "call.wav") == (1, 2, 8000, b"cdef")
+    for rate in (24000, 16000, 8000):
+        assert read_wav(tmp_path / f"{rate}.wav") == (1, 2, rate, b"ab" * rate)
+
+
+def test_a_wav_sink_whose_directory_is_away_for_a_while(tmp_path):
+    """The error says so, and what was recorded is appended to when it is back."""
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    sink = WavSink(folder / "call.wav")
+    sink.write(b"ab", 24000)
+    sink.close()
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(DeviceError, match="Cannot write") as caught:
+        sink.write(b"cd", 24000)
+    assert caught.value.type == "not-found"
+    (tmp_path / "elsewhere").rename(folder)
+    sink.write(b"ef", 24000)
+    sink.close()
+    assert read_wav(folder / "call.wav") == (1, 2, 24000, b"abef")
+
+
 def test_a_new_wav_sink_truncates(tmp_path):
     """Another object overwrites the file."""
     for data in (b"abcdef", b"gh"):
