@@ -131,11 +131,8 @@ def turn_audio_of(frames: Sequence[AudioFrame], max_seconds: float = math.inf, *
 
 
 def _at_rate(frames: Iterable[AudioFrame], rate: int) -> Iterator[bytes]:
-    """Yield the audio of the frames in parts, each frame converted for itself."""
+    """Yield the audio of the frames in parts, by one converter, which makes no click where two frames meet."""
+    converter = RateConverter(rate)
     for frame in frames:
-        if frame.sample_rate_hz == rate:
-            yield frame.pcm
-        else:
-            converter = RateConverter(rate)
-            yield from converter.convert_in_parts(frame.pcm, frame.sample_rate_hz)
-            yield converter.finish()
+        yield from converter.convert_in_parts(frame.pcm, frame.sample_rate_hz)
+    yield converter.finish()

@@ -6,6 +6,7 @@ import signal
 import tracemalloc
 import wave
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,26 @@ def test_several_rates() -> None:
     audio = turn_audio_of([frame(bytes(160)), frame(bytes(320), 16_000)])
     assert audio.sample_rate_hz == 8000
     assert len(audio.pcm) == pytest.approx(320, abs=8)
+
+
+def test_frames_of_another_rate_meet_without_a_click() -> None:
+    """A tone in frames of 20 ms is that tone at the other rate, with noise 60 dB below it, as long as before."""
+    np = pytest.importorskip("numpy")
+    pytest.importorskip("soxr")
+
+    def sines(rate: int, seconds: float) -> Any:
+        return 12_000 * np.sin(2 * np.pi * 440 * np.arange(round(seconds * rate)) / rate)
+
+    spoken = sines(16_000, 1.0).astype("<i2").tobytes()
+    frames = [frame(spoken[begin : begin + 640], 16_000) for begin in range(0, len(spoken), 640)]
+    first = frame(b"ab" * 480, 24_000)
+    samples = np.frombuffer(turn_audio_of([first, *frames, first, *frames]).pcm, "<i2").astype(float)
+    assert len(samples) == pytest.approx(2 * 24_480, abs=2)
+    for begin in (480, 24_960):
+        out = samples[begin : begin + 24_000][240:-240]  # a tone that begins and ends is no pure tone
+        basis = np.stack([sines(24_000, 1.0), np.roll(sines(24_000, 1.0), 1)], axis=1)[240:-240]
+        fitted = basis @ np.linalg.lstsq(basis, out, rcond=None)[0]
+        assert 10 * np.log10(np.sum(fitted**2) / np.sum((out - fitted) ** 2)) > 60
 
 
 def test_a_file(tmp_path: Path) -> None:
