@@ -25,8 +25,8 @@ KEYS: Final = Rule(
     lambda keys: re.fullmatch(r"[0-9*#]+", keys) is not None,
 )
 
-# "https:", "s3:", "pipecat:"; a single letter is a drive of Windows.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# "https://", "s3://"; the name of a file may have a colon, and a single letter is a drive of Windows.
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
 
 def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         MessageTooLargeError: it is larger than a message may be.
     """
     source: dict[str, str]
-    if isinstance(file, str) and _SCHEME.match(file):
+    if isinstance(file, str) and _URL.match(file):
         name = name or file.partition("?")[0].rpartition("/")[2] or None
         source = {"type": "url", "url": file}
     else:

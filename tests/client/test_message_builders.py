@@ -144,6 +144,23 @@ class TestFiles:
         assert file["source"] == {"type": "url", "url": url}
         assert (file.get("name"), file["format"]) == (name, format)
 
+    def test_a_url_that_holds_its_data(self, client: RTVIClient) -> None:
+        """It is one without slashes."""
+        client.send_file("data:text/plain;base64,aGVsbG8=")
+        assert file_sent(client)["source"] == {"type": "url", "url": "data:text/plain;base64,aGVsbG8="}
+
+    @pytest.mark.skipif(os.name == "nt", reason="no file has such a name there")
+    @pytest.mark.parametrize("name", ["call-2026-11-26T18:42.txt", "note:1.txt", "s3:key.txt"])
+    def test_a_name_with_a_colon_is_no_url(
+        self, client: RTVIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """The file is read."""
+        monkeypatch.chdir(tmp_path)
+        Path(name).write_bytes(b"hello")
+        client.send_file(name)
+        file = file_sent(client)
+        assert (content_of(file), file["format"], file["name"]) == (b"hello", "text/plain", name)
+
     @pytest.mark.parametrize("path", ["C:\\cats\\cat.png", "c:/cat.png"])
     def test_a_drive_is_no_url(self, client: RTVIClient, path: str) -> None:
         """A path of Windows is one also where it cannot be."""
