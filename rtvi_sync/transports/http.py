@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 MAX_REDIRECTS = 5
 # Twice the limit of a body, because the bytes around it, such as `100 Continue` without end, are counted as well.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
+# Headers that say where a body ends: wrong ones would break the request, or hide another one in it.
+_OWN_HEADERS = ("content-length", "transfer-encoding")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
@@ -325,6 +327,9 @@ class _Exchange:
             BaseException: the signal's reason, if the attempt was abandoned.
         """
         check_headers(headers)
+        for name in headers:
+            if name.lower() in _OWN_HEADERS:
+                raise InvalidTransportParamsError(f"The header {name!r} is set by the request; leave it out")
         fields = self._fields(headers)
         status = 0
         for _ in range(MAX_REDIRECTS + 1):

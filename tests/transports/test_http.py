@@ -412,6 +412,15 @@ def test_a_header_that_is_not_valid_does_not_show(any_post):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["Content-Length", "content-length", "Transfer-Encoding"])
+def test_a_header_about_the_length_of_the_body_is_refused(any_post, name):
+    """The request has its own; nothing is sent."""
+    server = Endpoint(answering())
+    with server, pytest.raises(InvalidTransportParamsError, match=f"The header '{name}' is set by the request"):
+        any_post(server.url, headers={name: "3"})
+    assert server.connections == 0
+
+
 def test_errors_of_hooks_do_not_show_secrets(post):
     """A client of the caller's that raises for the status itself would show the whole URL."""
     hooks = {"response": [lambda response: response.raise_for_status()]}
