@@ -32,11 +32,19 @@ class AudioSource(Protocol):
     the same thread. The next session reads the same object again, so a source that has a beginning returns to it in
     `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result is ignored and
     `close()` is not called. An exception is reported as `device_error` and ends the source, not the session.
+
+    A class need not derive from this one. One that does may assign `sample_rate_hz` in `__init__()`; type checkers want
+    its annotation then: `self.sample_rate_hz: int = 16_000`.
+
+    Attributes:
+        sample_rate_hz: samples per second of what `read()` returns; read at the beginning of a session only.
     """
 
-    @property
-    def sample_rate_hz(self) -> int:
-        """Return the samples per second of what `read()` returns; read at the beginning of a session only."""
+    if TYPE_CHECKING:  # a property at run time would refuse the assignment in a class that derives from this one
+
+        @property
+        def sample_rate_hz(self) -> int:
+            """Return the samples per second."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""

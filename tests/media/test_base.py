@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+from rtvi_sync.media import AudioSource
 from rtvi_sync.media.base import AudioQueue
+from rtvi_sync.media.component_factory import rate_of
+
+
+def test_the_rate_of_a_class_that_derives_from_the_protocol():
+    """It may be assigned in `__init__()`, stand in the class, or be a property."""
+
+    class Source(AudioSource):
+        def read(self, frames: int) -> bytes:
+            return bytes(2 * frames)
+
+        def close(self) -> None:
+            pass
+
+    class Assigned(Source):
+        def __init__(self) -> None:
+            self.sample_rate_hz: int = 16_000
+
+    class OfTheClass(Source):
+        sample_rate_hz = 16_000
+
+    class Computed(Source):
+        @property
+        def sample_rate_hz(self) -> int:
+            return 16_000
+
+    assert [rate_of(source) for source in (Assigned(), OfTheClass(), Computed())] == 3 * [16_000]
 
 
 def test_a_frame_that_follows_an_interruption_is_not_lost():

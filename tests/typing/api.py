@@ -518,11 +518,26 @@ class Source:
         """Do nothing: there is nothing to close."""
 
 
+class DerivedSource(AudioSource):
+    """A source of the user's own that derives from the protocol."""
+
+    def __init__(self) -> None:
+        self.sample_rate_hz: int = 16000
+
+    def read(self, frames: int) -> bytes:
+        """Return silence."""
+        return bytes(2 * frames)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
 def main() -> None:
     """Run the parts together."""
     callbacks: Mapping[str, Any] = {"on_connected": lambda: None}
     with EmbeddedBot() as bot:
         RTVIClient(transport=MyTransport(), callbacks=callbacks, mic=Source())
+        RTVIClient(transport=MyTransport(), mic=DerivedSource())
         RTVIClient(transport=WebSocketTransport(bot.ws_url), callbacks=Callbacks())
     for part in (connecting, messages, events, conversations, media, devices):
         part(construction())
