@@ -54,6 +54,19 @@ def check_rate(rate_hz: int) -> int:
     return rate_hz
 
 
+def checked_audio(pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> bytes:
+    """Return a frame of audio as bytes; raise `TypeError` or `ValueError` if it or its rate is not valid.
+
+    The rules are asked only for unusual values, because this is done for each frame that a session sends.
+    """
+    if type(pcm) is not bytes or len(pcm) % 2:
+        SAMPLES.check(pcm=pcm)
+        pcm = bytes(pcm)  # a buffer may be used again, and the length of a memoryview need not be in bytes
+    if type(sample_rate_hz) is not int or not MIN_RATE_HZ <= sample_rate_hz <= MAX_RATE_HZ:
+        RATE.check(sample_rate_hz=sample_rate_hz)
+    return pcm
+
+
 def to_mono(pcm: bytes | bytearray | memoryview, channels: int = 2) -> bytes:
     """Return the mean of interleaved channels, without an incomplete last frame."""
     BYTES.check(pcm=pcm)

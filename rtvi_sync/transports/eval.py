@@ -12,6 +12,7 @@ from urllib.parse import SplitResult
 
 from ..concurrency.abort import AbortSignal
 from ..errors import ProtocolError
+from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol import envelope, eval_messages
 from ..protocol.eval_messages import ReportLevel
@@ -146,6 +147,7 @@ class EvalTransport(WebSocketBase):
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send the next frame of the user's audio."""
+        pcm = checked_audio(pcm, sample_rate_hz)
         self._send(eval_messages.encode_audio(pcm, sample_rate_hz), len(pcm) / (2 * sample_rate_hz))
 
     # -- control of the bot: for tests, any thread --------------------------------------------------------------------

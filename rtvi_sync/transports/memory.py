@@ -15,7 +15,7 @@ from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
 from ..media import AudioFrame, VideoFrame
-from ..media.pcm import RATE
+from ..media.pcm import RATE, checked_audio
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, BYTES, COUNT, function_taking, instance_of, is_async
@@ -110,6 +110,7 @@ class MemoryTransport(Transport):
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Keep the frame in `sent_audio`."""
+        pcm = checked_audio(pcm, sample_rate_hz)
         self._check_open()
         self.sent_audio.append(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=time.monotonic()))
 

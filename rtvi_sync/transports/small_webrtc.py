@@ -19,14 +19,9 @@ from ..concurrency.future import Future
 from ..concurrency.lifecycle import NoThreadError, register_for_fork
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
-from ..errors import (
-    DisconnectedError,
-    MessageTooLargeError,
-    MissingExtraError,
-    RTVIError,
-    TransportStartError,
-)
+from ..errors import DisconnectedError, MessageTooLargeError, MissingExtraError, RTVIError, TransportStartError
 from ..media import MediaPort, VideoFrame
+from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
@@ -351,6 +346,7 @@ class SmallWebRTCTransport(Transport):
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send the next frame of the user's audio."""
+        pcm = checked_audio(pcm, sample_rate_hz)
         connection = self._opened()
         connection.check_open()
         was_silent, self._audio_sent_at = not self._sends_audio, time.monotonic()

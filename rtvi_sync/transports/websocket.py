@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ..concurrency.abort import AbortSignal
 from ..errors import ProtocolError
+from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol import audio_frames, envelope, frames
 from .base import Inbound, TransportOptions
@@ -113,4 +114,5 @@ class WebSocketTransport(WebSocketBase):
 
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send the next frame of the user's audio."""
+        pcm = checked_audio(pcm, sample_rate_hz)
         self._send(audio_frames.encode_audio(pcm, sample_rate_hz), len(pcm) / (2 * sample_rate_hz))

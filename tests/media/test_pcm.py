@@ -196,3 +196,18 @@ def test_the_mean_of_two_channels(pairs, more):
     """It is that of each pair, rounded down; an incomplete pair at the end is left out."""
     data = samples(*(value for pair in pairs for value in pair)) + b"\x7f" * more
     assert pcm.to_mono(data) == samples(*(sum(pair) // 2 for pair in pairs))
+
+
+def test_a_frame_of_audio():
+    """Bytes stay the same object; a buffer becomes bytes, which a later change of it does not reach."""
+    frame = b"ab" * 160
+    assert pcm.checked_audio(frame, 16_000) is frame
+    assert pcm.checked_audio(b"", pcm.MIN_RATE_HZ) == b""
+    buffer = bytearray(frame)
+    checked = pcm.checked_audio(memoryview(buffer).cast("h"), pcm.MAX_RATE_HZ)
+    buffer[0] = 0
+    assert checked == frame
+    with pytest.raises(ValueError, match="pcm must be 16-bit samples, an even number of bytes"):
+        pcm.checked_audio(b"abc", 16_000)
+    with pytest.raises(ValueError, match="sample_rate_hz must be an integer from 1000 to 384000, not 0"):
+        pcm.checked_audio(frame, 0)

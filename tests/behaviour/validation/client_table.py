@@ -652,6 +652,20 @@ TABLE: dict[str, Call] = {
         ping_interval=NOT_SECONDS,
         ping_timeout=NOT_SECONDS,
     ),
+    **{
+        f"{name}.send_audio": call(
+            function,
+            {"pcm": b"", "sample_rate_hz": 16_000},
+            pcm=(*NOT_BYTES, b"\0", memoryview(bytes(3))),
+            sample_rate_hz=(*NOT_RATE, None),
+        )
+        for name, function in {
+            "EvalTransport": lambda _: EvalTransport().send_audio,
+            "MemoryTransport": lambda targets: targets.transport().send_audio,
+            "SmallWebRTCTransport": lambda targets: targets.webrtc().send_audio,
+            "WebSocketTransport": lambda _: WebSocketTransport().send_audio,
+        }.items()
+    },
     "EventSignal.connect": construct(
         signals.EventSignal(RTVIEvent.METRICS).connect,
         {"receiver": print, "weak": False, "sender": RTVIClient()},

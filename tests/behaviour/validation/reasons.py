@@ -36,10 +36,11 @@ METHODS: Final = {
         f"{transport}.{method}": _CALLED_BY_SESSION
         for transport in ("Transport", "EvalTransport", "MemoryTransport", "SmallWebRTCTransport", "WebSocketTransport")
         for method in (
-            *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_audio"),
-            *("send_message", "send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
+            *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_message"),
+            *("send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
         )
     },
+    "Transport.send_audio": "transports implement it",
     **{
         f"MediaPort.{method}": _CALLED_BY_TRANSPORT
         for method in (

@@ -7,7 +7,9 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, RTVIError
+import pytest
+
+from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, RTVIError, SmallWebRTCTransport
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
@@ -64,6 +66,10 @@ class Targets(ExitStack):
 
     def transport(self) -> MemoryTransport:
         return MemoryTransport()
+
+    def webrtc(self) -> SmallWebRTCTransport:
+        pytest.importorskip("aiortc")
+        return SmallWebRTCTransport()
 
     def bot(self) -> EmbeddedBot:
         return EmbeddedBot()
