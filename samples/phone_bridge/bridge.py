@@ -14,6 +14,7 @@ from rtvi_sync import RTVIError, connect
 from rtvi_sync.media.convert import ResamplingSink, decode_mulaw, encode_mulaw
 
 RATE_HZ = 8_000
+KEYS = frozenset("0123456789*#")
 
 
 class Earpiece:
@@ -56,10 +57,10 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
 
 def _relay(websocket: ServerConnection, url: str) -> None:
     with contextlib.ExitStack() as stack:
-        transport = None
+        client = transport = None
         for event in _events_of(websocket):
             match event:
-                case {"event": "start", "streamSid": str(stream)} if transport is None:
+                case {"event": "start", "streamSid": str(stream)} if client is None:
                     print("call", stream, flush=True)
                     stack.callback(print, "end of", stream, flush=True)
                     speaker = ResamplingSink(Earpiece(websocket, stream), RATE_HZ)
@@ -69,6 +70,9 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                     voice = decode_mulaw(base64.b64decode(payload, validate=True))
                     with contextlib.suppress(RTVIError):  # the bot has left, and its last words are still being played
                         transport.send_audio(voice, RATE_HZ)
+                case {"event": "dtmf", "dtmf": {"digit": str(key)}} if client is not None and key in KEYS:
+                    with contextlib.suppress(RTVIError):  # the bot has left, or is too old to know keys
+                        client.send_dtmf(key)
                 case {"event": "stop"} | {"event": "mark", "mark": {"name": Earpiece.LAST_WORD}}:
                     return
 

@@ -94,6 +94,10 @@ class Caller:
         """Say this next."""
         self._says += mulaw
 
+    def press(self, key: Any) -> None:
+        """Press a key of the telephone, or report one that there is not."""
+        self._report("dtmf", dtmf={"track": "inbound_track", "digit": key})
+
     def tick(self) -> None:
         """Go 20 ms on: take what the bridge has sent, play of it, and send as much of the caller's voice."""
         with contextlib.suppress(WebSocketConnectionClosedException, ConnectionError):  # told by `close_code`

@@ -157,7 +157,6 @@ def test_what_twilio_never_sends(message: Any, capfd: pytest.CaptureFixture[str]
 def test_what_the_bridge_does_not_know() -> None:
     """Events that it has no use for, and a second start, are ignored."""
     with call() as (bot, caller):
-        caller.send({"event": "dtmf", "dtmf": {"track": "inbound_track", "digit": "1"}})
         caller.send({"event": "mark", "mark": {"name": "not its own"}})
         caller.send({"event": "media", "media": {}})
         caller.send({"event": "new in 2030"})
@@ -165,6 +164,42 @@ def test_what_the_bridge_does_not_know() -> None:
         caller.say(voice(0.3))
         talk_until(lambda: caller.heard, caller)
         assert len(bot.sessions) == 1
+
+
+def test_keys() -> None:
+    """Each key that the caller presses reaches the bot, in order; what is no key is ignored."""
+    with call() as (bot, caller):
+        session = bot.wait_for_session()
+        for key in ("1", "", "12", "A", "1" * 100_000, 5, ["1"], None, "#"):
+            caller.press(key)
+
+        def pressed() -> list[Any]:
+            return [message["data"]["buttons"] for message in session.messages if message["type"] == "dtmf"]
+
+        talk_until(lambda: ["#"] in pressed(), caller)
+        assert pressed() == [["1"], ["#"]]
+
+
+def test_keys_that_the_bot_does_not_know() -> None:
+    """The call goes on with a bot that is too old for them."""
+    with call(version="1.4.0") as (_, caller):
+        caller.press("1")
+        caller.say(voice(0.3))
+        talk_until(lambda: caller.heard, caller)
+
+
+def test_keys_while_the_last_words_are_played() -> None:
+    """The bot has left, so nobody takes the key; the caller hears all."""
+    goodbye = tone(1.0, 8_000)
+    with call() as (bot, caller):
+        session = bot.wait_for_session()
+        talk_until(lambda: session.messages, caller)
+        session.send_frame(AudioRawFrame(audio=goodbye, sample_rate=8_000, num_channels=1))
+        session.close()
+        talk_until(lambda: caller.unplayed, caller)
+        caller.press("1")
+        talk_until(lambda: caller.close_code is not None, caller)
+        assert (caller.heard, caller.close_code) == (encode_mulaw(goodbye), DONE)
 
 
 def test_no_bot(capfd: pytest.CaptureFixture[str]) -> None:
