@@ -7,6 +7,8 @@ fixture is used.
 from __future__ import annotations
 
 import contextlib
+import difflib
+import inspect
 import os
 import statistics
 import sys
@@ -28,6 +30,9 @@ _TURNS = "rtvi_turns"
 _FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
 _ENDING = 2.0  # seconds that threads may need to end after a test
+
+# Options of the marker; all others are those of `EmbeddedBot`.
+_NOT_OF_THE_BOT = ("live", "client", "connect")
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 
@@ -83,10 +88,19 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for marker in reversed([*item.iter_markers("rtvi")]):
         if marker.args:
-            raise pytest.UsageError(f"the marker rtvi takes only keyword arguments, not {marker.args!r}")
+            pytest.fail(f"the marker rtvi takes only keyword arguments, not {marker.args!r}", pytrace=False)
         options.update(marker.kwargs)
     if not isinstance(options.get("live"), bool | None):
-        raise pytest.UsageError(f"live of the marker rtvi must be True or False, not {options['live']!r}")
+        pytest.fail(f"live of the marker rtvi must be True or False, not {options['live']!r}", pytrace=False)
+    if options.keys() - _NOT_OF_THE_BOT:
+        from rtvi_sync.testing import EmbeddedBot
+
+        known = [*_NOT_OF_THE_BOT, *inspect.signature(EmbeddedBot).parameters]
+        for name in options.keys() - known:
+            near = difflib.get_close_matches(name, known, 1)
+            all_of_them = f": it takes {', '.join(_NOT_OF_THE_BOT)}, and those of EmbeddedBot"
+            hint = f"; the nearest is {near[0]!r}" if near else all_of_them
+            pytest.fail(f"the marker rtvi has no option {name!r}{hint}", pytrace=False)
     return options
 
 
@@ -112,9 +126,7 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
         pytest.skip("needs the embedded bot: it runs without --rtvi-url")
     from rtvi_sync.testing import EmbeddedBot
 
-    options = {
-        name: value for name, value in _marked(request.node).items() if name not in ("live", "client", "connect")
-    }
+    options = {name: value for name, value in _marked(request.node).items() if name not in _NOT_OF_THE_BOT}
     with EmbeddedBot(**options) as bot:
         yield bot
 
@@ -137,9 +149,9 @@ def rtvi_url(request: pytest.FixtureRequest) -> str:
 def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Callable[..., RTVIClient]]:
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
-    It takes the options of `RTVIClient`; microphone and speaker are off unless they are given. The clients are closed
-    after the test. What is left then fails it: a session, a source or sink in use, a thread that is busy with a handler
-    or a source. So does an answer over --rtvi-latency-budget.
+    It takes the options of `RTVIClient`, `token` and `headers`; microphone and speaker are off unless they are given.
+    The clients are closed after the test. What is left then fails it: a session, a source or sink in use, a thread that
+    is busy with a handler or a source. So does an answer over --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
@@ -147,13 +159,14 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
-        live = bool(_live_url(config))
-        client = _client_class(config.getoption("--rtvi-timeout")).for_url(
-            rtvi_url,
-            token=config.getoption("--rtvi-token") if live else None,
-            headers=_headers(config) if live else None,
-            **_with_defaults({**marked.get("client", {}), **options}, config.getoption("--rtvi-timeout")),
-        )
+        seconds = config.getoption("--rtvi-timeout")
+        given = _with_defaults({**marked.get("client", {}), **options}, seconds)
+        if _live_url(config):
+            from rtvi_sync.transports.net import merged_headers
+
+            headers = merged_headers(_headers(config), given.get("headers") or {})
+            given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}
+        client = _client_class(seconds).for_url(rtvi_url, **given)
         if "connect" in marked:
             client.params.request_data = marked["connect"]
         clients.append(client)
@@ -243,10 +256,12 @@ def _left(before: Collection[object]) -> list[str]:
 
 
 def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
-    for client in clients if budget is not None else []:
+    if budget is None:
+        return
+    for client in clients:
         for turn in client.turns():
             seconds = turn.time_to_first_audio
-            if seconds is not None and budget is not None and seconds > budget:
+            if seconds is not None and seconds > budget:
                 pytest.fail(
                     f"the first audio of turn {turn.number} came after {seconds:.3f} s; the latency budget is "
                     f"{budget:g} s\n{_timeline([turn])}",

@@ -265,12 +265,52 @@ def test_the_token_and_the_marker(run: Run) -> None:
     result.stdout.fnmatch_lines(["rtvi: 1 turns; voice to voice p50 * s, *; first audio p50 *"])
 
 
+def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
+    """A test may give its own, also with --rtvi-url: they have precedence over those of the command line."""
+    code = """
+        import pytest
+
+        @pytest.mark.rtvi(client={"token": "own"})
+        def test_token(rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="Hello")
+
+        def test_headers(rtvi_connect):
+            rtvi_connect(headers={"x-key": "abc"}).ask("Hello").expect(contains="Hello")
+
+        def test_none(rtvi_connect):
+            rtvi_connect(headers=None, token=None).ask("Hello").expect(contains="Hello")
+        """
+    run(code).assert_outcomes(passed=3)
+    tokens: list[str] = []
+    headers = {"X-Key": "abc", "X-More": "def"}
+    with EmbeddedBot(headers=headers, handler=lambda session, _: tokens.append(session.path)) as bot:
+        given = ("--rtvi-token", "theirs", "--rtvi-header", "X-Key: wrong", "--rtvi-header", "X-More: def")
+        run(code, "--rtvi-url", bot.base_url, *given, "-k", "test_headers").assert_outcomes(passed=1)
+        del tokens[:]
+        run(code, "--rtvi-url", bot.ws_url, *given, "-k", "test_token").assert_outcomes(passed=1)
+    assert {path.partition("?")[2] for path in tokens} == {"token=own"}
+
+
 @pytest.mark.parametrize(
     ("code", "option", "told"),
     [
         ("@pytest.mark.rtvi(1)\ndef test_it(rtvi_client): pass", "-q", "*takes only keyword arguments*"),
         ("def test_it(rtvi_client): pass", "--rtvi-header=nonsense", "*takes 'NAME: VALUE', not 'nonsense'*"),
-        ("@pytest.mark.rtvi(volume=3)\ndef test_it(rtvi_client): pass", "-q", "*unexpected keyword argument 'volume'*"),
+        (
+            "@pytest.mark.rtvi(reply='Hi')\ndef test_it(rtvi_client): pass",
+            "-q",
+            "the marker rtvi has no option 'reply'; the nearest is 'replies'",
+        ),
+        (
+            "@pytest.mark.rtvi(cleint={})\ndef test_it(rtvi_client): pass",
+            "--rtvi-url=http://127.0.0.1:1",
+            "the marker rtvi has no option 'cleint'; the nearest is 'client'",
+        ),
+        (
+            "@pytest.mark.rtvi(volume=3)\ndef test_it(rtvi_client): pass",
+            "-q",
+            "the marker rtvi has no option 'volume': it takes live, client, connect, and those of EmbeddedBot",
+        ),
     ],
 )
 def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
@@ -279,6 +319,8 @@ def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
     result = run("import pytest\n" + code, option, *url)
     assert result.ret != 0
     result.stdout.fnmatch_lines([told])
+    if "marker" in told:
+        result.stdout.no_fnmatch_line("*pytest_plugin.py*")  # no traceback of the plugin
 
 
 def test_several_processes(run: Run) -> None:
