@@ -36,12 +36,16 @@ class CallReports:
     Attributes:
         call_id: the id of the call.
         told: True if the bot reports calls at all.
+        asks: True if the bot asks the client for a call. From RTVI 1.2 on it need not, because the report is enough:
+            here it does so where the report is, so that no function runs that would not without that message.
     """
 
     def __init__(self, bot_version: BotVersion, level: ReportLevel, name: str, arguments: Mapping[str, Any]) -> None:
         self.call_id: Final = f"call_{uuid.uuid4().hex}"
-        self.told: Final = bot_version.sends("llm-function-call-in-progress") and level != "disabled"
         self._known = LEVELS.index(level)
+        reports = bot_version.sends("llm-function-call-in-progress")
+        self.told: Final = reports and level != "disabled"
+        self.asks: Final = not reports or self._tells("arguments")
         self._name = name
         self._arguments = dict(arguments)
 

@@ -82,7 +82,8 @@ class Reply:
         result: what the function returns, as JSON; None: the function is the client's, and its result is waited for
             until the user interrupts.
         seconds: how long the bot's own function takes.
-        report_level: how much of the call is reported, as in `BotSession.call_function()`.
+        report_level: how much of the call is reported, as in `BotSession.call_function()`. From RTVI 1.2 on a function
+            of the client runs by this report alone: not without the name, and without the arguments with none.
         say: what is spoken in place of `text`; "": nothing, as by a bot without a voice.
     """
 

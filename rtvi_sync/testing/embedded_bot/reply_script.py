@@ -131,7 +131,7 @@ class ReplyScript:
 
     def _calling(self, reports: CallReports, *, is_ours: bool) -> Iterator[Message]:
         generation = self.bot_version.generation
-        request = [] if is_ours else [reports.request()]
+        request = [reports.request()] if reports.asks and not is_ours else []
         yield from reports.started()
         yield message("bot-llm-stopped")
         yield from request if generation > 1 else ()

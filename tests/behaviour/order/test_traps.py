@@ -164,6 +164,28 @@ def test_a_function_of_the_client_is_called_once(version: str) -> None:
     assert [(call.function_name, call.result) for call in turn.function_calls] == [("look", "grey")]
 
 
+@pytest.mark.parametrize("version", ["1.1.0", "1.2.0", "2.2.0"])
+@pytest.mark.parametrize("level", ["disabled", "none", "name", "arguments", "full"])
+def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> None:
+    """From RTVI 1.2 on the client knows of a call by its report alone: without a name it calls nothing, without
+    arguments with none. Bots before ask the client, whatever they report."""
+    calls: list[Any] = []
+    reply = Reply("Rain.", call=("look", {"at": "sky"}), report_level=level)
+    with talk(version=version, replies=reply) as (client, _, _):
+        client.register_function_call_handler("look", lambda call: calls.append(call.arguments) or "grey")
+        is_asked = version == "1.1.0"
+        if is_asked or level not in ("disabled", "none"):
+            assert client.ask("And?", GUARD).bot_text == "Rain."
+        else:
+            with client.events("bot_llm_stopped", timeout=GUARD) as stopped:
+                client.send_text("And?")
+                next(stopped)
+            client.send_client_request("answered after what the bot tells of the call", timeout=GUARD)
+
+    named = [{}] if level == "name" else [{"at": "sky"}] if level in ("arguments", "full") else []
+    assert calls == ([{"at": "sky"}] if is_asked else named)
+
+
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0"])
 def test_bots_that_fail(version: str) -> None:
     """An error in place of an answer, a reply that stalls, a bot that leaves: each is told apart, with the turn."""
