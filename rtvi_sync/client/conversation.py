@@ -95,11 +95,11 @@ class SessionFollower:
 
     def _on_timer(self) -> None:
         """Let the I/O thread read first what has come while the process was stopped. On that thread."""
-        self._io.call_later(_READ_FIRST, lambda: self.post(self._pass_time))
+        self._io.call_later(_READ_FIRST, lambda: self.post(partial(self._pass_time, time.monotonic())))
 
-    def _pass_time(self) -> None:
+    def _pass_time(self, now: float) -> None:
         self._timer_due = None
-        self._conversation.pass_time(self)
+        self._conversation.pass_time(self, now)
 
 
 class ConversationTracker:
@@ -156,20 +156,17 @@ class ConversationTracker:
             self._end_session(self._follower, time.monotonic())
         self._follower, self._coming = follower, None
         self.unclaimed.clear()  # of an earlier session
-        records: list[TurnRecord] = []
         with self._lock:
             self._tracker.begin_session(
                 audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)
             )
-            for entry in entries:
-                at, what = entry
-                if isinstance(what, RTVIMessage):
-                    self.sent_at = max(self.sent_at, at)
-                    records += self._tracker.sent(at, what)
-                else:
-                    self._taken_until = at
-                    records += self._take_kept(at, what)
-        self._publish(follower, records)
+        for at, what in entries:
+            if isinstance(what, RTVIMessage):
+                self.sent_at = max(self.sent_at, at)
+                self._change(follower, at, self._tracker.sent, at, what)
+            else:
+                self._taken_until = at
+                self._change(follower, at, self._take_kept, at, what)
         early, follower.early = follower.early, []
         for call in early:
             call()
@@ -189,8 +186,8 @@ class ConversationTracker:
             if self._coming is not None:
                 self._coming.early.append(partial(self._take, event))
         elif event.received_at > self._taken_until:
-            self._read_audio(follower)
-            self._change(follower, self._tracker.take, event)
+            self._read_audio(follower, event.received_at)
+            self._change(follower, event.received_at, self._tracker.take, event)
 
     def session_over(self, number: int, at: float, info: CloseInfo) -> None:
         """See `ConversationPort`."""
@@ -199,7 +196,7 @@ class ConversationTracker:
             self._end_session(follower, at, lost=info.initiator == "network")
 
     def _end_session(self, follower: SessionFollower, at: float, *, lost: bool = False) -> None:
-        self._change(follower, partial(self._tracker.end_session, lost=lost), at)
+        self._change(follower, at, partial(self._tracker.end_session, lost=lost), at)
         follower.audio.close()
         self._follower = None
 
@@ -208,8 +205,8 @@ class ConversationTracker:
         if follower is self._coming:
             follower.early.append(partial(self.take_sent, follower, at, message))
         elif follower is self._follower:
-            self._read_audio(follower)
-            self._change(follower, self._tracker.sent, at, message)
+            self._read_audio(follower, at)
+            self._change(follower, at, self._tracker.sent, at, message)
 
     def take_unsent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
         """Take a message that could not be sent."""
@@ -217,12 +214,12 @@ class ConversationTracker:
             follower.early.append(partial(self.take_unsent, follower, at, message))
         elif follower is self._follower and message.id is not None:
             self.asked.add(message.id)  # no call returns a turn that the bot knows nothing of
-            self._change(follower, self._tracker.unsent, at, message.id)
+            self._change(follower, at, self._tracker.unsent, at, message.id)
 
-    def pass_time(self, follower: SessionFollower) -> None:
+    def pass_time(self, follower: SessionFollower, now: float) -> None:
         """Let time pass."""
         if follower is self._follower:
-            self._change(follower, self._tracker.pass_time, time.monotonic())
+            self._change(follower, now, self._tracker.pass_time, now)
 
     @contextlib.contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -247,39 +244,41 @@ class ConversationTracker:
             is_less = tracker.patience < before
         follower = self._follower
         if is_less and follower is not None:
-            follower.post(partial(self._settle, follower))
+            follower.post(partial(self._settle, follower, time.monotonic()))
 
-    def _settle(self, follower: SessionFollower) -> None:
+    def _settle(self, follower: SessionFollower, at: float) -> None:
         if follower is self._follower:
-            self._change(follower, self._tracker.settle, time.monotonic())
+            self._change(follower, at, self._tracker.settle, at)
 
-    def _change(self, follower: SessionFollower, method: Callable[..., list[TurnRecord]], *arguments: Any) -> None:
-        """Call a method of the tracker, and publish what came of it."""
+    def _change(
+        self, follower: SessionFollower, at: float, method: Callable[..., list[TurnRecord]], *arguments: Any
+    ) -> None:
+        """Call a method of the tracker for what happened at a moment, and publish what came of it."""
         with self._lock:
             records = method(*arguments)
-        self._publish(follower, records)
+        self._publish(follower, at, records)
 
-    def _read_audio(self, follower: SessionFollower) -> None:
+    def _read_audio(self, follower: SessionFollower, at: float) -> None:
         """Read the audio before a turn begins, and now and then during one."""
         now, modalities = time.monotonic(), self._tracker.modalities
         if not modalities or now >= follower.read_at + _READ_INTERVAL:
             follower.read_at = now
-            follower.audio.read(modalities)
+            follower.audio.read(modalities, at)
 
-    def _publish(self, follower: SessionFollower, records: list[TurnRecord]) -> None:
+    def _publish(self, follower: SessionFollower, at: float, records: list[TurnRecord]) -> None:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
         for record in records:
             if record.status == "in_progress":
                 follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
             else:
-                follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, record))
+                follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record))
         if records:
-            follower.audio.read(self._tracker.modalities)  # keeps more, or less, from now on
+            follower.audio.read(self._tracker.modalities, at)  # keeps more, or less, from now on
         if (due := self._tracker.due) is not None:
             follower.call_at(due)
 
-    def _ended(self, follower: SessionFollower, record: TurnRecord) -> Turn:
-        follower.audio.read([record.modality])
+    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord) -> Turn:
+        follower.audio.read([record.modality], at)
         turn = _turn_of(record, follower.audio.take(record), follower.bot)
         over = self._over
         over[turn.number] = turn

@@ -32,7 +32,7 @@ class Side:
 
     Args:
         seconds: how many are kept; what comes after them is counted as missing. 0: none, but what is heard first.
-        lead: how many are kept while there is silence.
+        lead: for how many a frame is kept while no turn is open.
     """
 
     def __init__(self, seconds: float, lead: float) -> None:
@@ -48,7 +48,7 @@ class Side:
     def begin(self, track: AudioTrack | None, reader: TrackFrames[AudioFrame] | None) -> None:
         """Go on with the reader of a track; without one, open it."""
         if reader is None:
-            self.read(track, idle=True)
+            self.read(track, idle=True, at=0.0)
         else:
             self._track, self._reader = track, reader
 
@@ -64,12 +64,13 @@ class Side:
                 self._frames.append(frame)
                 self._seconds += frame.duration
 
-    def read(self, track: AudioTrack | None, *, idle: bool) -> None:
+    def read(self, track: AudioTrack | None, *, idle: bool, at: float) -> None:
         """Append what has come by a track.
 
         Args:
             track: of this side now; None: there is none.
             idle: no turn is open that the frames so far could belong to.
+            at: up to when it is known what has happened. A slow handler holds up what tells of later frames.
         """
         if track is not self._track:
             self.close()
@@ -80,10 +81,9 @@ class Side:
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
             self._reader.shrink(max(self._lead, _MAX_LATE) if idle else None)
         if idle:
-            self._frames += frames
-            self._forget_all_but(self._lead)
-        else:
-            self.add(frames)
+            frames, self._frames, self._seconds, self._missing = self._frames + frames, [], 0.0, False
+            frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
+        self.add(frames)
 
     def take(self, start: float, end: float) -> tuple[list[AudioFrame], bool]:
         """Return the frames from `start` to `end`, and whether some are missing; forget them and those before."""
@@ -92,16 +92,6 @@ class Side:
         self._seconds = sum(frame.duration for frame in self._frames)
         missing, self._missing = self._missing, False
         return taken, missing
-
-    def _forget_all_but(self, seconds: float) -> None:
-        kept = 0.0
-        index = len(self._frames)
-        while index and kept < seconds:
-            index -= 1
-            kept += self._frames[index].duration
-        del self._frames[:index]
-        self._seconds = sum(frame.duration for frame in self._frames)
-        self._missing = False
 
     def close(self) -> None:
         """Read the track no longer."""
@@ -140,14 +130,15 @@ class SessionAudio:
         self._bot.begin(self._media.received(), reader)
         self._user.begin(self._media.sent(), None)
 
-    def read(self, modalities: Collection[Literal["text", "audio"] | None]) -> None:
+    def read(self, modalities: Collection[Literal["text", "audio"] | None], at: float) -> None:
         """Read the tracks.
 
         Args:
             modalities: of the turns that are not over.
+            at: the moment of what was taken last, or is about to be taken.
         """
-        self._bot.read(self._media.received(), idle=not modalities)
-        self._user.read(self._media.sent(), idle="audio" not in modalities)
+        self._bot.read(self._media.received(), idle=not modalities, at=at)
+        self._user.read(self._media.sent(), idle="audio" not in modalities, at=at)
 
     def take(self, record: TurnRecord) -> TakenAudio:
         """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends."""

@@ -42,7 +42,7 @@ def test_an_idle_reader_keeps_little() -> None:
     side = Side(120.0, lead=1.0)
 
     def lengths(*, idle: bool) -> int:
-        side.read(track, idle=idle)
+        side.read(track, idle=idle, at=0.0)
         for frame in frames(3000, 0.0, 100):
             track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
         assert side._reader is not None
@@ -56,28 +56,40 @@ def test_an_idle_reader_keeps_little() -> None:
 def test_while_nobody_speaks() -> None:
     """Only the last seconds are kept; what is over counts as missing only in a turn."""
     track, side = AudioTrack(label="x"), Side(3.0, 2.0)
-    side.read(track, idle=True)
+    side.read(track, idle=True, at=0.0)
     for at in range(10):
         track.publish(SECOND, 8000, at)
-    side.read(track, idle=True)
+    side.read(track, idle=True, at=10.0)
     frames, missing = side.take(0.0, 100.0)
     assert ([frame.timestamp for frame in frames], missing) == ([8, 9], False)
-    side.read(track, idle=False)
+    side.read(track, idle=False, at=0.0)
     for at in range(10, 20):
         track.publish(SECOND, 8000, at)
-    side.read(track, idle=False)
+    side.read(track, idle=False, at=0.0)
     frames, missing = side.take(0.0, 100.0)
     assert ([frame.timestamp for frame in frames], missing) == ([10, 11, 12, 13, 14], True)
     side.close()
 
 
+def test_an_event_that_comes_late() -> None:
+    """What has arrived since is kept, as far as a turn would keep it; what is older than the lead is not."""
+    track, side = AudioTrack(label="x"), Side(1.0, 2.0)
+    side.read(track, idle=True, at=0.0)
+    for at in range(10):
+        track.publish(SECOND, 8000, at)
+    side.read(track, idle=True, at=8.0)
+    assert [frame.timestamp for frame in side._frames] == [6, 7, 8]
+    side.read(track, idle=True, at=20.0)
+    assert side.take(0.0, 100.0) == ([], False)
+
+
 def test_turns_one_after_the_other() -> None:
     """A turn takes what is between its ends; what is before is forgotten."""
     track, side = AudioTrack(label="x"), Side(30.0, 1.0)
-    side.read(track, idle=False)
+    side.read(track, idle=False, at=0.0)
     for at in range(10):
         track.publish(SECOND, 8000, at)
-    side.read(track, idle=False)
+    side.read(track, idle=False, at=0.0)
     assert [frame.timestamp for frame in side.take(2.0, 4.0)[0]] == [2, 3, 4]
     assert [frame.timestamp for frame in side.take(0.0, 6.0)[0]] == [5, 6]
 
@@ -86,10 +98,10 @@ def test_another_track() -> None:
     """What the track before had is kept, and its reader is closed."""
     tracks, side = [AudioTrack(label="a"), AudioTrack(label="b")], Side(30.0, 1.0)
     for at, track in enumerate(tracks):
-        side.read(track, idle=False)
+        side.read(track, idle=False, at=0.0)
         track.publish(SECOND, 8000, at)
-        side.read(track, idle=False)
+        side.read(track, idle=False, at=0.0)
     assert [frame.timestamp for frame in side.take(0.0, 9.0)[0]] == [0, 1]
     tracks[0].publish(SECOND, 8000, 2)
-    side.read(tracks[1], idle=False)
+    side.read(tracks[1], idle=False, at=0.0)
     assert side.take(0.0, 9.0) == ([], False)

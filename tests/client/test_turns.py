@@ -26,7 +26,18 @@ from rtvi_sync import (
     WouldDeadlockError,
 )
 from tests.support.clients import bot_says, settle, transport_of
-from tests.support.scripted_talk import TalkingBot, acknowledgement, begun, finished, hangs_up, said, says, written
+from tests.support.scripted_talk import (
+    RATE,
+    TalkingBot,
+    acknowledgement,
+    begun,
+    finished,
+    hangs_up,
+    said,
+    says,
+    tone,
+    written,
+)
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, running
 from tests.support.waiting import until
@@ -498,6 +509,19 @@ class TestAudio:
                 assert (turn.audio.pcm, turn.audio.sample_rate_hz, turn.audio.truncated) == (pcm, 24_000, False)
                 assert turn.time_to_first_audio is not None
                 assert turn.voice_to_voice is None
+
+    @pytest.mark.parametrize("track_turns", [False, True])
+    def test_events_that_are_handled_late(self, track_turns: bool) -> None:
+        """A greeting whose audio came long before its events are handled is whole."""
+        with TalkingBot(audio=True).client(events="manual", track_turns=track_turns) as client:
+            client.process_events()
+            says(client, [*written("Hello you"), *begun("Hello you")])
+            for _ in range(30):
+                transport_of(client).receive_audio(tone(0.1), RATE)
+            says(client, finished("Hello you"))
+            turn = client.listen(GUARD)
+            assert turn.audio.seconds == pytest.approx(3.0)
+            assert not turn.audio.truncated
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
     def test_less_is_kept(self, seconds: float) -> None:
