@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
@@ -46,12 +47,12 @@ _FUNCTIONS: dict[Kind, Rule] = {
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
 _FILES: dict[Kind, type[WavSource | WavSink]] = {"mic": WavSource, "speaker": WavSink}
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
-# What shows that a str is the name of a file, which is sometimes passed by mistake instead of a device id. Ids have
-# separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
-_FILE_SUFFIXES = (
+#: What shows that a str is the name of a file, which is sometimes passed by mistake instead of a device id.
+FILE_SUFFIXES: Final = (
     *(".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
     *(".avi", ".gif", ".jpeg", ".jpg", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".png", ".webm"),
 )
+# Ids have separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
 _PATH_BEGIN = re.compile(r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]")
 
 
@@ -182,7 +183,7 @@ def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
 def is_file_name(kind: Kind, text: str) -> bool:
     """Tell whether `text` is the name of a file, which need not exist, rather than a device's id."""
     is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or _is_file(text))
-    return is_path or PurePath(text).suffix.lower() in _FILE_SUFFIXES
+    return is_path or PurePath(text).suffix.lower() in FILE_SUFFIXES
 
 
 def _refuse_file(kind: Kind, device_id: str) -> None:
@@ -202,6 +203,7 @@ def _refuse_file(kind: Kind, device_id: str) -> None:
 
 def _is_file(name: str) -> bool:
     try:
-        return os.path.isfile(name)
-    except ValueError:  # a null character
+        mode = os.stat(name).st_mode
+    except (OSError, ValueError):  # ValueError: a null character
         return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)  # shells pass pipes by names below /dev

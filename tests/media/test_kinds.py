@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSink, CallbackSource, MediaDeviceInfo, NullSink, WavSink, WavSource
-from rtvi_sync.media.kinds import choice_of, open_file
+from rtvi_sync.media.kinds import choice_of, is_file_name, open_file
 from rtvi_sync.media.manager import MediaManager
 from tests.support.wavs import write_wav
 
@@ -49,6 +51,18 @@ def test_the_name_of_a_file_that_exists(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is the name of a file"):
         choice_of("speaker", "answer")
     assert choice_of("speaker", "an\0swer") == "an\0swer"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes of this kind")
+def test_a_pipe_is_a_file():
+    """Also below /dev, where shells name theirs; a device there is none."""
+    reading, writing = os.pipe()
+    name = f"/dev/fd/{reading}"
+    assert is_file_name("mic", name)
+    assert not is_file_name("cam", name)
+    assert not is_file_name("mic", "/dev/null")
+    os.close(reading)
+    os.close(writing)
 
 
 def test_functions():
