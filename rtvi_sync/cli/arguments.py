@@ -41,7 +41,7 @@ def limit(text: str) -> float:
     """Parse an argument that is a number of seconds above zero; raise as `seconds()` does."""
     value = seconds(text)
     if not value:
-        raise argparse.ArgumentTypeError("nothing is ready within 0 s")
+        raise argparse.ArgumentTypeError("nothing happens within 0 s")
     return value
 
 

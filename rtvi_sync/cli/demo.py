@@ -17,10 +17,10 @@ from rtvi_sync.recording import latency
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
-from .arguments import seconds, url
+from .arguments import limit, seconds, url
 from .bot_address import URL_HELP, add_connect_options, connect_options, describe_bot
 from .demo_session import DemoSession
-from .recording_file import save_recording, writable_path
+from .recording_file import check_different, save_recording, writable_path
 from .screen import Screen, screen_for
 from .scripted_speech import SHIPPED, ScriptedSpeech, load_script
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the conversation is written (%(default)s)",
     )
     parser.add_argument(
-        "--seconds", type=seconds, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
+        "--seconds", type=limit, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
     )
     parser.add_argument(
         "--greeting",
@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     speech = load_script(arguments.speech)
     out = writable_path(arguments.out, "--out")
+    check_different({"--speech": arguments.speech, "--out": out})
     with contextlib.ExitStack() as stack:
         screen = stack.enter_context(screen_for())
         address, greeting = arguments.url, arguments.greeting

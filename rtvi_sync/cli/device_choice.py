@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.media.kinds import is_file_name
+
+from .recording_file import writable_path
 
 DEFAULT = "default"
 NONE = "none"
@@ -40,7 +43,7 @@ def select_speaker(wanted: str) -> str | AudioSink | None:
     if wanted == NONE:
         return NullSink()
     if is_file_name("speaker", wanted):
-        return WavSink(wanted)
+        return WavSink(writable_path(Path(wanted), "--speaker"))
     return _find_device("speaker", wanted, RTVIClient().get_all_speakers)
 
 

@@ -1,25 +1,41 @@
-"""The recording that a command writes."""
+"""The files that a command writes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
+from rtvi_sync.media.kinds import FILE_SUFFIXES
 from rtvi_sync.recording.recorder import AudioSegment, write_conversation
 
 
 def writable_path(path: Path, option: str) -> Path:
-    """Return the absolute path of a file that will be written.
+    """Return the absolute path of a WAV file that will be written.
 
     Raises:
         RTVIError: The file cannot be written. This is checked before the conversation, so that no recording is lost.
     """
     path = path.absolute()
-    if not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
+    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
         raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
+    suffix = path.suffix.lower()
+    if suffix in FILE_SUFFIXES and suffix != ".wav":
+        raise RTVIError(f"{option} writes a WAV file, but {path.name} is the name of another format: end it in .wav")
     return path
+
+
+def check_different(files: Mapping[str, Path | None]) -> None:
+    """Check that the files of a command, by option, are different ones, before one of them is written.
+
+    Raises:
+        RTVIError: Two are the same: one would be lost.
+    """
+    options: dict[str, str] = {}
+    for option, path in files.items():
+        if path is not None and (other := options.setdefault(os.path.realpath(path), option)) != option:
+            raise RTVIError(f"{other} and {option} are the same file, {path}, which would be overwritten: pass two")
 
 
 def save_recording(

@@ -27,7 +27,7 @@ from .console import Console, LineConsole
 from .console_choice import console_for
 from .device_choice import DEFAULT, NONE, select_mic, select_speaker
 from .log_filter import suppress_device_logs
-from .recording_file import save_recording, writable_path
+from .recording_file import check_different, save_recording, writable_path
 from .screen import PlainScreen
 from .talk_session import TalkSession
 
@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     default = DEFAULT if sys.stdin is not None and sys.stdin.isatty() else NONE
     mic_name, speaker_name = arguments.mic or default, arguments.speaker or default
     mic, sink = select_mic(mic_name), select_speaker(speaker_name)
+    mic_file, speaker_file = getattr(mic, "path", None), getattr(sink, "path", None)
+    check_different({"--mic": mic_file, "--speaker": speaker_file, "--record": record})
     has_echo = isinstance(mic, str | None) and isinstance(sink, str | None)
     echo_cancellation = has_echo and not arguments.no_echo_cancellation and is_available()
     client = RTVIClient.for_url(

@@ -254,6 +254,21 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_said(
     assert shown.err.startswith("rtvi-sync demo: Cannot write ")
 
 
+def test_the_speech_is_not_overwritten(one_word: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recording in its place is refused."""
+    before = one_word.read_bytes()
+    assert cli.main(["demo", "--speech", str(one_word), "--out", str(one_word)]) == 1
+    assert capsys.readouterr().err.startswith("rtvi-sync demo: --speech and --out are the same file, ")
+    assert one_word.read_bytes() == before
+
+
+def test_no_time_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bot is not blamed for it."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["demo", "--seconds", "0"])
+    assert "nothing happens within 0 s" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
 def test_ctrl_c_keeps_what_was_said(tmp_path: Path) -> None:
     """Status 130, no traceback, and the recording up to that moment."""

@@ -67,6 +67,12 @@ def test_a_file_that_is_missing(wanted: str) -> None:
         choice.select_mic(wanted)
 
 
+def test_a_speaker_is_no_file_of_another_format(tmp_path: Path) -> None:
+    """A WAV file under its name could not be played by what the name belongs to."""
+    with pytest.raises(RTVIError, match=r"--speaker writes a WAV file, but out.mp3"):
+        choice.select_speaker(str(tmp_path / "out.mp3"))
+
+
 def test_the_next_device_goes_round() -> None:
     """Each is followed by the next, a missing device or a file by the first; never by itself."""
     first, second, third = MICS

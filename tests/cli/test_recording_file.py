@@ -21,8 +21,16 @@ def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch:
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    """So is a file in a directory that does not exist."""
+    """So is a file in a directory that does not exist, or that is a file itself."""
     assert writable_path(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
-    for wrong in (tmp_path, tmp_path / "no" / "x.wav"):
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path, tmp_path / "no" / "x.wav", tmp_path / "file" / "x.wav"):
         with pytest.raises(RTVIError, match="--record"):
             writable_path(wrong, "--record")
+
+
+def test_the_name_of_another_format_is_refused(tmp_path: Path) -> None:
+    """WAV is all that is written; a name without an ending is the user's own."""
+    assert writable_path(tmp_path / "x", "--record") == tmp_path / "x"
+    with pytest.raises(RTVIError, match=r"--record writes a WAV file, but x.MP3 is the name of another format"):
+        writable_path(tmp_path / "x.MP3", "--record")

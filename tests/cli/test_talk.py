@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -128,7 +129,55 @@ def test_a_timeout_of_0_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """The error is one line after the usage."""
     with pytest.raises(SystemExit, match="2"):
         cli.main(["talk", "ws://127.0.0.1:1", "--timeout", "0"])
-    assert "nothing is ready within 0 s" in capsys.readouterr().err
+    assert "nothing happens within 0 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--mic", "word.wav", "--record", "word.wav"), "--mic and --record"),
+        (("--mic", "word.wav", "--speaker", "./word.wav"), "--mic and --speaker"),
+        (("--mic", "word.wav", "--record", "link.wav"), "--mic and --record"),
+        (("--speaker", "new.wav", "--record", "new.wav"), "--speaker and --record"),
+    ],
+)
+def test_one_file_for_two_options_is_refused(
+    options: tuple[str, ...],
+    told: str,
+    one_word: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One would overwrite the other; no bot is asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", None)
+    Path("link.wav").symlink_to(one_word)
+    before = one_word.read_bytes()
+    assert cli.main(["talk", "ws://127.0.0.1:1", *options]) == 1
+    assert re.fullmatch(f"rtvi-sync talk: {told} are the same file, .*\n", capsys.readouterr().err)
+    assert one_word.read_bytes() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes of this kind")
+def test_the_microphone_may_be_a_pipe(bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
+    """As `--mic <(...)` of a shell: below /dev, and without the ending of a file."""
+    reading, writing = os.pipe()
+    os.write(writing, one_word.read_bytes())
+    os.close(writing)
+    words = command(bot.ws_url, "--mic", f"/dev/fd/{reading}", "--speaker", "none")
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env=environment(),
+        pass_fds=[reading],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=GUARD,
+    )
+    os.close(reading)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == [CONNECTED, "you  Hello my bot.", "bot  You said: Hello my bot."]
 
 
 def test_the_token_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
