@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import enum
 import os
@@ -127,7 +128,11 @@ class LineConsole:
             while chunk := os.read(descriptor, 65536):
                 *lines, pending = (pending + chunk).split(b"\n")
                 for line in lines:
-                    self._input_queue.put(line.decode(encoding, "replace"))
+                    self._put(line, encoding)
         if pending:
-            self._input_queue.put(pending.decode(encoding, "replace"))
+            self._put(pending, encoding)
         self._input_queue.put(Key.END)
+
+    def _put(self, line: bytes, encoding: str) -> None:
+        """Queue a line, without the mark that begins some files of text."""
+        self._input_queue.put(line.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace"))

@@ -47,6 +47,15 @@ def test_lines_are_taken_one_by_one_to_the_end(pipe: tuple[TextIO, int]) -> None
         assert not console.interactive
 
 
+def test_a_byte_order_mark_is_no_text(pipe: tuple[TextIO, int]) -> None:
+    """Some editors begin files with it, and several files may be piped one after the other."""
+    stream, writing = pipe
+    os.write(writing, b"\xef\xbb\xbfHello\n\xef\xbb\xbflast")
+    os.close(writing)
+    with LineConsole(stream, PlainScreen(io.StringIO())) as console:
+        assert [next_input(console), next_input(console), next_input(console)] == ["Hello", "last", Key.END]
+
+
 def test_a_closed_stdin_is_an_end() -> None:
     """A process may be started without stdin."""
     with LineConsole(None, PlainScreen(io.StringIO())) as console:
