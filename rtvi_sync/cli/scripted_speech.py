@@ -15,6 +15,8 @@ from rtvi_sync.media.pcm import rms
 SHIPPED = Path(__file__).with_name("speech.wav")
 
 _WINDOW = 0.02
+# Seconds at the end of a recording that are looked through for its last sound: a long one would take seconds.
+_LAST_SECONDS = 60
 # Seconds after which bots consider the turn ended; pauses inside a sentence are shorter.
 _PAUSE = 0.6
 # Seconds kept around each utterance, so that its soft beginning and end are not cut off.
@@ -64,8 +66,7 @@ def load_script(path: Path) -> ScriptedSpeech:
 
 def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
     """Yield the utterances of PCM: cut at every pause that ends a turn, without the pauses."""
-    window = 2 * max(1, round(sample_rate_hz * _WINDOW))
-    loud = audible([rms(pcm[at : at + window]) for at in range(0, len(pcm), window)])
+    window, loud = _audible_windows(pcm, sample_rate_hz)
     pause, margin = round(_PAUSE / _WINDOW), round(_MARGIN / _WINDOW)
     begin, end = None, 0
     for index, speaks in enumerate([*loud, *[False] * pause]):
@@ -75,3 +76,15 @@ def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
         elif begin is not None and index - end >= pause - 1:
             yield pcm[max(0, begin - margin) * window : (end + margin) * window]
             begin = None
+
+
+def silence_after(pcm: bytes, sample_rate_hz: int) -> float:
+    """Return the seconds of silence at the end of PCM; of more than a minute, a minute."""
+    _, loud = _audible_windows(pcm[-2 * _LAST_SECONDS * sample_rate_hz :], sample_rate_hz)
+    return _WINDOW * ([*reversed(loud), True].index(True))
+
+
+def _audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[int, list[bool]]:
+    """Return the bytes of a window, and whether each window is audible."""
+    window = 2 * max(1, round(sample_rate_hz * _WINDOW))
+    return window, audible([rms(pcm[at : at + window]) for at in range(0, len(pcm), window)])

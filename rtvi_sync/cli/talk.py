@@ -29,6 +29,7 @@ from .device_choice import DEFAULT, NONE, select_mic, select_speaker
 from .log_filter import suppress_device_logs
 from .recording_file import check_different, save_recording, writable_path
 from .screen import PlainScreen
+from .scripted_speech import silence_after
 from .talk_session import TalkSession
 
 # What a recording keeps of each side: one hour of 16-bit samples takes about 300 MB.
@@ -96,6 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
         # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
 
+    # An answer may come while the silence at the end of a file is sent.
+    mic_silence = silence_after(mic.pcm, mic.sample_rate_hz) if isinstance(mic, WavSource) else 0.0
+
     def mic_ended() -> bool:
         if isinstance(mic, WavSource):
             return mic.wait(0)
@@ -108,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _print_introduction(console, has_echo=has_echo, echo_cancellation=echo_cancellation)
                 # Until the client knows a device's own name; a file in its place keeps this one.
                 names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
-                session = TalkSession(client, console, **names, mic_ended=mic_ended)
+                session = TalkSession(client, console, **names, mic_ended=mic_ended, mic_silence=mic_silence)
                 interruptions = session.interruptions
                 session.run(client.connect)
         finally:

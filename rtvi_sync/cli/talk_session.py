@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -50,19 +51,28 @@ class TalkSession:
         console: the user's, already entered.
         mic, speaker: the names of the devices where the client has none.
         mic_ended: returns whether the microphone sends nothing more.
+        mic_silence: seconds of silence with which it ends.
 
     Attributes:
         interruptions: when the bot was interrupted, in monotonic seconds.
     """
 
     def __init__(
-        self, client: RTVIClient, console: Console, *, mic: str, speaker: str, mic_ended: Callable[[], bool]
+        self,
+        client: RTVIClient,
+        console: Console,
+        *,
+        mic: str,
+        speaker: str,
+        mic_ended: Callable[[], bool],
+        mic_silence: float = 0.0,
     ) -> None:
         self.interruptions: deque[float] = deque(maxlen=_MAX_INTERRUPTIONS)
         self._client = client
         self._console = console
         self._names = mic, speaker
         self._is_mic_ended = mic_ended
+        self._mic_silence = mic_silence
         self._mic_ended = False
         self._transcript = Transcript()
         self._levels = {RTVIEvent.LOCAL_AUDIO_LEVEL: -100.0, RTVIEvent.REMOTE_AUDIO_LEVEL: -100.0}
@@ -72,6 +82,7 @@ class TalkSession:
         self._began_at = time.monotonic()
         self._said_at: float | None = None  # when the user's last utterance or line was complete
         self._answered = False  # and the bot has answered it
+        self._answered_at = -math.inf  # when a turn was over last
         self._events: EventStream = client.events(*_EVENT_TYPES, timeout=_TICK)
 
     def run(self, connect: Callable[[], BotReadyData]) -> None:
@@ -117,15 +128,20 @@ class TalkSession:
             return not self._input_ended
         if not self._mic_ended and self._is_mic_ended():
             self._mic_ended = True
-            self._note_said()
+            self._note_said(self._mic_silence)
         # The first line does not wait for a greeting. The end does: a bot may still greet.
         if self._typed and (self._said_at is None or self._is_answered()):
             self._send(self._typed.popleft())
         all_sent = self._input_ended and self._mic_ended and not self._typed
         return not (all_sent and self._is_answered())
 
-    def _note_said(self) -> None:
-        self._said_at, self._answered = time.monotonic(), False
+    def _note_said(self, ago: float = 0.0) -> None:
+        self._said_at = max(self._said_at or 0.0, time.monotonic() - ago)
+        self._look_for_answer()
+
+    def _look_for_answer(self) -> None:
+        is_answer = self._answered_at >= (self._said_at or 0.0)
+        self._answered = is_answer and not any(turn.is_open for turn in self._client.turns())
 
     def _is_answered(self) -> bool:
         """Tell whether the bot has answered what was said last, or has not begun to within `_ANSWER_TIMEOUT`."""
@@ -179,9 +195,9 @@ class TalkSession:
         elif event.type is RTVIEvent.TURN_STARTED:
             self._answered = False
         elif event.type is RTVIEvent.TURN_ENDED:
-            # The end of a session ends its turns, too, and is no answer.
-            is_answer = event.received_at >= (self._said_at or 0.0) and self._client.connected
-            self._answered = is_answer and not any(turn.is_open for turn in self._client.turns())
+            if self._client.connected:  # the end of a session ends its turns, too, and is no answer
+                self._answered_at = event.received_at
+                self._look_for_answer()
         elif event.type in self._levels:
             self._levels[event.type] = event.data.dbfs
         elif event.type is RTVIEvent.BOT_INTERRUPTED:

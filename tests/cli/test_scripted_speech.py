@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import DeviceError
-from rtvi_sync.cli.scripted_speech import SHIPPED, load_script, split
+from rtvi_sync.cli.scripted_speech import SHIPPED, load_script, silence_after, split
 from rtvi_sync.media import WavSource
 from tests.support.wavs import silence, tone, write_wav
 
@@ -48,6 +48,15 @@ def test_split_of_silence_is_nothing() -> None:
     """Silence has no utterance."""
     assert list(split(silence(2), RATE)) == []
     assert list(split(b"", RATE)) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 3.0, 60.0])
+def test_silence_after_the_last_sound(seconds: float) -> None:
+    """Noise counts as silence, and of very much silence a minute is looked at."""
+    assert silence_after(tone(0.5) + silence(seconds), RATE) == pytest.approx(seconds)
+    assert silence_after(silence(90), RATE) == pytest.approx(60)
+    assert silence_after(tone(0.5, amplitude=8000) + tone(0.5, amplitude=100), RATE) == pytest.approx(0.5)
+    assert silence_after(b"", RATE) == 0
 
 
 def test_load_reads_the_lines_beside_the_file(two_words: Path) -> None:

@@ -200,6 +200,35 @@ def test_a_wav_file_is_played_to_its_end(one_word: Path) -> None:
     assert {(status.mic, status.speaker, status.muted) for status in console.statuses} == {("word.wav", "none", False)}
 
 
+def test_an_answer_before_the_silence_of_a_file_has_ended() -> None:
+    """It is the last one: nothing more is waited for."""
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+    ended: list[bool] = []
+    session = TalkSession(
+        client, console, mic="word.wav", speaker="none", mic_ended=lambda: bool(ended), mic_silence=GUARD
+    )
+
+    def script() -> Script:
+        yield Key.END
+        bot_writes(client, "First.")
+        bot_says(client, "bot-started-speaking")
+        bot_says(client, "bot-tts-text", {"text": "First."})
+        bot_says(client, "bot-stopped-speaking")
+        yield from console.until(lambda: session._answered)
+        ended.append(True)
+        rounds = len(console.statuses)
+        yield from console.until(lambda: len(console.statuses) > rounds + 5)
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+
+    console.script = script()
+    try:
+        session.run(client.connect)
+    finally:
+        client.close()
+    assert console.lines[1:] == ["bot: First."]
+
+
 def test_a_device_without_an_end_keeps_a_conversation_going() -> None:
     """The end of stdin does not end a conversation with an open microphone: the bot ends it here."""
     console = FakeConsole(interactive=False)
