@@ -189,7 +189,7 @@ def test_keys_that_the_bot_does_not_know() -> None:
 
 
 def test_keys_while_the_last_words_are_played() -> None:
-    """The bot has left, so nobody takes the key; the caller hears all."""
+    """The bot has left, so no one takes the key; the caller hears all."""
     goodbye = tone(1.0, 8_000)
     with call() as (bot, caller):
         session = bot.wait_for_session()

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rtvi_sync import BotError, DisconnectedError, RequestTimeoutError, RTVIClient, RTVIEvent
+from rtvi_sync import BotError, DisconnectedError, FunctionCall, RequestTimeoutError, RTVIClient, RTVIEvent
 from rtvi_sync.testing import EmbeddedBot, Fault, Reply
 from tests.support.slowness import GUARD
 
@@ -171,8 +171,13 @@ def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> 
     arguments with none. Bots before ask the client, whatever they report."""
     calls: list[Any] = []
     reply = Reply("Rain.", call=("look", {"at": "sky"}), report_level=level)
+
+    def look(call: FunctionCall) -> str:
+        calls.append(call.arguments)
+        return "grey"
+
     with talk(version=version, replies=reply) as (client, _, _):
-        client.register_function_call_handler("look", lambda call: calls.append(call.arguments) or "grey")
+        client.register_function_call_handler("look", look)
         is_asked = version == "1.1.0"
         if is_asked or level not in ("disabled", "none"):
             assert client.ask("And?", GUARD).bot_text == "Rain."
