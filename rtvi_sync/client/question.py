@@ -18,9 +18,6 @@ from ..errors import (
 )
 from ..events import Event, RTVIEvent
 from ..media.base import AudioSource
-from ..media.capture import CHUNKS_PER_SECOND
-from ..media.loudness import audible
-from ..media.pcm import rms
 from ..media.session import Insertion
 from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
@@ -30,7 +27,7 @@ from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker
 from .message_builders import run_options
-from .question_source import at_microphone_rate
+from .question_source import at_microphone_rate, voiced_seconds
 from .turn import Turn
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
@@ -316,7 +313,7 @@ class SpokenQuestion(Question):
         self._first = self._next_number()
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
-            self._voice_end = time.monotonic() + _voiced_seconds(self._source)
+            self._voice_end = time.monotonic() + voiced_seconds(self._source)
         self._insertion = insertion = self._session.media.insert(self._source)
         self._run = insertion.sender.run
 
@@ -424,11 +421,3 @@ class SpokenQuestion(Question):
 
 def _has_begun(turn: Turn) -> bool:
     return turn.timings.llm_started is not None or bool(turn.bot_text)
-
-
-def _voiced_seconds(source: BytesSource) -> float:
-    """Return when the voice in a source ends."""
-    size = 2 * (source.sample_rate_hz // CHUNKS_PER_SECOND)
-    marks = audible([rms(source.pcm[start : start + size]) for start in range(0, len(source.pcm), size)])
-    last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
-    return (last + 1) / CHUNKS_PER_SECOND

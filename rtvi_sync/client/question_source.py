@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from ..media.audio_files import decode
 from ..media.base import AudioSource
+from ..media.capture import CHUNKS_PER_SECOND
 from ..media.component_factory import rate_of
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
+from ..media.loudness import audible
+from ..media.pcm import rms
 from ..media.resample import resample
-from ..media.sources import BytesSource, PackagedSource, WavSource
+from ..media.sources import BytesSource, MemorySource, PackagedSource, WavSource
 
 # The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
 # longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
@@ -28,9 +31,19 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
 
     Raises:
         TypeError: it is none of these.
-        ValueError: bytes that are no audio file, or a source without an end.
+        ValueError: bytes that are no audio file, or a source without an end or without audio.
         DeviceError: the file cannot be used.
     """
+    source = _source_of(question, sample_rate_hz)
+    read = source.source if isinstance(source, ResamplingSource) else source
+    if isinstance(read, PackagedSource) and read.is_endless:
+        raise ValueError(f"question must be audio that ends, and a {type(read).__name__} of this kind does not")
+    if isinstance(read, MemorySource) and read.total_frames == 0:
+        raise ValueError("question has no audio: its length is 0. Look at what made it, or pass other audio")
+    return source
+
+
+def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
     if isinstance(question, os.PathLike):
         return WavSource(Path(question))
     if isinstance(question, (bytes, bytearray, memoryview)):
@@ -43,8 +56,6 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
                 f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
             ) from error
     if is_source(question):
-        if isinstance(question, PackagedSource) and question.is_endless:
-            raise ValueError(f"question must be audio that ends, and a {type(question).__name__} of this kind does not")
         source: AudioSource = question
         return source
     raise TypeError(
@@ -61,3 +72,11 @@ def at_microphone_rate(source: AudioSource) -> AudioSource:
     if isinstance(source, BytesSource):
         return BytesSource(resample(source.pcm, rate_hz, _RATE_HZ), _RATE_HZ)
     return ResamplingSource(source, _RATE_HZ)
+
+
+def voiced_seconds(source: BytesSource) -> float:
+    """Return when the voice in a source ends."""
+    size = 2 * (source.sample_rate_hz // CHUNKS_PER_SECOND)
+    marks = audible([rms(source.pcm[start : start + size]) for start in range(0, len(source.pcm), size)])
+    last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
+    return (last + 1) / CHUNKS_PER_SECOND

@@ -79,6 +79,7 @@ class ClientTurns(ClientBase):
             RequestRejectedError: the bot refused the question.
             UnsupportedFeatureError: the bot's version knows no way to ask so.
             DeviceError: the audio cannot be used, or the transport carries none.
+            TypeError, ValueError: an argument cannot be used, such as audio of no length, or without an end.
             WouldDeadlockError: called inside a handler of this client.
             ForkedProcessError: the client was connected when the process forked.
         """

@@ -9,7 +9,8 @@ import pytest
 
 from rtvi_sync import TurnAudio
 from rtvi_sync.client.question_source import at_microphone_rate, source_of
-from rtvi_sync.media import BytesSource, CallbackSource, WavSource
+from rtvi_sync.media import AudioSource, BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+from rtvi_sync.media.convert import ResamplingSource
 
 SPEECH = BytesSource(bytes(9_600), 24_000)
 
@@ -41,3 +42,19 @@ def test_all_is_said_at_the_rate_of_microphones() -> None:
     assert isinstance(converted, BytesSource)
     assert (converted.sample_rate_hz, len(converted.pcm)) == (16_000, 6_400)
     assert at_microphone_rate(CallbackSource(lambda _: b"", 8_000)).sample_rate_hz == 16_000
+
+
+@pytest.mark.parametrize(
+    ("question", "rate", "words"),
+    [
+        (ResamplingSource(SilenceSource(8_000), 16_000), None, "audio that ends, and a SilenceSource"),
+        (ResamplingSource(ResamplingSource(ToneSource(), 8_000), 16_000), None, "audio that ends, and a ToneSource"),
+        (b"", 16_000, "no audio: its length is 0"),
+        (ToneSource(duration=0.0), None, "no audio: its length is 0"),
+        (ResamplingSource(BytesSource(b"", 8_000), 16_000), None, "no audio: its length is 0"),
+    ],
+)
+def test_what_cannot_be_a_question(question: bytes | AudioSource, rate: int | None, words: str) -> None:
+    """The bot could not hear it, or not its end; the call says so at once."""
+    with pytest.raises(ValueError, match=words):
+        source_of(question, rate)
