@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.shield import shielded
 from ..errors import (
     BotError,
     DeviceError,
@@ -297,12 +298,13 @@ class SpokenQuestion(Question):
         self._source = source
         self._insertion: Insertion | None = None
         self._run: SourceRun | None = None
+        self._rests = False
         self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
         self._last: Turn | None = None  # the last turn of the user that is over
         self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
 
-    def ask(self, deadline: Deadline) -> None:  # noqa: ARG002 - that of `answer()` holds
-        """Begin to speak.
+    def ask(self, deadline: Deadline) -> None:
+        """Begin to speak, unless `rest()` was called.
 
         Raises:
             DeviceError: the source cannot be used, or the transport carries no audio.
@@ -314,8 +316,14 @@ class SpokenQuestion(Question):
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
             self._voice_end = time.monotonic() + voiced_seconds(self._source)
-        self._insertion = insertion = self._session.media.insert(self._source)
+        # In one step: if `close()` did not know of the insertion, the microphone would never speak again.
+        shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
+
+    def _insert(self, deadline: Deadline) -> None:
+        self._insertion = insertion = self._session.media.insert(self._source, deadline)
         self._run = insertion.sender.run
+        if self._rests:  # Ctrl-C has ended the call meanwhile
+            self._rest()
 
     def _next_number(self) -> int:
         """Return the number of the turn that the user's speech of now belongs to."""
@@ -347,6 +355,10 @@ class SpokenQuestion(Question):
 
     def rest(self) -> None:
         """See `Question`. Let the microphone speak again."""
+        self._rests = True
+        shielded(self._rest)
+
+    def _rest(self) -> None:
         insertion, self._insertion = self._insertion, None
         if insertion is not None:
             self._session.media.remove(insertion)

@@ -100,11 +100,15 @@ class ClientTurns(ClientBase):
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
             try:
-                with conversation.patience(settle):
-                    pending.ask(deadline)
-                    return pending.answer(deadline)
-            finally:
-                pending.close()
+                try:
+                    with conversation.patience(settle):
+                        pending.ask(deadline)
+                        return pending.answer(deadline)
+                finally:
+                    pending.close()
+            except BaseException:
+                pending.close()  # again, because Ctrl-C may have come before the first call did anything
+                raise
 
     def barge_in(
         self,

@@ -273,6 +273,7 @@ class AudioSender:
     Args:
         reader: reader of the source.
         rate_hz: sample rate of the source.
+        lease: on the source; the reader releases it.
         run: notified when all was sent, or when nothing more will be.
         enabled: returns whether the microphone is on; called for each chunk.
         publish: called with what was sent: pcm, rate, monotonic time.
@@ -283,12 +284,14 @@ class AudioSender:
         reader: Reader,
         rate_hz: int,
         *,
+        lease: Lease,
         run: SourceRun,
         enabled: Callable[[], bool],
         publish: Callable[[bytes, int, float], None],
     ) -> None:
         self._reader = reader
         self._rate = rate_hz
+        self._lease = lease
         #: The sending of the source, from its beginning to its end.
         self.run: SourceRun = run
         self._enabled = enabled
@@ -321,6 +324,11 @@ class AudioSender:
     def ended(self) -> bool:
         """Tell whether the source has ended or failed; silence is sent since."""
         return self.run.is_over
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether the source is closed, and may be used again."""
+        return self._lease.is_released
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin to send; only the first call has an effect; does not block."""
@@ -363,6 +371,7 @@ class AudioSender:
         if task is not None:
             task.cancel()
         self.run.end()
+        self._lease.ends = True
         self._reader.halt()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:

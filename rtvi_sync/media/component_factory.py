@@ -156,10 +156,14 @@ class ComponentFactory:
             )
             await_opening(device, deadline)
             return device
-        return self.sender(choice, self._source_enabled, self._publish_audio)
+        return self.sender(choice, self._source_enabled, self._publish_audio, deadline)
 
     def sender(
-        self, choice: AudioSource, enabled: Callable[[], bool], publish: Callable[[bytes, int, float], None]
+        self,
+        choice: AudioSource,
+        enabled: Callable[[], bool],
+        publish: Callable[[bytes, int, float], None],
+        deadline: Deadline,
     ) -> AudioSender:
         """Lease a source and make the component that sends it; may block in the application's `sample_rate_hz`.
 
@@ -167,12 +171,13 @@ class ComponentFactory:
             choice: the source.
             enabled: returns whether it is to be sent now; called for each chunk.
             publish: called with what was sent: pcm, rate, monotonic time.
+            deadline: limit of the wait, of 2 s at most, for what has used the source before and still closes it.
 
         Raises:
             DeviceError: the source cannot be used.
         """
         rate = rate_of(choice)
-        lease = Lease(choice, "mic")
+        lease = Lease(choice, "mic", Deadline(deadline.at_most(END_TIMEOUT)))
         source = choice.source if type(choice) is ResamplingSource else choice
 
         def failed(error: BaseException) -> None:
@@ -188,7 +193,7 @@ class ComponentFactory:
             reader = PrefetchReader(choice, rate, lease, enabled, failed)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
         run = source.begin_run() if isinstance(source, PackagedSource) else SourceRun()
-        return AudioSender(reader, rate, run=run, enabled=enabled, publish=publish)
+        return AudioSender(reader, rate, lease=lease, run=run, enabled=enabled, publish=publish)
 
     def speaker(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         """Open a speaker, or lease a sink and make the component that writes to it; raise the errors of `mic()`."""

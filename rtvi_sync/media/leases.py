@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import fork_generation
 from ..errors import DeviceError
 
@@ -19,24 +21,42 @@ def lease_key_of(thing: object) -> object:
 class Lease:
     """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
 
+    Args:
+        thing: the source or sink.
+        device: its kind, for the error.
+        deadline: limit of the wait for a lease that is about to end; None: there is no wait.
+
     Raises:
         DeviceError: another session uses it; `.type` is "in-use".
     """
 
-    def __init__(self, thing: object, device: str) -> None:
+    def __init__(self, thing: object, device: str, deadline: Deadline | None = None) -> None:
         self._thing = thing  # kept alive, so that no other object gets its id
         self._key = (fork_generation(), lease_key_of(thing))
-        if _leases.setdefault(self._key, self) is not self:
+        self._released = Latch()
+        self.ends: bool = False  #: Whether it is released as soon as a call of the source that is under way returns.
+        while (holder := _leases.setdefault(self._key, self)) is not self:
+            if deadline is not None and holder.ends and holder._released.wait(deadline):
+                continue
             name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
+            used = f"is used by another session; give each client a {device} of its own"
+            if holder.ends:
+                used = "was used before, and a call of its methods has not returned yet; let them return sooner"
             raise DeviceError(
-                f"{name} is used by another session; give each client a {device} of its own",
+                f"{name} {used}",
                 devices=(device,),
                 type="in-use",
             )
 
+    @property
+    def is_released(self) -> bool:
+        """Tell whether it has ended."""
+        return self._released.is_set()
+
     def release(self) -> None:
         """End the lease; called once."""
         _leases.pop(self._key, None)
+        self._released.set()
 
     @staticmethod
     def leased() -> list[object]:

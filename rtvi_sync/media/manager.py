@@ -243,8 +243,8 @@ class MediaManager:
         if (session := self._session) is not None:
             session.interrupt()
 
-    def insert(self, source: AudioSource) -> Insertion:
-        """Let a source speak in the microphone's place until `remove()`; called on a thread that may block.
+    def insert(self, source: AudioSource, deadline: Deadline) -> Insertion:
+        """Let a source speak in the microphone's place until `remove()`; may block. See `MediaSession.insert()`.
 
         Raises:
             DeviceError: the source cannot be used, or there is no session that carries audio of the user.
@@ -252,10 +252,10 @@ class MediaManager:
         session = self._session
         if session is None:
             raise DeviceError("There is no session that could carry the audio", devices=("mic",))
-        return session.insert(source)
+        return session.insert(source, deadline)
 
     def remove(self, insertion: Insertion) -> None:
-        """Let what spoke before, the microphone at last, speak again."""
+        """Let what spoke before, the microphone at last, speak again; does not block."""
         if (session := self._session) is not None:
             session.remove(insertion)
 

@@ -18,7 +18,7 @@ from ..errors import DeviceError, MissingExtraError
 from ..events import RTVIEvent
 from .base import AudioSource, VideoFrame
 from .capture import AudioSender, SendAudio
-from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
+from .component_factory import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
 from .device_slots import DeviceSlot, DeviceSlots, MediaCounters
 from .devices.backend import AudioBackend
 from .devices.device import Device
@@ -116,6 +116,7 @@ class MediaSession:
         # microphone is. Changed under the lock.
         self._inserted: list[Insertion] = []
         self._in_place: Insertion | None = None
+        self._leaving: list[AudioSender] = []  # were removed, and may still be in a call of their source; as the above
         # Held while audio is sent; re-entrant, because the transport may end the session meanwhile.
         self._sending = threading.RLock()
         self._takes_insertions = True  # until the session ends; changed under the lock
@@ -214,10 +215,10 @@ class MediaSession:
 
     # -- a source in the microphone's place: on threads that may block -------------------------------------------------
 
-    def insert(self, source: AudioSource) -> Insertion:
+    def insert(self, source: AudioSource, deadline: Deadline) -> Insertion:
         """Let a source speak in the microphone's place, even if that is off, and silence after it, until `remove()`.
 
-        A source that speaks so already waits meanwhile.
+        A source that speaks so already waits meanwhile. `deadline` limits the wait for one that is still being closed.
 
         Raises:
             DeviceError: the source cannot be used, the transport carries no audio, or the session has ended.
@@ -234,7 +235,7 @@ class MediaSession:
             if self._in_place is insertion:
                 self._publish_local(pcm, sample_rate_hz, timestamp)
 
-        sender = insertion.sender = self._factory.sender(source, lambda: self._in_place is insertion, publish)
+        sender = insertion.sender = self._factory.sender(source, lambda: self._in_place is insertion, publish, deadline)
         with self._lock:
             takes = self._takes_insertions
             if takes:
@@ -247,12 +248,14 @@ class MediaSession:
         return insertion
 
     def remove(self, insertion: Insertion) -> None:
-        """Let what spoke before, the microphone at last, speak again."""
+        """Let what spoke before, the microphone at last, speak again; does not block.
+
+        A source that is in `read()` is closed when that returns, and is in use until then or until the session ends.
+        """
         insertion.sender.halt()
-        insertion.sender.join(Deadline(END_TIMEOUT))
         with self._lock:
-            if insertion in self._inserted:
-                self._inserted.remove(insertion)
+            self._inserted = [other for other in self._inserted if other is not insertion]
+            self._leaving = [sender for sender in (*self._leaving, insertion.sender) if not sender.is_closed]
             self._in_place = self._inserted[-1] if self._inserted else None
             last = self._in_place.sender if self._in_place is not None else self.slots.mic.component
         if last is not None:
@@ -422,7 +425,7 @@ class MediaSession:
         self._hotplug.close()
         with self._lock:
             self._takes_insertions = False
-            inserted = [insertion.sender for insertion in self._inserted]
+            inserted = [*self._leaving, *(insertion.sender for insertion in self._inserted)]
         for sender in inserted:
             sender.halt()
         if self._sent is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,7 +30,7 @@ from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
 from tests.support.scripted_talk import TalkingBot, acknowledgement, hangs_up, said, says, tone, written
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
 
@@ -244,6 +245,20 @@ def test_a_source_that_fails() -> None:
         pytest.raises(DeviceError, match="failed before all of it was sent"),
     ):
         client.ask(CallbackSource(read), GUARD)
+
+
+def test_a_source_that_blocks() -> None:
+    """The limit is that of the whole call, whatever the source does."""
+    go_on = threading.Event()
+
+    def read(_: int) -> bytes:
+        go_on.wait(GUARD)
+        return b""
+
+    with TalkingBot(audio=True).client() as client:
+        with takes(1.0), pytest.raises(RequestTimeoutError):
+            client.ask(CallbackSource(read), 0.1)
+        go_on.set()
 
 
 class Rateless:

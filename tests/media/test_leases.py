@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rtvi_sync import DeviceError
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import BytesSink, PushSource, WavSink
 from rtvi_sync.media.convert import ResamplingSink, ResamplingSource
 from rtvi_sync.media.leases import Lease
+from tests.support.slowness import GUARD, takes
+from tests.support.threads import running
+from tests.support.waiting import until
 
 
 class Named:
@@ -30,6 +34,21 @@ def test_one_session_at_a_time() -> None:
     lease.release()
     assert sink not in Lease.leased()
     Lease(sink, "speaker").release()
+
+
+@pytest.mark.parametrize(("ends", "advice"), [(False, "a mic of its own"), (True, "has not returned yet")])
+def test_one_that_ends(ends: bool, advice: str) -> None:
+    """The next one is waited for, up to the deadline; that of a session that goes on is not."""
+    source = PushSource()
+    first = Lease(source, "mic")
+    first.ends = ends
+    with takes(1.0), pytest.raises(DeviceError, match=advice):
+        Lease(source, "mic", Deadline(0.05 if ends else GUARD))
+    first.ends = True
+    with running(lambda: Lease(source, "mic", Deadline(GUARD))) as waiting:
+        until(lambda: first._released._notifier._sleepers)
+        first.release()
+        waiting.get().release()
 
 
 def test_objects_with_the_same_key_are_one() -> None:

@@ -8,13 +8,24 @@ from types import SimpleNamespace
 
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
+from rtvi_sync.media import (
+    BytesSink,
+    BytesSource,
+    CallbackSink,
+    CallbackSource,
+    SilenceSource,
+    ToneSource,
+    component_factory,
+)
 from rtvi_sync.media.leases import Lease
 from rtvi_sync.media.session import Insertion
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
+
+AT_ONCE = Deadline(0.0)
 
 
 def test_a_source_set_between_prepare_and_start(talk, timer):
@@ -179,7 +190,7 @@ class TestInsertion:
     def test_while_the_microphone_is_off(self, talk, timer):
         """It is sent, then silence, until it is removed; then nothing."""
         session = talk(mic=ToneSource(), enable_mic=False).begin()
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         timer.advance(0.1)
         assert session.sent.startswith(b"ab" * 320 + bytes(640))
         assert insertion.sender.run.sent
@@ -216,7 +227,7 @@ class TestInsertion:
         session = talk(mic=ToneSource()).begin()
         timer.advance(0.1)
         before = session.sent
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         session.chunks.clear()
         timer.advance(3.0)
         assert session.sent.rstrip(b"\0") == b"ab" * 320
@@ -229,11 +240,11 @@ class TestInsertion:
     def test_two(self, talk, timer, order):
         """The last one speaks; the first one goes on where it was when that is removed."""
         session = talk(mic=None, enable_mic=False).begin()
-        insertions = [session.manager.insert(ToneSource())]
+        insertions = [session.manager.insert(ToneSource(), AT_ONCE)]
         timer.advance(0.1)
         first = session.sent
         session.chunks.clear()
-        insertions.append(session.manager.insert(BytesSource(b"ab" * 320, 16000)))
+        insertions.append(session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE))
         timer.advance(2.0)
         assert session.sent.rstrip(b"\0") == b"ab" * 320
         session.manager.remove(insertions[order[0]])
@@ -252,13 +263,13 @@ class TestInsertion:
         """Its source is released, and no thread is left; late calls do no harm."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
-        insertion = session.manager.insert(source)
+        insertion = session.manager.insert(source, AT_ONCE)
         assert session.manager.stop(GUARD) == []
         session.manager.remove(insertion)
         with pytest.raises(DeviceError):
-            session.manager.insert(source)
+            session.manager.insert(source, AT_ONCE)
         session.begin()
-        session.manager.remove(session.manager.insert(source))
+        session.manager.remove(session.manager.insert(source, AT_ONCE))
 
     def test_the_session_ends_meanwhile(self, talk, timer, monkeypatch):
         """A source that comes too late for the end is refused and released, on whatever thread."""
@@ -268,8 +279,8 @@ class TestInsertion:
         end = media.sent.end
 
         def end_late() -> None:
-            with running(lambda: media.insert(source)) as inserting, pytest.raises(DeviceError, match="has ended"):
-                inserting.get()
+            with running(lambda: media.insert(source, AT_ONCE)) as inserting:
+                assert "has ended" in str(inserting.error())
             end()
 
         monkeypatch.setattr(media.sent, "end", end_late)
@@ -277,23 +288,70 @@ class TestInsertion:
         until(lambda: not media_threads())
         Lease(source, "mic").release()
 
+    def test_it_does_not_return(self, talk, timer):
+        """The microphone speaks at once. No second thread reads the source; the end of the session gives it up."""
+        reading, go_on, reads = threading.Event(), threading.Event(), []
+
+        def read(frames: int) -> bytes:
+            reads.append(threading.get_ident())
+            reading.set()
+            assert go_on.wait(GUARD)
+            return b""
+
+        source = CallbackSource(read)
+        session = talk(mic=ToneSource()).begin()
+        with takes(1.0):
+            insertion = session.manager.insert(source, AT_ONCE)
+            assert reading.wait(GUARD)
+            session.manager.remove(insertion)
+        timer.advance(0.1)
+        assert session.sent.strip(b"\0")
+        with pytest.raises(DeviceError, match="has not returned yet"):
+            session.manager.insert(source, AT_ONCE)
+        assert len(reads) == 1
+        assert len(session.manager.stop(0.0)) == 1
+        Lease(source, "mic").release()
+        go_on.set()
+
+    def test_it_returns_late(self, talk, monkeypatch):
+        """Then it can be said again, as soon as that is done."""
+        monkeypatch.setattr(component_factory, "END_TIMEOUT", GUARD)
+        reading, go_on = threading.Event(), threading.Event()
+
+        def read(frames: int) -> bytes:
+            reading.set()
+            assert go_on.wait(GUARD)
+            return b""
+
+        source = CallbackSource(read)
+        session = talk(mic=ToneSource()).begin()
+        first = session.manager.insert(source, Deadline(GUARD))
+        assert reading.wait(GUARD)
+        session.manager.remove(first)
+        inserting = InThread(lambda: session.manager.insert(source, Deadline(GUARD)))
+        until(lambda: first.sender._lease._released._notifier._sleepers)
+        go_on.set()
+        second = inserting.get()
+        session.manager.remove(second)
+        assert first.sender not in session.manager._session._leaving
+
     def test_a_source_that_is_in_use(self, talk):
         """It is refused, and the microphone goes on."""
         source = ToneSource()
         session = talk(mic=source).begin()
         with pytest.raises(DeviceError):
-            session.manager.insert(source)
+            session.manager.insert(source, AT_ONCE)
 
     def test_no_audio(self, talk):
         with pytest.raises(DeviceError, match="no session"):
-            talk().manager.insert(ToneSource())
+            talk().manager.insert(ToneSource(), AT_ONCE)
 
     def test_all_that_is_sent(self, talk, timer):
         """One track has it, from whichever source."""
         session = talk(mic=ToneSource()).begin()
         frames = session.manager.sent().frames()
         timer.advance(0.1)
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000))
+        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         timer.advance(0.1)
         session.manager.remove(insertion)
         timer.advance(0.1)

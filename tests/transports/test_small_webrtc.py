@@ -237,7 +237,7 @@ def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
     it.connect()
     until(lambda: bot.call.statuses == [(0, False), (1, False), (2, False)])
     media = manager_of(it).media._session
-    insertion = media.insert(BytesSource(bytes(3200), 16000))
+    insertion = media.insert(BytesSource(bytes(3200), 16000), Deadline(GUARD))
     until(lambda: mic_is_on(bot))
     media.remove(insertion)
     until(lambda: not mic_is_on(bot))

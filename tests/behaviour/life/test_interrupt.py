@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from rtvi_sync import DisconnectedError, RTVIClient, TransportState
+from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, TransportState
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.media import BytesSource
 from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
 from tests.support.processes import python, rest_of
+from tests.support.scripted_talk import TalkingBot, tone
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread
+from tests.support.threads import InThread, tracing
 from tests.support.waiting import until
+
+SPEECH = BytesSource(tone(0.2), 24_000)
 
 SCRIPT = """
     import logging, sys, threading, time
@@ -169,6 +175,70 @@ def test_a_signal_handler_that_disconnects_while_connecting() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert client.state is TransportState.DISCONNECTED
+
+
+class Pieces:
+    """A microphone whose pieces are counted, and a question that blocks in `read()` until `go_on` is set."""
+
+    sample_rate_hz = 16_000
+
+    def __init__(self, go_on: threading.Event | None = None) -> None:
+        self.reads = 0
+        self._go_on = go_on
+
+    def read(self, frames: int) -> bytes:
+        self.reads += 1
+        if self._go_on is not None:
+            self._go_on.wait(GUARD)
+        return bytes(2 * frames)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def goes_on(microphone: Pieces) -> None:
+    """Wait until a microphone is read; it reads one second ahead."""
+    before = microphone.reads
+    until(lambda: microphone.reads > before + 60)
+
+
+def test_ctrl_c_while_a_source_blocks() -> None:
+    """A spoken `ask()` does not wait for its source, which invites a second Ctrl-C. The microphone is back."""
+    microphone, go_on = Pieces(), threading.Event()
+    question = Pieces(go_on)
+    with TalkingBot(audio=True).client(mic=microphone, enable_mic=True) as client:
+        thread = interrupt_when(lambda: question.reads and waits_in("answer"))
+        with takes(1.0), pytest.raises(KeyboardInterrupt):
+            client.ask(question, None)
+        thread.join()
+        goes_on(microphone)
+        go_on.set()
+
+
+def test_ctrl_c_at_any_moment_of_a_spoken_question() -> None:
+    """The microphone speaks again, wherever Ctrl-C strikes, and the next question can be asked."""
+    files = ("turns.py", "question.py", "manager.py", "session.py")
+    left = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        left -= event in {"call", "line"}
+        if not left:
+            raise KeyboardInterrupt
+        return trace
+
+    with TalkingBot(audio=True).client() as client:
+        media, conversation = session_of(client).media._session, client._conversation.get()
+        strokes = 0
+        while left <= 0:
+            left = strokes = strokes + 1
+            with contextlib.suppress(KeyboardInterrupt, RequestTimeoutError), tracing(trace):
+                client.ask(SPEECH, 0.0)
+            until(lambda: not media._inserted, f"Ctrl-C at moment {strokes}")
+            assert not conversation.speaking
+        assert strokes > 100
 
 
 @pytest.mark.parametrize("begun", [False, True])
