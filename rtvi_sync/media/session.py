@@ -24,6 +24,7 @@ from .devices.backend import AudioBackend
 from .devices.device import Device
 from .devices.hotplug import HotPlug
 from .kinds import Kind, is_device
+from .leases import lease_key_of
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
 from .silence_gate import SilenceGate
@@ -228,6 +229,12 @@ class MediaSession:
             raise DeviceError(
                 "This session carries no audio of the user. Ask in writing, or use a transport that carries audio",
                 devices=("mic",),
+            )
+        if self.slots.mic.component is not None and lease_key_of(source) == lease_key_of(self.slots.mic.choice):
+            raise DeviceError(
+                "This source is this client's microphone already; ask with another one",
+                devices=("mic",),
+                type="in-use",
             )
         insertion = Insertion()
 

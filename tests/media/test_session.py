@@ -339,8 +339,9 @@ class TestInsertion:
         """It is refused, and the microphone goes on."""
         source = ToneSource()
         session = talk(mic=source).begin()
-        with pytest.raises(DeviceError):
+        with pytest.raises(DeviceError, match="This source is this client's microphone already") as raised:
             session.manager.insert(source, AT_ONCE)
+        assert raised.value.type == "in-use"
 
     def test_no_audio(self, talk):
         with pytest.raises(DeviceError, match="no session"):
