@@ -17,6 +17,7 @@ from .turn import Turn
 
 # Seconds after which the microphone speaks again if the bot has not heard what was said.
 _HEARING_LIMIT = 5.0
+_CANCELLED = "This question was cancelled. Call barge_in() again"
 
 
 class PendingTurn:
@@ -66,7 +67,7 @@ class PendingTurn:
         if self._error is not None:
             raise fresh_copy(self._error)
         if self._cancelled:
-            raise RTVIError("This question was cancelled. Call barge_in() again")
+            raise RTVIError(_CANCELLED)
         try:
             self._turn = self._question.answer(Deadline(timeout))
         except (RequestTimeoutError, WouldDeadlockError) as error:
@@ -78,7 +79,7 @@ class PendingTurn:
             ) from None
         except Exception as error:
             if self._cancelled:
-                raise RTVIError("This question was cancelled. Call barge_in() again") from None
+                raise RTVIError(_CANCELLED) from None
             self._error = error
             self._end()
             raise
@@ -93,7 +94,10 @@ class PendingTurn:
         return turn is not None and not turn.is_open
 
     def cancel(self) -> bool:
-        """Ask nothing. If the question was asked already, say nothing more of it, and return False."""
+        """Ask nothing. If the question was asked already, say nothing more of it, and return False.
+
+        `result()` then raises, unless all of it was said or typed.
+        """
         self._silenced = True  # first, because it may be about to be asked
         if self._decision.setdefault(0, "cancelled") == "asked":
             self._rest_if_speaking()
@@ -165,3 +169,5 @@ class PendingTurn:
     def _rest_if_speaking(self) -> None:
         if self._question.is_speaking:
             self._question.rest()
+            if self._question.was_cut:
+                self._question.fail(RTVIError(_CANCELLED))

@@ -70,8 +70,8 @@ class Question(ABC):
         self._failure: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Let `answer()` raise: the question could not be asked. Any thread."""
-        self._failure = error
+        """Let `answer()` raise: the question could not be asked. The first error counts. Any thread."""
+        self._failure = self._failure or error
         self._stream.end(CloseInfo())
 
     def forget(self) -> None:
@@ -100,6 +100,11 @@ class Question(ABC):
     def is_said(self) -> bool:
         """Tell whether it has said all, and the user's turn that this led to is over, or never began."""
         return True
+
+    @property
+    def was_cut(self) -> bool:
+        """Tell whether `rest()` came before it had said all."""
+        return False
 
     def close(self) -> None:
         """Listen no longer."""
@@ -353,6 +358,11 @@ class SpokenQuestion(Question):
         turn = self.turn_so_far()
         return self._all_sent and (turn is None or not turn.is_open)
 
+    @property
+    def was_cut(self) -> bool:
+        """See `Question`."""
+        return self._rests and self._run is not None and not self._run.sent
+
     def rest(self) -> None:
         """See `Question`. Let the microphone speak again."""
         self._rests = True
@@ -377,7 +387,7 @@ class SpokenQuestion(Question):
                 if deadline.expired:
                     raise self._timed_out(deadline) from None
             run = self._run
-            if run is not None and run.is_over and not run.sent and self._session.live:
+            if run is not None and run.is_over and not run.sent and not self._rests and self._session.live:
                 raise DeviceError(
                     "The source of the question failed before all of it was sent; the event device_error has the "
                     "reason",

@@ -313,11 +313,16 @@ def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cancel_ends_the_speech() -> None:
-    """What was begun is said no more, and the microphone is back."""
+    """What was begun is said no more, result() says why, and the microphone is back."""
     with TalkingBot(audio=True).client() as client:
         media = session_of(client).media._session
         pending = client.barge_in(b"\0\0" * 16_000 * 60, after="server-message", sample_rate_hz=16_000)
         bot_says(client, "server-message", 1)
         until(lambda: media._inserted)
+        waiting = InThread(lambda: pending.result(GUARD))
         assert not pending.cancel()
+        assert str(waiting.error()) == "This question was cancelled. Call barge_in() again"
+        assert pending.done()
+        with pytest.raises(RTVIError, match="was cancelled"):
+            pending.result(GUARD)
         until(lambda: not media._inserted)  # at once, or as soon as it has been asked
