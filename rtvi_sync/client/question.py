@@ -327,8 +327,14 @@ class SpokenQuestion(Question):
     def _insert(self, deadline: Deadline) -> None:
         self._insertion = insertion = self._session.media.insert(self._source, deadline)
         self._run = insertion.sender.run
+        self._run.when_over(self._check_all_sent)
         if self._rests:  # Ctrl-C has ended the call meanwhile
             self._rest()
+
+    def _check_all_sent(self) -> None:
+        if not self._all_sent and not self._rests and self._session.live:
+            reason = "failed before all of it was sent; the event device_error has the reason"
+            self.fail(DeviceError(f"The source of the question {reason}", devices=("mic",)))
 
     def _next_number(self) -> int:
         """Return the number of the turn that the user's speech of now belongs to."""
@@ -386,13 +392,6 @@ class SpokenQuestion(Question):
             except RequestTimeoutError:
                 if deadline.expired:
                     raise self._timed_out(deadline) from None
-            run = self._run
-            if run is not None and run.is_over and not run.sent and not self._rests and self._session.live:
-                raise DeviceError(
-                    "The source of the question failed before all of it was sent; the event device_error has the "
-                    "reason",
-                    devices=("mic",),
-                )
             last = self._last
             if last is None or last.status == "interrupted":
                 continue

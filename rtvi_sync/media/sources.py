@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -26,6 +27,7 @@ class SourceRun:
     def __init__(self) -> None:
         self._over = Latch()
         self._sent = False
+        self._calls: list[Callable[[], object]] = []  # of `when_over()`, until the run is over
 
     @property
     def sent(self) -> bool:
@@ -40,11 +42,20 @@ class SourceRun:
     def all_sent(self) -> None:
         """Record that the last chunk was sent; called on the scheduler's thread."""
         self._sent = True
-        self._over.set()
+        self.end()
 
     def end(self) -> None:
         """Record that nothing more will be sent."""
         self._over.set()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._calls.pop()()
+
+    def when_over(self, call: Callable[[], object]) -> None:
+        """Call something when the run is over, on whichever thread; at once if it is. It must not block."""
+        self._calls.append(call)
+        if self.is_over:
+            self.end()
 
     def wait(self, timeout: float | None) -> bool:
         """Block until the run is over, at most `timeout` seconds; return whether all was sent."""

@@ -235,16 +235,18 @@ def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
 
 
 def test_a_source_that_fails() -> None:
-    """The call does not wait on for an answer that cannot come."""
+    """The call ends with it, because no answer can come."""
 
     def read(_: int) -> bytes:
         raise OSError("unplugged")
 
-    with (
-        TalkingBot(audio=True).client() as client,
-        pytest.raises(DeviceError, match="failed before all of it was sent"),
-    ):
-        client.ask(CallbackSource(read), GUARD)
+    for events in ("thread", "manual"):
+        with (
+            TalkingBot(audio=True).client(events=events) as client,
+            takes(1.0),
+            pytest.raises(DeviceError, match="failed before all of it was sent"),
+        ):
+            client.ask(CallbackSource(read), GUARD)
 
 
 def test_a_source_that_blocks() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
+from rtvi_sync.media.sources import SourceRun
 from tests.support.slowness import GUARD
 
 
@@ -178,3 +179,16 @@ def test_wait_belongs_to_the_session_it_began_in(talk, timer):
     assert source.wait(0) is False
     timer.advance(0.2)
     assert source.wait() is True
+
+
+@pytest.mark.parametrize("finish", [SourceRun.end, SourceRun.all_sent])
+def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
+    """Whether it has ended before or not, and however often."""
+    run, calls = SourceRun(), []
+    run.when_over(lambda: calls.append("before"))
+    assert not calls
+    finish(run)
+    run.end()
+    run.when_over(lambda: calls.append("after"))
+    assert calls == ["before", "after"]
+    assert not run._calls
