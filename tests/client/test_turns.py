@@ -25,7 +25,10 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WouldDeadlockError,
 )
-from tests.support.clients import bot_says, settle, transport_of
+from rtvi_sync.media import BytesSource, NullSink
+from rtvi_sync.session import first_messages
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.clients import bot_says, settle, transport_of, websocket_client
 from tests.support.scripted_talk import (
     RATE,
     TalkingBot,
@@ -522,6 +525,16 @@ class TestAudio:
             turn = client.listen(GUARD)
             assert turn.audio.seconds == pytest.approx(3.0)
             assert not turn.audio.truncated
+
+    def test_what_the_user_said_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first call has it whole, as it has a greeting."""
+        monkeypatch.setattr(first_messages, "_KEPT_SECONDS", GUARD)
+        source = BytesSource(tone(0.5), RATE)
+        with EmbeddedBot() as bot, websocket_client(bot, mic=source, speaker=NullSink()) as client:
+            assert source.wait(GUARD)
+            turn = client.listen(GUARD)
+            assert turn.user_audio.pcm == source.pcm
+            assert turn.voice_to_voice is not None
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
     def test_less_is_kept(self, seconds: float) -> None:
