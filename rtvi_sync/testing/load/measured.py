@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
@@ -19,6 +19,7 @@ from rtvi_sync import (
     RTVIActionResponse,
     RTVIClient,
     RTVIClientOptions,
+    RTVIError,
     RTVIMessage,
     Timeout,
     Transport,
@@ -33,12 +34,14 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.errors import fresh_copy
 from rtvi_sync.protocol.attribution import MAX_TURNS
 from rtvi_sync.protocol.sent_text import sent_text
+from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
+    from rtvi_sync.client.turns import Askable
 
 T = TypeVar("T")
 
@@ -68,6 +71,17 @@ class Measurement:
     error: BaseException | None = None
 
 
+@attrs.define(eq=False)
+class _Outcome:
+    """What was reported of one question.
+
+    Attributes:
+        given_up: it was a failure, because the answer was not over in time.
+    """
+
+    given_up: bool
+
+
 class MeasuredClient(RTVIClient):
     """An `RTVIClient` that measures how long calls and answers take. It is made and used as one.
 
@@ -76,7 +90,10 @@ class MeasuredClient(RTVIClient):
     moment when the text was sent, or when the last audible frame of the user's voice was sent: to the model's first
     text, to the first audible sample, and to the end. Moments are those at which messages arrived, not those at which
     the application received them. What the bot does not tell is not reported, nor the end of an answer that was
-    interrupted or is `assumed`. Turns keep no audio, unless the option `max_turn_audio` is given.
+    interrupted or is `assumed`. A question that fails is one failed answer, and nothing that comes later is reported of
+    it: one by `ask()` that raises, and all that are open when `listen()` or `wait_for_answer()` has waited in vain.
+    What `barge_in()` returns may be waited for again, so its time-outs are no failures. Turns keep no audio, unless the
+    option `max_turn_audio` is given.
     An `action_stream()` takes as long as the application waits for its messages, without the time that the application
     spends between them; it is reported when it has ended, or been closed.
     """
@@ -92,13 +109,13 @@ class MeasuredClient(RTVIClient):
         self._conversation.get()  # follows the turns, whatever the options say
         # The last question that was sent; answers to earlier ones are not waited for.
         self._asked_at = 0.0
-        # The turns up to this one are reported.
-        self._given_up = 0
+        # Of the last questions, by the number of the turn. What sets an item, in a single step, reports the answer.
+        self._outcomes: dict[int, _Outcome] = {}
+        # A question of which no turn was known was given up: a turn after this one, of what was said until this time.
+        self._unheard = (0, 0.0)
         # The numbers of the last turns whose end was handled, and what is notified of each.
         self._handled: deque[int] = deque(maxlen=MAX_TURNS)
         self._notifier = Notifier()
-        # Turns that ended with their session, whose end is being handled, or whose text could not be sent.
-        self._failed: deque[Turn] = deque(maxlen=MAX_TURNS)
         self._end: Event | None = None  # of the last session that is over
         signals.turn_ended.connect(self._on_turn_ended, sender=self)
         signals.disconnected.connect(self._on_disconnected, sender=self)
@@ -143,6 +160,36 @@ class MeasuredClient(RTVIClient):
         NAME.check(name=name)
         return self._measured("step", name)
 
+    def ask(
+        self,
+        question: Askable,
+        timeout: float | None = 30.0,
+        *,
+        audio_response: bool = True,
+        settle: float = 0.0,
+        sample_rate_hz: int | None = None,
+    ) -> Turn:
+        """Ask as `RTVIClient.ask()` does. If it raises an `RTVIError`, a failed answer is reported."""
+        called = time.monotonic()
+        try:
+            return super().ask(
+                question, timeout, audio_response=audio_response, settle=settle, sample_rate_hz=sample_rate_hz
+            )
+        except RTVIError as error:
+            if getattr(error, "initiator", None) != "client":  # the application has not ended the session itself
+                turn = getattr(error, "turn", None)
+                self._fail([turn] if turn is not None else [], error, called, typed=isinstance(question, str))
+            raise
+
+    def listen(self, timeout: float | None = 30.0, *, settle: float = 0.0) -> Turn:
+        """Wait as `RTVIClient.listen()` does. If no turn is over in time, this is reported as a failed answer."""
+        called = time.monotonic()
+        try:
+            return super().listen(timeout, settle=settle)
+        except RequestTimeoutError as error:
+            self._fail(self._awaited(), error, called)
+            raise
+
     def wait_for_answer(self, timeout: float | None = 30.0) -> Turn:
         """Wait until the bot's answer to what the user said or typed is over, and return its turn.
 
@@ -165,12 +212,14 @@ class MeasuredClient(RTVIClient):
         called, deadline = time.monotonic(), Deadline(timeout)
         while True:
             try:
-                turn = self.listen(deadline.remaining())
+                turn = super().listen(deadline.remaining())
             except RequestTimeoutError:
                 raise self._given_up_after(timeout, called) from None
-            if turn.initiator == "bot" or turn.number <= self._given_up or self._is_replaced(turn):
+            if turn.initiator == "bot" or self._is_replaced(turn):
                 continue
             self._notifier.wait_for(partial(self._handled.__contains__, turn.number), deadline)  # it is measured then
+            if (outcome := self._outcomes.get(turn.number)) is not None and outcome.given_up:
+                continue
             if (error := failure_of(turn)) is not None:
                 raise error
             if turn.status != "failed":
@@ -188,20 +237,35 @@ class MeasuredClient(RTVIClient):
     def _open_questions(self) -> list[Turn]:
         return [turn for turn in self.turns() if turn.is_open and turn.initiator == "user"]
 
+    def _awaited(self) -> list[Turn]:
+        """Return the open questions whose turns no call returns that has asked them itself."""
+        ours = self._conversation.get()
+        return [
+            turn
+            for turn in self._open_questions()
+            if turn.message_id not in ours.asked and not (ours.speaking and turn.modality == "audio")
+        ]
+
     def _given_up_after(self, timeout: float | None, called: float) -> RequestTimeoutError:
         """Report the answer that did not come in time, and return the error."""
-        turn = next(reversed(self._open_questions()), None)
-        missing = _missing_part(turn)
+        awaited = self._awaited()
+        turn = awaited[-1] if awaited else None
         error = RequestTimeoutError(
-            f"The bot's answer was not complete within {timeout} s; missing: {missing}. "
+            f"The bot's answer was not complete within {timeout} s; missing: {_missing_part(turn)}. "
             "Pass a larger timeout, or see the bot's log"
         )
         error.turn = turn
-        if turn is not None:
-            self._given_up = turn.number
-            self._report_parts(turn)
-        self._report("answer", missing, _asked_at(turn) or called, error=error)
+        self._fail(awaited, error, called)
         return error
+
+    def _fail(self, turns: Sequence[TurnRecord], error: RTVIError, called: float, *, typed: bool = False) -> None:
+        """Report that questions have failed; without a turn, one that the bot has not heard."""
+        for turn in turns:
+            self._report_answer(turn, error, called)
+        if not turns:
+            if not self._conversation.get().speaking:  # else what is heard next is another thread's question
+                self._unheard = max((turn.number for turn in self.turns()), default=0), time.monotonic()
+            self._report("answer", "first text" if typed else _missing_part(None), called, error=error)
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. One that asks for an answer starts the measurement of that answer."""
@@ -278,65 +342,64 @@ class MeasuredClient(RTVIClient):
             kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
+    def _report_answer(self, turn: TurnRecord, error: BaseException | None = None, called: float | None = None) -> None:
+        """Report what there is of an answer, and how it failed, unless this question was reported already."""
+        asked = _asked_at(turn) or called
+        number, until = self._unheard
+        was_unheard = turn.number > number and asked is not None and asked <= until
+        outcome = _Outcome(was_unheard or isinstance(error, RequestTimeoutError))
+        if self._outcomes.setdefault(turn.number, outcome) is not outcome or was_unheard or asked is None:
+            return
+        for old in [each for each in [*self._outcomes] if each <= turn.number - MAX_TURNS]:
+            self._outcomes.pop(old, None)
+        timings = turn.timings
+        is_whole = error is None and turn.status == "complete" and turn.assumed is None
+        for name, moment in [
+            ("first text", timings.first_token),
+            ("first audio", timings.first_audio),
+            ("complete", timings.ended if is_whole else None),
+        ]:
+            if moment is not None:
+                self._report("answer", name, asked, moment - asked)
+        if error is not None:
+            ended = timings.ended or time.monotonic()
+            self._report("answer", _missing_part(turn), asked, ended - asked, error=error)
+
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 
     def _on_turn_ended(self, _client: RTVIClient, event: Event) -> None:
         turn: Turn = event.data
-        if turn.initiator == "user" and turn.number > self._given_up:
+        if turn.initiator == "user":
             error = failure_of(turn)
             if error is None and turn.status == "failed":
-                self._failed.append(turn)
-                self._report_failed()
+                self._report_cut(turn)
             else:
-                self._report_parts(turn)
-                self._report_missing(turn, error)
+                self._report_answer(turn, error)
         self._handled.append(turn.number)
         self._notifier.notify_all()
 
-    def _report_parts(self, turn: Turn) -> None:
-        """Report what there is of an answer."""
-        asked = _asked_at(turn)
-        if asked is None:
-            return
-        ended = turn.timings.ended if turn.status == "complete" and turn.assumed is None else None
-        for name, moment in [
-            ("first text", turn.timings.first_token),
-            ("first audio", turn.timings.first_audio),
-            ("complete", ended),
-        ]:
-            if moment is not None:
-                self._report("answer", name, asked, moment - asked)
-
-    def _report_missing(self, turn: Turn, error: BaseException | None) -> None:
-        asked, ended = _asked_at(turn), turn.timings.ended
-        if error is not None and asked is not None and ended is not None:
-            self._report("answer", _missing_part(turn), asked, ended - asked, error=error)
-
     def _on_disconnected(self, _client: RTVIClient, event: Event) -> None:
         self._end = event
-        self._report_failed()
+        for turn in self.turns():
+            self._report_cut(turn)
 
-    def _report_failed(self) -> None:
-        """Report the answers that the end of the session has cut off, unless the application has ended it."""
-        for turn in self._failed.copy():
-            # Of a text that could not be sent, the call that was to send it has reported the failure.
-            if self._end is not None and turn.timings.ended == self._end.received_at:
-                self._failed.remove(turn)
-                info: CloseInfo = self._end.data
-                if info.initiator != "client":
-                    self._report_parts(turn)
-                    self._report_missing(turn, info.as_error("the answer was complete"))
+    def _report_cut(self, turn: Turn) -> None:
+        """Report an answer that the end of the session has cut off, unless the application has ended it."""
+        # Of a text that could not be sent, the call that was to send it has reported the failure.
+        end = self._end
+        if end is not None and turn.status == "failed" and turn.timings.ended == end.received_at:
+            info: CloseInfo = end.data
+            if turn.initiator == "user" and info.initiator != "client":
+                self._report_answer(turn, info.as_error("the answer was complete"))
 
 
-def _asked_at(turn: Turn | None) -> float | None:
+def _asked_at(turn: TurnRecord) -> float | None:
     """Return when the user's turn ended, as far as that is known."""
-    if turn is None:
-        return None
     timings = turn.timings
     return next((at for at in (timings.user_stopped, timings.user_stopped_reported, timings.user_started) if at), None)
 
 
-def _missing_part(turn: Turn | None) -> str:
+def _missing_part(turn: TurnRecord | None) -> str:
     """Return the part of an answer that would have come next."""
     if turn is not None and (turn.bot_text or turn.timings.first_audio or turn.timings.bot_started_speaking):
         return "complete"
