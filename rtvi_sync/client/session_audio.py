@@ -81,7 +81,7 @@ class Side:
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
             self._reader.shrink(max(self._lead, _MAX_LATE) if idle else None)
         if idle:
-            frames, self._frames, self._seconds, self._missing = self._frames + frames, [], 0.0, False
+            frames, self._frames, self._seconds, self._missing = [*self._frames, *frames], [], 0.0, False
             frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
         self.add(frames)
 
