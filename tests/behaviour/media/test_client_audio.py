@@ -195,15 +195,17 @@ def test_a_source_that_disconnects(bot: EmbeddedBot) -> None:
     """A source of the program's that ends the session from its own thread: `disconnect()` returns there too."""
     from rtvi_sync.media import CallbackSource
 
-    left = threading.Event()
+    connected, left = threading.Event(), threading.Event()
 
     def read(frames: int) -> bytes:
+        connected.wait()
         client.disconnect()
         left.set()
         return b""
 
     client = client_of(bot, mic=CallbackSource(read, sample_rate_hz=16000))
     client.connect()
+    connected.set()
     assert left.wait(GUARD)
     assert client.state is TransportState.DISCONNECTED
     client.disconnect()
