@@ -218,8 +218,8 @@ def test_ctrl_c_while_a_source_blocks() -> None:
 def test_ctrl_c_at_any_moment_of_a_spoken_question() -> None:
     """The microphone speaks again, wherever Ctrl-C strikes, and the next question can be asked.
 
-    In a process of its own: a trace function that raises where an exception is handled leaves that to the main thread
-    as the one being handled, which later errors would have as their context (Python 3.13).
+    In a process of its own: on Python 3.13 a trace function that raises has once left the error that was being handled
+    to the main thread, where later tests had it as the context of theirs.
     """
     script = f"from {__name__} import interrupt_everywhere; interrupt_everywhere()"
     assert run_python(script) == (0, "", "")
