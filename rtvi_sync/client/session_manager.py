@@ -13,7 +13,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError, fresh_copy
+from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
@@ -353,16 +353,8 @@ class SessionManager:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
         if self._session is None:
             raise BotNotReadyError("There is no bot: call connect() first")
-        if self._reconnector is not None and (self._session.ending.has_begun or not self._session.publisher.was_ready):
-            pending, failed = self._reconnector.pending, self._reconnector.failed
-            if pending is not None:
-                raise BotNotReadyError(
-                    f"There is no bot: {pending.describe()}; wait_for('bot_ready') waits for it"
-                ) from fresh_copy(pending.error)
-            if failed is not None and self._session.ending.has_begun:
-                raise BotNotReadyError(
-                    f"There is no bot: {failed.describe()}; call connect() for a new session"
-                ) from fresh_copy(failed.error)
+        if self._reconnector is not None:
+            self._reconnector.check_ready(self._session)
         return self._session
 
     @property

@@ -17,7 +17,7 @@ from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, RTVIError, fresh_copy
+from ..errors import BotAlreadyStartedError, BotNotReadyError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
 from .attempt import was_disconnected
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
+
+_WAIT = "wait_for('bot_ready') waits for it"
 
 
 @attrs.frozen(kw_only=True)
@@ -180,6 +182,25 @@ class Reconnector:
     def is_to_replace(self, session: Session) -> bool:
         """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
         return session.ending.is_replaced and session.number > self._unwanted and self.failed is None
+
+    def check_ready(self, session: Session) -> None:
+        """Raise if the client's last session has no bot because it is being replaced, or could not be.
+
+        Raises:
+            BotNotReadyError
+        """
+        has_ended, pending, failed = session.ending.has_begun, self.pending, self.failed
+        if session.publisher.was_ready and not has_ended:
+            return
+        if pending is not None:
+            raise BotNotReadyError(f"There is no bot: {pending.describe()}; {_WAIT}") from fresh_copy(pending.error)
+        if failed is not None and has_ended:
+            raise BotNotReadyError(
+                f"There is no bot: {failed.describe()}; call connect() for a new session"
+            ) from fresh_copy(failed.error)
+        if has_ended and self.is_to_replace(session):  # the first attempt is not planned yet
+            loss = _loss_of(session)
+            raise BotNotReadyError(f"There is no bot: {loss}; the client reconnects by itself; {_WAIT}") from loss
 
     def lost(self, session: Session) -> None:
         """Replace `session`, unless the application has ended it. On its close thread, after `drained` is set."""

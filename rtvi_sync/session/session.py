@@ -225,10 +225,7 @@ class Session:
         if self.ending.has_begun:
             info, failed = self.ending.info, not self.publisher.was_ready
             how = f"the last connect() failed: {info.error or info.describe()}" if failed else info.describe()
-            advice = "Call connect() first"
-            if self.ending.is_replaced:
-                advice = "The client reconnects by itself; wait_for('bot_ready') waits for it"
-            raise BotNotReadyError(f"There is no bot ({how}). {advice}") from info.failure()
+            raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 

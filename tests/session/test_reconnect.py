@@ -739,9 +739,20 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
         client.connect()
         lose(client)
         assert told.get(timeout=GUARD) == (
-            "There is no bot (The connection to the bot was lost). The client reconnects by itself; "
+            "There is no bot: The connection to the bot was lost; the client reconnects by itself; "
             "wait_for('bot_ready') waits for it"
         )
+
+
+def test_what_a_call_is_told_after_disconnect() -> None:
+    """Where the application has stopped the reconnection, the next session is its own to begin."""
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        lose(client)
+        pending(client)
+        client.disconnect()
+        with pytest.raises(BotNotReadyError, match=r"lost\)\. Call connect\(\) first"):
+            client.send_text("hello")
 
 
 def test_calls_that_wait_fail_as_ever() -> None:
