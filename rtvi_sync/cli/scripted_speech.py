@@ -9,12 +9,10 @@ import attrs
 
 from rtvi_sync import DeviceError
 from rtvi_sync.media import WavSource
-from rtvi_sync.media.loudness import audible
-from rtvi_sync.media.pcm import rms
+from rtvi_sync.media.loudness import WINDOWS_PER_SECOND, audible_windows
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 
-_WINDOW = 0.02
 # Seconds at the end of a recording that are looked through for its last sound: a long one would take seconds.
 _LAST_SECONDS = 60
 # Seconds after which bots consider the turn ended; pauses inside a sentence are shorter.
@@ -66,8 +64,8 @@ def load_script(path: Path) -> ScriptedSpeech:
 
 def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
     """Yield the utterances of PCM: cut at every pause that ends a turn, without the pauses."""
-    window, loud = _audible_windows(pcm, sample_rate_hz)
-    pause, margin = round(_PAUSE / _WINDOW), round(_MARGIN / _WINDOW)
+    loud, window = audible_windows(pcm, sample_rate_hz)
+    pause, margin = round(_PAUSE * WINDOWS_PER_SECOND), round(_MARGIN * WINDOWS_PER_SECOND)
     begin, end = None, 0
     for index, speaks in enumerate([*loud, *[False] * pause]):
         if speaks:
@@ -80,11 +78,5 @@ def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
 
 def silence_after(pcm: bytes, sample_rate_hz: int) -> float:
     """Return the seconds of silence at the end of PCM; of more than a minute, a minute."""
-    _, loud = _audible_windows(pcm[-2 * _LAST_SECONDS * sample_rate_hz :], sample_rate_hz)
-    return _WINDOW * ([*reversed(loud), True].index(True))
-
-
-def _audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[int, list[bool]]:
-    """Return the bytes of a window, and whether each window is audible."""
-    window = 2 * max(1, round(sample_rate_hz * _WINDOW))
-    return window, audible([rms(pcm[at : at + window]) for at in range(0, len(pcm), window)])
+    loud, _ = audible_windows(pcm[-2 * _LAST_SECONDS * sample_rate_hz :], sample_rate_hz)
+    return [*reversed(loud), True].index(True) / WINDOWS_PER_SECOND

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 from ..media.audio_files import decode
 from ..media.base import AudioSource
-from ..media.capture import CHUNKS_PER_SECOND
 from ..media.component_factory import rate_of
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
-from ..media.loudness import audible
-from ..media.pcm import rms
+from ..media.loudness import WINDOWS_PER_SECOND, audible_windows
 from ..media.resample import resample
 from ..media.sources import BytesSource, MemorySource, PackagedSource, WavSource
 
@@ -76,7 +74,6 @@ def at_microphone_rate(source: AudioSource) -> AudioSource:
 
 def voiced_seconds(source: BytesSource) -> float:
     """Return when the voice in a source ends."""
-    size = 2 * (source.sample_rate_hz // CHUNKS_PER_SECOND)
-    marks = audible([rms(source.pcm[start : start + size]) for start in range(0, len(source.pcm), size)])
+    marks, _ = audible_windows(source.pcm, source.sample_rate_hz)
     last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
-    return (last + 1) / CHUNKS_PER_SECOND
+    return (last + 1) / WINDOWS_PER_SECOND

@@ -99,16 +99,10 @@ class ClientTurns(ClientBase):
             session = self._manager.session()  # it may have been replaced meanwhile
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
-            try:
-                try:
-                    with conversation.patience(settle):
-                        pending.ask(deadline)
-                        return pending.answer(deadline)
-                finally:
-                    pending.close()
-            except BaseException:
-                pending.close()  # again, because Ctrl-C may have come before the first call did anything
-                raise
+            # Closed twice, because Ctrl-C may come before the first call has done anything.
+            with contextlib.closing(pending), contextlib.closing(pending), conversation.patience(settle):
+                pending.ask(deadline)
+                return pending.answer(deadline)
 
     def barge_in(
         self,

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .pcm import rms
+
 # RMS, of 32768. The noise of an A/D converter is below it, the softest speech above.
 FLOOR = 30.0
 # Share of the loudest frame's RMS (-28 dB) below which a frame holds breath and room noise instead of speech.
 _SHARE = 0.04
+
+
+# Windows a second of `audible_windows()`.
+WINDOWS_PER_SECOND = 50
+
+
+def audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[list[bool], int]:
+    """Tell for each 20 ms of one voice whether they hold speech; return the bytes of each, too."""
+    size = 2 * max(1, sample_rate_hz // WINDOWS_PER_SECOND)
+    return audible([rms(pcm[at : at + size]) for at in range(0, len(pcm), size)]), size
 
 
 def audible(levels: Sequence[float]) -> list[bool]:

@@ -249,8 +249,7 @@ class MediaManager:
         Raises:
             DeviceError: the source cannot be used, or there is no session that carries audio of the user.
         """
-        session = self._session
-        if session is None:
+        if (session := self._session) is None:
             raise DeviceError("There is no session that could carry the audio", devices=("mic",))
         return session.insert(source, deadline)
 

@@ -326,10 +326,7 @@ class _Exchange:
             InvalidTransportParamsError: a header or the proxy is not valid.
             BaseException: the signal's reason, if the attempt was abandoned.
         """
-        check_headers(headers)
-        for name in headers:
-            if name.lower() in _OWN_HEADERS:
-                raise InvalidTransportParamsError(f"The header {name!r} is set by the request; leave it out")
+        check_headers(headers, _OWN_HEADERS)
         fields = self._fields(headers)
         status = 0
         for _ in range(MAX_REDIRECTS + 1):

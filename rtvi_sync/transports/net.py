@@ -10,7 +10,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -265,13 +265,19 @@ def basic_authorization(url: SplitResult) -> str | None:
     return "Basic " + base64.b64encode(credentials.encode()).decode()
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Refuse headers that could inject others. The libraries would show the value, which may be secret.
 
+    Args:
+        headers: by name.
+        own: the names, in lower case, that the request has already.
+
     Raises:
-        InvalidTransportParamsError: a name or value is not valid.
+        InvalidTransportParamsError: a name or value is not valid, or the name is one of `own`.
     """
     for name, value in headers.items():
+        if isinstance(name, str) and name.lower() in own:
+            raise InvalidTransportParamsError(f"The header {name!r} is set by the request; leave it out")
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise InvalidTransportParamsError(f"{name!r} is not a valid name of an HTTP header")
         if not isinstance(value, str) or not value.isascii() or re.search(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s$", value):

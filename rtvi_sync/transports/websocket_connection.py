@@ -444,7 +444,6 @@ class WebSocketConnection:
         self._info = CloseInfo(initiator="network")
         self._closed.set()
         with contextlib.suppress(OSError):
-            intact = self._writer.guard.intact
-            number = self._sock.detach()
+            intact, number = self._writer.guard.intact, self._sock.detach()
             if intact:
                 socket.close(number)

@@ -20,7 +20,7 @@ from websocket import WebSocket, WebSocketException
 
 from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
-from ..errors import InvalidTransportParamsError, TransportStartError
+from ..errors import TransportStartError
 from .failures import failure_text, status_of
 from .net import (
     USER_AGENT,
@@ -108,11 +108,8 @@ def _why(error: Exception, url: SplitResult) -> str:
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the value of Host, and the header lines that follow those of the handshake."""
-    check_headers(headers)
+    check_headers(headers, _OWN_HEADERS)
     fields = {name.lower(): (name, value) for name, value in headers.items()}
-    for name in _OWN_HEADERS:
-        if name in fields:
-            raise InvalidTransportParamsError(f"The header {fields[name][0]!r} is set by the handshake; leave it out")
     fields.setdefault("user-agent", ("User-Agent", USER_AGENT))
     authorization = basic_authorization(url)
     if authorization is not None:

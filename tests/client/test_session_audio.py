@@ -25,6 +25,12 @@ def frames(level: int, start: float, count: int) -> Iterator[AudioFrame]:
         yield AudioFrame(pcm=pcm(level), sample_rate_hz=RATE_HZ, timestamp=start + number / 10)
 
 
+def publish(track: AudioTrack, moments: range) -> None:
+    """Publish a second of audio at each of these moments."""
+    for at in moments:
+        track.publish(SECOND, RATE_HZ, at)
+
+
 @pytest.mark.parametrize("silence", [5, 50])
 def test_silence_takes_no_room(silence: int) -> None:
     """What is heard first is found behind any silence, though no audio is to be kept."""
@@ -57,14 +63,12 @@ def test_while_nobody_speaks() -> None:
     """Only the last seconds are kept; what is over counts as missing only in a turn."""
     track, side = AudioTrack(label="x"), Side(3.0, 2.0)
     side.read(track, idle=True, at=0.0)
-    for at in range(10):
-        track.publish(SECOND, 8000, at)
+    publish(track, range(10))
     side.read(track, idle=True, at=10.0)
     frames, missing = side.take(0.0, 100.0)
     assert ([frame.timestamp for frame in frames], missing) == ([8, 9], False)
     side.read(track, idle=False, at=0.0)
-    for at in range(10, 20):
-        track.publish(SECOND, 8000, at)
+    publish(track, range(10, 20))
     side.read(track, idle=False, at=0.0)
     frames, missing = side.take(0.0, 100.0)
     assert ([frame.timestamp for frame in frames], missing) == ([10, 11, 12, 13, 14], True)
@@ -75,8 +79,7 @@ def test_an_event_that_comes_late() -> None:
     """What has arrived since is kept, as far as a turn would keep it; what is older than the lead is not."""
     track, side = AudioTrack(label="x"), Side(1.0, 2.0)
     side.read(track, idle=True, at=0.0)
-    for at in range(10):
-        track.publish(SECOND, 8000, at)
+    publish(track, range(10))
     side.read(track, idle=True, at=8.0)
     assert [frame.timestamp for frame in side._frames] == [6, 7, 8]
     side.read(track, idle=True, at=20.0)
@@ -87,8 +90,7 @@ def test_turns_one_after_the_other() -> None:
     """A turn takes what is between its ends; what is before is forgotten."""
     track, side = AudioTrack(label="x"), Side(30.0, 1.0)
     side.read(track, idle=False, at=0.0)
-    for at in range(10):
-        track.publish(SECOND, 8000, at)
+    publish(track, range(10))
     side.read(track, idle=False, at=0.0)
     assert [frame.timestamp for frame in side.take(2.0, 4.0)[0]] == [2, 3, 4]
     assert [frame.timestamp for frame in side.take(0.0, 6.0)[0]] == [5, 6]

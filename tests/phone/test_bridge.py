@@ -90,14 +90,19 @@ def test_what_is_buffered_is_cleared() -> None:
         assert caller.cleared[0] + len(caller.heard) == 20 * 8_000
 
 
+def say_and_leave(bot: EmbeddedBot, words: bytes, caller: Caller) -> None:
+    """Have the bot say something at once and end its session."""
+    session = bot.wait_for_session()
+    talk_until(lambda: session.messages, caller)
+    session.send_frame(AudioRawFrame(audio=words, sample_rate=8_000, num_channels=1))
+    session.close()
+
+
 def test_the_bot_leaves() -> None:
     """Its last words are played before the bridge hangs up: a mark behind them says when."""
     goodbye = tone(1.0, 8_000)
     with call() as (bot, caller):
-        session = bot.wait_for_session()
-        talk_until(lambda: session.messages, caller)
-        session.send_frame(AudioRawFrame(audio=goodbye, sample_rate=8_000, num_channels=1))
-        session.close()
+        say_and_leave(bot, goodbye, caller)
         talk_until(lambda: caller.close_code is not None, caller)
         assert caller.heard == encode_mulaw(goodbye)
         assert caller.returned == ["last word"]
@@ -192,10 +197,7 @@ def test_keys_while_the_last_words_are_played() -> None:
     """The bot has left, so no one takes the key; the caller hears all."""
     goodbye = tone(1.0, 8_000)
     with call() as (bot, caller):
-        session = bot.wait_for_session()
-        talk_until(lambda: session.messages, caller)
-        session.send_frame(AudioRawFrame(audio=goodbye, sample_rate=8_000, num_channels=1))
-        session.close()
+        say_and_leave(bot, goodbye, caller)
         talk_until(lambda: caller.unplayed, caller)
         caller.press("1")
         talk_until(lambda: caller.close_code is not None, caller)
