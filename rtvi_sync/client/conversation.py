@@ -193,7 +193,7 @@ class ConversationTracker:
         """See `ConversationPort`."""
         follower = self._follower
         if follower is not None and follower.session_number == number:
-            self._end_session(follower, at, lost=info.initiator == "network")
+            self._end_session(follower, at, lost=_is_loss(info))
 
     def _end_session(self, follower: SessionFollower, at: float, *, lost: bool = False) -> None:
         self._change(follower, at, partial(self._tracker.end_session, lost=lost), at)
@@ -319,3 +319,8 @@ def _turn_of(record: TurnRecord, audio: TakenAudio | None = None, bot: str = "")
 def _about(bot: BotReadyData) -> str:
     library = " ".join(filter(None, (bot.about.library, bot.about.library_version)))
     return one_line(", ".join(filter(None, (f"RTVI {bot.version}" if bot.version else "", library))))
+
+
+def _is_loss(info: CloseInfo) -> bool:
+    """Tell whether a session was cut off. A normal end has the code 1000 (RFC 6455, section 7.4.1); WebRTC has none."""
+    return info.initiator == "network" or info.error is not None or info.code not in (None, 1000)

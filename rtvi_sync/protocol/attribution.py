@@ -73,7 +73,7 @@ class Attribution:
             if turn is not None:
                 if not lost:
                     turn.answer.speaking = False  # Pipecat 0.0.73 closes before it tells that
-                self.end(turn, at, self._status_at_end(turn))
+                self.end(turn, at, self._status_at_end(turn, lost=lost))
         for asked in self.asked:
             self.end(asked, at, "failed")
 
@@ -196,12 +196,12 @@ class Attribution:
         is_cut = answer.is_under_way or answer.owes_run or answer.owes_speech
         self.end(turn, at, "interrupted" if is_cut else "complete")
 
-    def _status_at_end(self, turn: OpenTurn) -> TurnStatus:
+    def _status_at_end(self, turn: OpenTurn, *, lost: bool) -> TurnStatus:
         """Return how a turn ends with its session."""
         answer = turn.answer
         if answer.is_empty or answer.owes_run or answer.is_under_way:
             return "failed"
-        if answer.owes_speech and self.bot.has_voice is None:
+        if answer.owes_speech and self.bot.has_voice is None and not lost:
             turn.assumed = "it is not known whether this bot speaks"
             return "complete"
         return "failed" if answer.owes_speech else "complete"

@@ -116,7 +116,7 @@ class TurnTracker:
 
         Args:
             at: now.
-            lost: the connection was lost. Then what the bot was saying is not whole, whatever words it had told.
+            lost: it was cut off. Then what the bot was saying is not whole, whatever words it had told.
         """
         self._turns.end_session(at, lost=lost)
         return self._turns.changes()

@@ -469,6 +469,17 @@ def test_the_end_of_the_session_in_the_last_word(lost: bool, status: str) -> Non
     assert [(turn.status, turn.bot_text) for turn in talk.over] == [(status, "Noon.")]
 
 
+@pytest.mark.parametrize(("lost", "status"), [(False, "complete"), (True, "failed")])
+def test_the_end_of_the_session_before_the_first_speech(lost: bool, status: str) -> None:
+    """What is written may be all that this bot does; if the connection is lost, that is not assumed."""
+    talk = Conversation()
+    talk.ask("When?")
+    talk.acknowledge("When?")
+    talk.run("Noon.")
+    talk._took(talk.tracker.end_session(talk.now, lost=lost))
+    assert [(turn.status, turn.assumed is None) for turn in talk.over] == [(status, lost)]
+
+
 def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
     talk = Conversation()
     talk.ask("Hi?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from rtvi_sync import BotError, DisconnectedError, FunctionCall, RequestTimeoutError, RTVIClient, RTVIEvent
+from rtvi_sync.messages import BotOutputData
 from rtvi_sync.testing import EmbeddedBot, Fault, Reply
 from tests.support.slowness import GUARD
 
@@ -162,6 +164,23 @@ def test_a_function_of_the_client_is_called_once(version: str) -> None:
     assert calls == [{"at": "sky"}]
     assert turn.bot_text == "Rain."
     assert [(call.function_name, call.result) for call in turn.function_calls] == [("look", "grey")]
+
+
+@pytest.mark.parametrize("code", [1001, 1011, 1012])
+def test_a_server_that_fails_in_the_last_word(code: int) -> None:
+    """A word is told as it begins, so all of a short answer was told; the user has not heard it."""
+    with talk(replies="Noon.") as (client, _, bot):
+        session = bot.wait_for_session()
+
+        def leave(output: BotOutputData) -> None:
+            if output.spoken_progress is not None:
+                threading.Thread(target=session.close, args=(code,)).start()
+
+        client.on("bot_output", leave)
+        with pytest.raises(DisconnectedError, match=f"before the bot had answered .code {code}.") as caught:
+            client.ask("When?", GUARD)
+        assert caught.value.turn is not None
+        assert (caught.value.turn.status, caught.value.turn.bot_text) == ("failed", "Noon.")
 
 
 @pytest.mark.parametrize("version", ["1.1.0", "1.2.0", "2.2.0"])
