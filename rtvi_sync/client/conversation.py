@@ -146,8 +146,8 @@ class ConversationTracker:
             # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
             self._coming = channel.follower = follower = SessionFollower(self, session, first.bot)
             channel.first_messages = None
-        entries, readers = first.forward_to(follower)
-        follower.audio.begin(*readers)
+        entries, frames = first.forward_to(follower)
+        follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))
 
     def _begin(self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry]) -> None:

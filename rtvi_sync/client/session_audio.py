@@ -123,12 +123,12 @@ class SessionAudio:
         self._bot = Side(max_seconds, _BOT_LEAD)
         self._user = Side(_MAX_USER_SECONDS, _USER_LEAD)
 
-    def begin(self, bot: TrackFrames[AudioFrame] | None, user: TrackFrames[AudioFrame] | None) -> None:
-        """Begin to read the tracks, by the readers that a session has opened. Any thread, before the other methods are
-        called.
+    def begin(self, reader: TrackFrames[AudioFrame] | None) -> None:
+        """Begin to read the tracks, that of the bot by the reader that a session has opened. Any thread, before the
+        other methods are called.
         """
-        self._bot.begin(self._media.received(), bot)
-        self._user.begin(self._media.sent(), user)
+        self._bot.begin(self._media.received(), reader)
+        self._user.begin(self._media.sent(), None)
 
     def read(self, modalities: Collection[Literal["text", "audio"] | None], at: float) -> None:
         """Read the tracks.

@@ -28,9 +28,7 @@ _KEPT_SECONDS = 5.0
 _LEAD_SECONDS = 0.2
 _MAX_BYTES = 64 * 1024
 _MAX_MESSAGES = 1000
-# Seconds of the user's audio that are kept before any message: bots report a voice a little after it has begun.
-_USER_LEAD_SECONDS = 1.0
-# Seconds by which a reader of audio may lag: between two messages of a long answer.
+# Seconds by which a reader of the bot's audio may lag: between two messages of a long answer.
 READER_SECONDS = 30.0
 # The types of messages that may say something in a conversation.
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
@@ -60,28 +58,21 @@ Entry: TypeAlias = tuple[float, protocol.Deliver | RTVIMessage]
 """The time, in monotonic seconds, with what the engine made of a message of the bot, or with one that was sent."""
 
 
-Readers: TypeAlias = tuple[TrackFrames[AudioFrame] | None, TrackFrames[AudioFrame] | None]
-"""The readers of the bot's and of the user's audio; None: it was not opened."""
-
-
 class FirstMessages:
-    """The first messages of a session in both directions, and the audio beside them.
+    """The first messages of a session in both directions, and the bot's audio beside them.
 
     Args:
         io: its timer makes the messages be forgotten.
         track: returns the track of the bot's audio.
         bot: what the bot said about itself.
-        sent: the track of what is sent; None: the session has no microphone.
     """
 
-    def __init__(
-        self, io: IOThread, track: Callable[[], AudioTrack | None], bot: BotReadyData, sent: AudioTrack | None = None
-    ) -> None:
+    def __init__(self, io: IOThread, track: Callable[[], AudioTrack | None], bot: BotReadyData) -> None:
         self.bot = bot
         self._io = io
         self._track = track
-        # Guards `_entries` and `_follower`: each message is kept, or is passed to the follower; and the readers, which
-        # have one owner. Held by any thread for a few assignments. Re-entrant, because a finalizer may send.
+        # Guards `_entries` and `_follower`: each message is kept, or is passed to the follower. Held by any thread for
+        # a few assignments. Re-entrant, because a finalizer may send.
         self._lock = threading.RLock()
         self._entries: list[Entry] | None = []  # None: nothing is kept any more
         #: Whether `received()` is needed: most messages of a session come later, thousands a second.
@@ -92,10 +83,6 @@ class FirstMessages:
         # no thread: a session that has lost its descriptors is to find that by its own means.
         self._audio: TrackFrames[AudioFrame] | None = None
         self._begun = False
-        # Opened at once, because the user may speak before there is a message; a timer ends it if there is none.
-        self._user_audio = _opened(sent, _USER_LEAD_SECONDS)
-        if self._user_audio is not None:
-            self._call_later(self._forget_unless_begun)
         # Whether a message was about the bot. Until then little audio is kept: a thousand sessions would keep 160 MB.
         self._is_about_bot = False
 
@@ -138,53 +125,29 @@ class FirstMessages:
 
     def _begin(self) -> None:
         self._begun = True
-        self._audio = _opened(self._track(), _LEAD_SECONDS)
-        if (audio := self._user_audio) is not None:
-            audio.shrink(_KEPT_SECONDS)
-        self._call_later(self.forget)
-
-    def _call_later(self, call: Callable[[], None]) -> None:
-        self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, call))
-
-    def _forget_unless_begun(self) -> None:
-        """Forget the user's audio if no message has come beside it."""
-        if not self._begun:
-            _, audio = self._hand_over()
-            if audio is not None:
-                audio.close()
+        track = self._track()
+        self._audio = track.frames(buffer=READER_SECONDS) if track is not None else None
+        if self._audio is not None:
+            self._audio.shrink(_LEAD_SECONDS)
+        self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
 
     def forget(self) -> None:
         """Forget what was kept, and keep no more."""
         with self._lock:
             self._entries = None
         self.keeps = False
-        for audio in self._hand_over():
-            if audio is not None:
-                audio.close()
+        audio, self._audio = self._audio, None
+        if audio is not None:
+            audio.close()
 
-    def forward_to(self, follower: Follower) -> tuple[list[Entry], Readers]:
+    def forward_to(self, follower: Follower) -> tuple[list[Entry], TrackFrames[AudioFrame] | None]:
         """Keep no more, and pass on to `follower` what is sent from now on.
 
         Returns:
-            What was kept, oldest first, and the readers of the audio.
+            What was kept, oldest first, and the reader of the bot's audio; None: it was not opened.
         """
         with self._lock:
             entries, self._entries, self._follower = self._entries, None, follower
         self.keeps, self._begun = False, True
-        return entries or [], self._hand_over()
-
-    def _hand_over(self) -> Readers:
-        """Return the readers, which the caller is to close, once."""
-        with self._lock:
-            readers = self._audio, self._user_audio
-            self._audio = self._user_audio = None
-        return readers
-
-
-def _opened(track: AudioTrack | None, seconds: float) -> TrackFrames[AudioFrame] | None:
-    """Return a reader of a track that keeps so much for now."""
-    if track is None:
-        return None
-    reader = track.frames(buffer=READER_SECONDS)
-    reader.shrink(seconds)
-    return reader
+        audio, self._audio = self._audio, None
+        return entries or [], audio

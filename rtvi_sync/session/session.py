@@ -293,8 +293,7 @@ class Session:
     def _prepare_conversation(self, bot: BotReadyData) -> None:
         """Let the client's conversation follow the session; without one, keep what it would need."""
         channel = self.channel
-        sent = self.media.sent() if self.media.tracks().local.audio is not None else None
-        channel.first_messages = FirstMessages(self.runtime.io, self.media.received, bot, sent)
+        channel.first_messages = FirstMessages(self.runtime.io, self.media.received, bot)
         conversation = self.publisher.conversation  # read after: one that begins now finds what is kept
         if conversation is not None:
             conversation.follow(self)

@@ -26,9 +26,8 @@ from rtvi_sync import (
     WouldDeadlockError,
 )
 from rtvi_sync.media import BytesSource, NullSink
-from rtvi_sync.session import first_messages
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, settle, transport_of, websocket_client
+from tests.support.clients import bot_says, session_of, settle, transport_of, websocket_client
 from tests.support.scripted_talk import (
     RATE,
     TalkingBot,
@@ -526,15 +525,16 @@ class TestAudio:
             assert turn.audio.seconds == pytest.approx(3.0)
             assert not turn.audio.truncated
 
-    def test_what_the_user_said_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The first call has it whole, as it has a greeting."""
-        monkeypatch.setattr(first_messages, "_KEPT_SECONDS", GUARD)
+    def test_nothing_is_kept_of_what_the_user_says_unasked(self) -> None:
+        """Nearly all sessions talk as soon as they begin: five seconds would take 200 kB of each."""
         source = BytesSource(tone(0.5), RATE)
         with EmbeddedBot() as bot, websocket_client(bot, mic=source, speaker=NullSink()) as client:
             assert source.wait(GUARD)
-            turn = client.listen(GUARD)
-            assert turn.user_audio.pcm == source.pcm
-            assert turn.voice_to_voice is not None
+            sent = session_of(client).media.sent()
+            assert sent is not None
+            assert sent.readers == {}
+            client.turns()
+            assert len(sent.readers) == 1
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
     def test_less_is_kept(self, seconds: float) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from rtvi_sync import BotReadyData, RTVIEvent, RTVIMessage
 from rtvi_sync.media.tracks import AudioTrack
 from rtvi_sync.protocol.engine import Deliver
@@ -42,9 +40,9 @@ OF_THE_USER: Any = Deliver(RTVIEvent.USER_TRANSCRIPT, None, "user-transcription"
 TEXT = RTVIMessage("send-text", {"content": "x"}, "1")
 
 
-def first_of(io: FakeIO, track: AudioTrack | None = None, sent: AudioTrack | None = None) -> FirstMessages:
+def first_of(io: FakeIO, track: AudioTrack | None = None) -> FirstMessages:
     any_io: Any = io
-    return FirstMessages(any_io, lambda: track, BotReadyData(version="2.2.0"), sent)
+    return FirstMessages(any_io, lambda: track, BotReadyData(version="2.2.0"))
 
 
 def test_both_directions_and_the_audio() -> None:
@@ -53,7 +51,7 @@ def test_both_directions_and_the_audio() -> None:
     first.received(EFFECT, 1.0, 10)
     track.publish(b"ab", 8000, 1.5)
     first.sent(TEXT)
-    entries, (audio, _) = first.forward_to(FakeFollower())
+    entries, audio = first.forward_to(FakeFollower())
     assert entries[0] == (1.0, EFFECT)
     assert entries[1][1] is TEXT
     track.publish(b"cd", 8000, 2.5)
@@ -65,7 +63,7 @@ def test_a_session_without_messages_opens_nothing() -> None:
     io, track = FakeIO(), AudioTrack(label="bot")
     first = first_of(io, track)
     assert (io.timers, track.readers) == ([], {})
-    assert first.forward_to(FakeFollower()) == ([], (None, None))
+    assert first.forward_to(FakeFollower()) == ([], None)
     first.received(EFFECT, 1.0, 10)
     assert (io.timers, track.readers) == ([], {})
 
@@ -80,7 +78,7 @@ def test_little_audio_is_kept_before_a_message_about_the_bot() -> None:
     first.received(EFFECT, 2.0, 10)
     for number in range(50, 100):
         track.publish(bytes([number]) * 320, 8000, 2.0)
-    entries, (audio, _) = first.forward_to(FakeFollower())
+    entries, audio = first.forward_to(FakeFollower())
     assert (len(io.timers), [entry[1] for entry in entries]) == (1, [OF_THE_USER, EFFECT])
     assert audio is not None
     assert [frame.pcm[0] for frame in audio.take()] == [*range(40, 100)]
@@ -94,37 +92,7 @@ def test_forgotten_after_a_time() -> None:
     timer()
     track.publish(b"ab", 8000, 1.5)
     first.received(EFFECT, 2.0, 10)
-    assert first.forward_to(FakeFollower()) == ([], (None, None))
-
-
-def test_what_the_user_says_before_the_first_message() -> None:
-    """A second of it is kept, and five from the message on."""
-    io, track = FakeIO(), AudioTrack(label="sent")
-    first = first_of(io, sent=track)
-    for number in range(100):
-        track.publish(bytes([number]) * 320, 8000, 1.0)  # 20 ms
-    first.received(OF_THE_USER, 1.0, 10)
-    for number in range(100, 200):
-        track.publish(bytes([number]) * 320, 8000, 2.0)
-    io.timers[0]()  # which would end it without a message
-    _, (_, audio) = first.forward_to(FakeFollower())
-    assert audio is not None
-    assert [frame.pcm[0] for frame in audio.take()] == [*range(50, 200)]
-    assert len(track.readers) == 1
-
-
-@pytest.mark.parametrize("messages", [0, 1])
-def test_the_audio_of_the_user_is_forgotten_after_a_time(messages: int) -> None:
-    io, track = FakeIO(), AudioTrack(label="sent")
-    first = first_of(io, sent=track)
-    for _ in range(messages):
-        first.received(OF_THE_USER, 1.0, 10)
-    reader = first._user_audio
-    assert reader is not None
-    io.timers[-1]()
-    track.publish(b"ab", 8000, 1.5)
-    assert reader.queued() == []
-    assert first.forward_to(FakeFollower())[1] == (None, None)
+    assert first.forward_to(FakeFollower()) == ([], None)
 
 
 def test_forgotten_if_it_is_too_much() -> None:
