@@ -161,12 +161,19 @@ class SessionManager:
         self._check_process()
         before, deadline = self._session, Deadline(self._limit_of(request))
         start = BotStart(self._request(self._current_way, start=request), deadline)
-        reconnector = self._reconnector
+        reconnector, stopped = self._reconnector, []
 
         def begin_and_send() -> Any:
             if before is not None:
                 before.await_end(deadline)
-            return self._sessionless.start_bot(start, lambda: reconnector.stop(self._session) if reconnector else None)
+            try:
+                return self._sessionless.start_bot(
+                    start, lambda: stopped.append(reconnector.stop(self._session)) if reconnector else None
+                )
+            except BaseException:
+                if before is not None and any(stopped):
+                    self.end_waiting_streams(before.ending.info)
+                raise
 
         return self._under_way.make(start, begin_and_send)
 
@@ -300,10 +307,10 @@ class SessionManager:
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
-        if reconnecting is not None:
+        if reconnecting is not None or self._dispatcher.awaits_replacement:
             self.end_waiting_streams(CloseInfo(initiator="client"))
-            if not self.states.queue.is_current:  # else the calling handler may be that of its last event
-                reconnecting.join(Deadline(limits.STOP_TIMEOUT))
+        if reconnecting is not None and not self.states.queue.is_current:  # else in the handler of its last event
+            reconnecting.join(Deadline(limits.STOP_TIMEOUT))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()

@@ -252,6 +252,12 @@ class Dispatcher:
         return self._given_up if self._given_up[0] >= self._over[0] else self._over
 
     @property
+    def awaits_replacement(self) -> bool:
+        """Tell whether the last session has ended, and another one was to replace it."""
+        number, info = self._last_over
+        return number == self._begun and info is not None and info.reconnecting
+
+    @property
     def sessions(self) -> int:
         """Return how many have begun."""
         return self._begun

@@ -31,7 +31,7 @@ logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 
-_WAIT = "wait_for('bot_ready') waits for it"
+_WAIT = "call again when the event bot_ready has come"
 
 
 @attrs.frozen(kw_only=True)

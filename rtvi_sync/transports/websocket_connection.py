@@ -200,6 +200,8 @@ class WebSocketConnection:
         writer = self._writer
         writer.flush(room=True)
         if writer.failure is not None:
+            if self._received_at and self._closing is None:
+                self._resume()  # the server may have told more, and how it ends, before it stopped to read
             self._finish(self._broken_info(writer.failure))
             return
         blocked = writer.blocked  # read once, because a sender may set it meanwhile, and then wakes this thread
@@ -255,7 +257,7 @@ class WebSocketConnection:
                 self._finish(self._broken_info(error))
                 return
             if not data:
-                self._finish(self._broken_info(None))
+                self._finish(self._broken_info(self._writer.failure))  # the system tells an error once only
                 return
             now = time.monotonic()
             more = len(data) >= _FULL_READ_BYTES
@@ -266,7 +268,7 @@ class WebSocketConnection:
                 self._resume_later()
                 break
             more = self._deliver(slice_end) and more
-        if self._writer.blocked or self._writer.arrived:
+        if (self._writer.blocked or self._writer.arrived) and self._writer.failure is None:
             self._wait_for_room()  # a TLS write may have waited for the bytes that were just read, or for the lock
 
     def _resume_later(self) -> None:
@@ -308,8 +310,6 @@ class WebSocketConnection:
                     self._schedule_ping_check(self._ping_interval)
         elif opcode == CLOSE:
             self._receive_close(payload)
-        if self._writer.failure is not None:
-            self._finish(self._broken_info(self._writer.failure))
 
     def _receive_close(self, payload: bytes) -> None:
         code = struct.unpack("!H", payload[:2])[0] if payload else 1005

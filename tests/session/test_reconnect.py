@@ -703,7 +703,7 @@ def test_connect_while_an_attempt_is_under_way() -> None:
         with pytest.raises(BotAlreadyStartedError):
             client.connect()
         # Nor is a call that needs the bot told to wait for a connect() that is not there.
-        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*wait_for\('bot_ready'\)") as told:
+        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*call again when the event bot_ready") as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
         go_on.set()
@@ -717,7 +717,7 @@ def test_what_a_call_is_told_meanwhile() -> None:
         client.connect()
         lose(client)
         pending(client)
-        said = r"attempt 1 of 10 within \d+\.\d s.*wait_for\('bot_ready'\)"
+        said = r"attempt 1 of 10 within \d+\.\d s.*call again when the event bot_ready"
         with pytest.raises(BotNotReadyError, match=said) as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
@@ -740,7 +740,7 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
         lose(client)
         assert told.get(timeout=GUARD) == (
             "There is no bot: The connection to the bot was lost; the client reconnects by itself; "
-            "wait_for('bot_ready') waits for it"
+            "call again when the event bot_ready has come"
         )
 
 
@@ -824,6 +824,27 @@ def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
         until(lambda: not thread_names())
         assert telling.names.count("reconnecting") == 1
         assert "reconnect_failed" not in telling.names
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_bot_is_started_instead(status: int, server: ScriptedServer) -> None:
+    """Nothing replaces the session any more: wait() returns when the bot cannot be started, or with disconnect()."""
+    server.answers["/start"] = Answer({"url": "ws://there"}, status)
+    with reconnecting_client(policy=SLOW) as client:
+        client.connect()
+        waits = InThread(lambda: client.wait(GUARD))
+        until(lambda: manager_of(client)._dispatcher._streams)
+        lose(client)
+        pending(client)
+        if status == 200:
+            client.start_bot(f"{server.url}/start")
+            client.disconnect()
+        else:
+            with pytest.raises(StartBotError):
+                client.start_bot(f"{server.url}/start")
+        info = waits.get()
+        assert (info.initiator, info.reconnecting) == ("client" if status == 200 else "network", False)
+        assert client.wait(GUARD) == info
 
 
 def test_the_rule_is_asked_once() -> None:

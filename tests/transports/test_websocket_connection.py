@@ -416,6 +416,27 @@ def test_the_bot_ends_the_session(pair, code, reason):
     assert bot.at_end()
 
 
+@pytest.mark.parametrize("first", [b"", frame(PING)], ids=["", "ping"])
+@pytest.mark.parametrize("fails", ["our_message", "our_answer"])
+def test_what_came_before_a_write_that_fails(link, first, fails):
+    """It is delivered, and the bot's close frame says how the connection has ended: a bot that is gone takes nothing,
+    but may have said everything.
+    """
+    client, bot = link()
+    bot.send(frame(BINARY, b"a word"))  # and the tickets of TLS, with which nothing can be read any more after a reset
+    client.received(1)
+    go_on = hold(client.io)
+    bot.send(first + frame(BINARY, b"the last word") + close_frame(1000))
+    bot.reset()
+    if fails == "our_message":
+        with contextlib.suppress(DisconnectedError):  # the thread that reads is held up
+            client.connection.send(BINARY, b"too late")
+    go_on.set()
+    info = client.ended()
+    assert client.messages[1:] == [(BINARY, b"the last word")]
+    assert (info.code, info.initiator, info.error) == (1000, "server", None)
+
+
 def test_sending_tells_how_the_connection_has_ended(link):
     """A message that comes after the bot's close frame fails with its code and reason, also before `on_closed`."""
     errors = []
