@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ def celery_worker(folder: Path, bot_url: str, *options: str, **environment: str)
                 "PYTHONPATH": str(ROOT),
                 "RTVI_BOT_URL": bot_url,
                 "RTVI_CELERY_FOLDER": str(folder),
+                "PYTHONFAULTHANDLER": "1",
                 **environment,
             },
             stdout=log,
@@ -73,7 +75,8 @@ def celery_worker(folder: Path, bot_url: str, *options: str, **environment: str)
                 use_folder(celery, str(folder))
                 yield Worker(folder, process, celery)
         finally:
-            for child in psutil.Process(process.pid).children() if process.poll() is None else []:
-                child.kill()
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                for left in (*psutil.Process(process.pid).children(), process):
+                    left.send_signal(signal.SIGABRT)  # it writes where its threads are
+                process.wait()
+                print((folder / "log").read_text())
