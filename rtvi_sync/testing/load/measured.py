@@ -36,6 +36,7 @@ from rtvi_sync.protocol.attribution import MAX_TURNS
 from rtvi_sync.protocol.sent_text import sent_text
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
+from rtvi_sync.testing.load.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Kind: TypeAlias = Literal["connect", "request", "answer", "step"]
+Asked: TypeAlias = Literal["typed", "said"]
 
 
 @attrs.frozen(kw_only=True)
@@ -69,17 +71,6 @@ class Measurement:
     seconds: float
     size: int = 0
     error: BaseException | None = None
-
-
-@attrs.define(eq=False)
-class _Outcome:
-    """What was reported of one question.
-
-    Attributes:
-        given_up: it was a failure, because the answer was not over in time.
-    """
-
-    given_up: bool
 
 
 class MeasuredClient(RTVIClient):
@@ -109,10 +100,7 @@ class MeasuredClient(RTVIClient):
         self._conversation.get()  # follows the turns, whatever the options say
         # The last question that was sent; answers to earlier ones are not waited for.
         self._asked_at = 0.0
-        # Of the last questions, by the number of the turn. What sets an item, in a single step, reports the answer.
-        self._outcomes: dict[int, _Outcome] = {}
-        # A question of which no turn was known was given up: a turn after this one, of what was said until this time.
-        self._unheard = (0, 0.0)
+        self._outcomes = Outcomes()
         # The numbers of the last turns whose end was handled, and what is notified of each.
         self._handled: deque[int] = deque(maxlen=MAX_TURNS)
         self._notifier = Notifier()
@@ -178,7 +166,8 @@ class MeasuredClient(RTVIClient):
         except RTVIError as error:
             if getattr(error, "initiator", None) != "client":  # the application has not ended the session itself
                 turn = getattr(error, "turn", None)
-                self._fail([turn] if turn is not None else [], error, called, typed=isinstance(question, str))
+                asked: Asked = "typed" if isinstance(question, str) else "said"
+                self._fail([turn] if turn is not None else [], error, called, asked=asked)
             raise
 
     def listen(self, timeout: float | None = 30.0, *, settle: float = 0.0) -> Turn:
@@ -218,7 +207,7 @@ class MeasuredClient(RTVIClient):
             if turn.initiator == "bot" or self._is_replaced(turn):
                 continue
             self._notifier.wait_for(partial(self._handled.__contains__, turn.number), deadline)  # it is measured then
-            if (outcome := self._outcomes.get(turn.number)) is not None and outcome.given_up:
+            if self._outcomes.was_given_up(turn.number):
                 continue
             if (error := failure_of(turn)) is not None:
                 raise error
@@ -258,14 +247,22 @@ class MeasuredClient(RTVIClient):
         self._fail(awaited, error, called)
         return error
 
-    def _fail(self, turns: Sequence[TurnRecord], error: RTVIError, called: float, *, typed: bool = False) -> None:
-        """Report that questions have failed; without a turn, one that the bot has not heard."""
+    def _fail(
+        self, turns: Sequence[TurnRecord], error: RTVIError, called: float, *, asked: Asked | None = None
+    ) -> None:
+        """Report that questions have failed; without a turn, one that the bot has not heard.
+
+        Args:
+            turns, error: of the answers.
+            called: when the call that has failed began.
+            asked: how that call has asked; None: it waited for the answer to what was asked before.
+        """
         for turn in turns:
-            self._report_answer(turn, error, called)
+            self._report_answer(turn, error, called, asked=asked is not None)
         if not turns:
             if not self._conversation.get().speaking:  # else what is heard next is another thread's question
-                self._unheard = max((turn.number for turn in self.turns()), default=0), time.monotonic()
-            self._report("answer", "first text" if typed else _missing_part(None), called, error=error)
+                self._outcomes.not_heard(max((turn.number for turn in self.turns()), default=0))
+            self._report("answer", "first text" if asked == "typed" else _missing_part(None), called, error=error)
 
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. One that asks for an answer starts the measurement of that answer."""
@@ -342,16 +339,21 @@ class MeasuredClient(RTVIClient):
             kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
-    def _report_answer(self, turn: TurnRecord, error: BaseException | None = None, called: float | None = None) -> None:
-        """Report what there is of an answer, and how it failed, unless this question was reported already."""
-        asked = _asked_at(turn) or called
-        number, until = self._unheard
-        was_unheard = turn.number > number and asked is not None and asked <= until
-        outcome = _Outcome(was_unheard or isinstance(error, RequestTimeoutError))
-        if self._outcomes.setdefault(turn.number, outcome) is not outcome or was_unheard or asked is None:
+    def _report_answer(
+        self, turn: TurnRecord, error: BaseException | None = None, called: float = 0.0, *, asked: bool = False
+    ) -> None:
+        """Report what there is of an answer, and how it failed, unless this question was reported already.
+
+        Args:
+            turn, error: of the answer.
+            called: when the call that has failed began, if one has.
+            asked: that call has asked the question itself.
+        """
+        began = _asked_at(turn) or called
+        if asked:  # the bot may not have heard it: the moments of the turn are then those of an earlier question
+            began = max(began, called)
+        if not began or not self._outcomes.note(turn.number, began, given_up=isinstance(error, RequestTimeoutError)):
             return
-        for old in [each for each in [*self._outcomes] if each <= turn.number - MAX_TURNS]:
-            self._outcomes.pop(old, None)
         timings = turn.timings
         is_whole = error is None and turn.status == "complete" and turn.assumed is None
         for name, moment in [
@@ -360,10 +362,10 @@ class MeasuredClient(RTVIClient):
             ("complete", timings.ended if is_whole else None),
         ]:
             if moment is not None:
-                self._report("answer", name, asked, moment - asked)
+                self._report("answer", name, began, moment - began)
         if error is not None:
             ended = timings.ended or time.monotonic()
-            self._report("answer", _missing_part(turn), asked, ended - asked, error=error)
+            self._report("answer", _missing_part(turn), began, ended - began, error=error)
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------
 

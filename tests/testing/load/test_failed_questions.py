@@ -161,6 +161,45 @@ def test_several_calls_that_wait() -> None:
     assert reported == 3 * TIMED_OUT
 
 
+def hear(client: MeasuredClient, session: BotSession) -> None:
+    """Have the bot hear the user, and begin no answer."""
+    with client.events("user-stopped-speaking", timeout=GUARD) as stopped:
+        for type_ in ("user-started-speaking", "user-stopped-speaking"):
+            session.send({"label": "rtvi-ai", "type": type_})
+        next(stopped)
+
+
+def test_several_questions_in_one_turn() -> None:
+    """What a bot that hangs does not answer is one turn. Each question in it has failed, or is answered in the end."""
+    source = ToneSource(duration=0.2)
+    with talk(speech_threshold=1e9) as (client, reported, session):
+        hear(client, session)
+        for _ in range(2):
+            with pytest.raises(RequestTimeoutError) as raised:
+                ask_by_voice(client)
+            assert raised.value.turn is not None
+            assert raised.value.turn.number == 1
+        asking = threading.Thread(target=lambda: client.ask(source, GUARD))
+        asking.start()
+        until(lambda: source.wait(GUARD))  # False before the question is begun
+        answer_speech(session)
+        asking.join(GUARD)
+    assert reported == [*2 * [("first audio", "RequestTimeoutError")], *ANSWERED]
+
+
+@pytest.mark.parametrize("way", [MeasuredClient.listen, MeasuredClient.wait_for_answer])
+def test_speech_that_is_repeated(way: Callable[[MeasuredClient, float], object]) -> None:
+    """What the user says again is another question, though it is the same turn; what is waited for again is not."""
+    with talk(speech_threshold=1e9) as (client, reported, session):
+        for _ in range(2):
+            hear(client, session)
+            for _ in range(2):
+                with pytest.raises(RequestTimeoutError):
+                    way(client, SOON)
+        assert len(client.turns()) == 1
+    assert reported == 2 * [("first audio", "RequestTimeoutError")]
+
+
 def test_a_thread_that_listens() -> None:
     """What it waits for in vain is not the question of another thread's ask(), which is answered in time."""
     release = threading.Event()

@@ -1,0 +1,57 @@
+"""Which questions were reported already. Pure but for the clock."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+
+from rtvi_sync.protocol.attribution import MAX_TURNS
+
+
+@attrs.define(eq=False)
+class _Outcome:
+    given_up: bool
+    at: float
+
+
+class Outcomes:
+    """What was reported of the questions in the last turns. Methods may be called on any thread.
+
+    A turn may hold several questions: speech that is repeated before the bot answers is the same turn.
+    """
+
+    def __init__(self) -> None:
+        # By the number of the turn, and by 0, 1, ... in it. What sets one, in a single step, reports it.
+        self._of_turns: dict[int, dict[int, _Outcome]] = {}
+        # A question of which no turn was known was given up: a turn after this one, of what was said until this time.
+        self._unheard = (0, 0.0)
+
+    def not_heard(self, number: int) -> None:
+        """Note that what was said until now is given up; it is not in a turn, of which the last has this number."""
+        self._unheard = number, time.monotonic()
+
+    def was_given_up(self, number: int) -> bool:
+        """Tell whether the last question in a turn was reported as one that was not answered in time."""
+        return any(outcome.given_up for outcome in [*self._of_turns.get(number, {}).values()][-1:])
+
+    def note(self, number: int, asked: float, *, given_up: bool) -> bool:
+        """Note that a question is about to be reported; return whether it should be: it was not yet.
+
+        Args:
+            number: of the turn.
+            asked: when it was asked, in monotonic seconds. Another one is asked after the last one was reported.
+            given_up: it was not answered in time.
+        """
+        outcomes = self._of_turns.setdefault(number, {})
+        count = len(outcomes)
+        if count and asked <= outcomes[count - 1].at:
+            return False
+        last, until = self._unheard
+        was_unheard = number > last and asked <= until
+        outcome = _Outcome(given_up or was_unheard, time.monotonic())
+        if outcomes.setdefault(count, outcome) is not outcome:
+            return False
+        for old in [each for each in [*self._of_turns] if each <= number - MAX_TURNS]:
+            self._of_turns.pop(old, None)
+        return not was_unheard

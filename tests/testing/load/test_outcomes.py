@@ -1,0 +1,45 @@
+"""Which questions were reported already, without a client."""
+
+from __future__ import annotations
+
+import time
+
+from rtvi_sync.protocol.attribution import MAX_TURNS
+from rtvi_sync.testing.load.outcomes import Outcomes
+
+
+def test_one_question() -> None:
+    """It is reported once; the last report of a turn says whether it was given up."""
+    outcomes, asked = Outcomes(), time.monotonic()
+    assert not outcomes.was_given_up(1)
+    assert outcomes.note(1, asked, given_up=True)
+    assert not outcomes.note(1, asked, given_up=False)
+    assert outcomes.was_given_up(1)
+
+
+def test_another_question_in_the_turn() -> None:
+    """It is asked after the first one was reported."""
+    outcomes = Outcomes()
+    for later, given_up in ((0.0, True), (60.0, False)):
+        assert outcomes.note(1, time.monotonic() + later, given_up=given_up)
+        assert outcomes.was_given_up(1) == given_up
+
+
+def test_not_heard() -> None:
+    """A later turn of what was said before is of that question, which was reported."""
+    outcomes, asked = Outcomes(), time.monotonic()
+    outcomes.not_heard(1)
+    assert outcomes.note(1, asked, given_up=False)
+    assert not outcomes.note(2, asked, given_up=False)
+    assert outcomes.was_given_up(2)
+    assert outcomes.note(3, time.monotonic() + 60.0, given_up=False)
+
+
+def test_what_is_kept() -> None:
+    """Only what was reported of the last turns, also if none of them was heard in time."""
+    outcomes, asked = Outcomes(), time.monotonic()
+    outcomes.not_heard(0)
+    for number in range(1, 2 * MAX_TURNS):
+        outcomes.note(number, asked, given_up=False)
+    assert outcomes.was_given_up(MAX_TURNS)
+    assert not outcomes.was_given_up(MAX_TURNS - 1)
