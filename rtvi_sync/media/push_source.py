@@ -152,6 +152,11 @@ class PushSource(PackagedSource):
         while self.take(self._sample_rate_hz):
             pass
 
+    def keep(self) -> None:
+        """Keep what was not taken for the next session; a `push()` and a `wait()` learn that this one has ended."""
+        self._was_sent = not self.waiting_bytes
+        self._taken.notify_all()
+
     def take(self, frames: int) -> bytes:
         """Return up to this number of the next samples, fewer if no more wait; does not block."""
         missing = 2 * frames
@@ -247,7 +252,7 @@ class PushReader:
         if self._has_begun:
             self._source.close()
         else:
-            self._source.take(0)  # wakes a `push()` and a `wait()`, for which the session has ended
+            self._source.keep()
         self._lease.release()
 
     def join(self, deadline: Deadline) -> None:

@@ -210,8 +210,12 @@ def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
 
 @pytest.mark.parametrize("rate", [16000, 8000])
 def test_an_attempt_that_fails_discards_nothing(talk, timer, rate):
-    """What was pushed before is sent in the next session, whichever rate that has; a `wait()` returns."""
+    """What was pushed before is sent in the next session, whichever rate that has; a `wait()` returns False, though
+    the session before has sent everything.
+    """
     source, data = PushSource(16000), noise(640)
+    talk(mic=source).begin().manager.stop(GUARD)
+    assert source.wait() is True
     source.push(data)
     failing = talk(mic=ResamplingSource(source, rate)).prepare()
     with running(source.wait) as waiting:
