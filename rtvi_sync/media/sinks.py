@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -90,7 +91,8 @@ class WavSink:
     The first audio, or the end of the first session, creates the file or overwrites it; a `connect()` that fails does
     not touch it. From then on it is a valid WAV file at any time: even if the process is killed, all but the last
     0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open;
-    further sessions of the same object append to it, or create another one if the application has moved it away.
+    further sessions of the same object append to it, or create another one if the application has moved it away. A file
+    that something else has put in its place is left as it is: the sink fails.
 
     Args:
         path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
@@ -114,6 +116,8 @@ class WavSink:
         self._file: io.FileIO | None = None
         self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
+        self._written: os.stat_result  # of the file, once it is created, and
+        self._directory: os.stat_result  # of the directory that it is in
         self._converter: RateConverter | None = None  # to the rate of the file
         self._size = 0
         self._size_in_header = 0
@@ -132,7 +136,7 @@ class WavSink:
         Raises:
             DeviceError: the file cannot be written, or it has reached the 4 GiB of the format.
         """
-        if self._file is None and self._created and _is_missing(self.path):
+        if self._file is None and self._created and self._is_moved_away():
             self._created, self._converter, self._size = False, None, 0
         if self._converter is None:
             self._converter = RateConverter(sample_rate_hz)
@@ -184,6 +188,17 @@ class WavSink:
         except OSError as error:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
+    def _is_moved_away(self) -> bool:
+        """Tell whether only the file is gone. If its directory is, or the volume that was mounted there, both may come
+        back, and the file is appended to.
+        """
+        with contextlib.suppress(OSError):
+            try:
+                self.path.stat()
+            except FileNotFoundError:
+                return os.path.samestat(os.stat(_directory_of(self.path)), self._directory)
+        return False
+
     @property
     def _rate(self) -> int:
         return self._DEFAULT_RATE_HZ if self._converter is None else self._converter.to_hz
@@ -201,15 +216,30 @@ class WavSink:
                 os.fspath(self.path), "r+", opener=lambda path, flags: os.open(path, flags | create, 0o666)
             )
             try:
-                if not self._created:
+                if self._created:
+                    self._check_identity(file)
+                else:
+                    self._directory = os.stat(_directory_of(self.path))
                     self._write_header(file)
                     file.truncate(pcm_tools.WAV_HEADER_BYTES)
                     self._created = True
+                self._written = os.fstat(file.fileno())
             except BaseException:
                 file.close()
                 raise
             self._file, self._guard = file, DescriptorGuard(file)
         return self._file
+
+    def _check_identity(self, file: io.FileIO) -> None:
+        """Raise unless it is the recording, or has its size: a volume that is mounted again may have another number."""
+        found = os.fstat(file.fileno())
+        is_whole = found.st_size == pcm_tools.WAV_HEADER_BYTES + self._size
+        if not is_whole and not os.path.samestat(found, self._written):
+            raise DeviceError(
+                f"Cannot append to {self.path}: it is not the file that this WavSink has written. Move it away, or use "
+                "a new WavSink with another path",
+                devices=("speaker",),
+            )
 
     def _write_header(self, file: io.FileIO) -> None:
         file.seek(0)
@@ -264,19 +294,14 @@ def _check_writable(path: Path) -> None:
         raise file_error(f"Cannot write {path}", "speaker", error) from error
 
 
-def _is_missing(path: Path) -> bool:
-    """Tell whether only the file is gone; if its directory is, both may come back, and the file is appended to."""
-    try:
-        path.stat()
-    except OSError as error:
-        return isinstance(error, FileNotFoundError) and path.parent.is_dir()
-    return False
+def _directory_of(path: Path) -> str:
+    return os.path.dirname(os.path.realpath(path))
 
 
 def _check_directory(path: Path) -> None:
     import tempfile  # imported here because only a file that does not exist yet needs it
 
-    directory = os.path.dirname(os.path.realpath(path))
+    directory = _directory_of(path)
     if not os.path.isdir(directory):
         raise DeviceError(
             f"Cannot write {path}: the directory {directory} does not exist; create it first",

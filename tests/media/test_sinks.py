@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import math
 import os
+import shutil
 import sys
 import wave
 from typing import Any, cast
@@ -133,6 +134,57 @@ def test_a_wav_sink_whose_directory_is_away_for_a_while(tmp_path):
     sink.write(b"ef", 24000)
     sink.close()
     assert read_wav(folder / "call.wav") == (1, 2, 24000, b"abef")
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_wav_sink_whose_volume_is_away_for_a_while(tmp_path, is_link):
+    """A directory of the same name, as the one that a volume is mounted on, gets no file; nor does that of a link."""
+    folder, path = tmp_path / "volume", tmp_path / "volume" / "call.wav"
+    folder.mkdir()
+    if is_link:
+        path = tmp_path / "call.wav"
+        path.symlink_to(folder / "call.wav")
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    sink.close()
+    folder.rename(tmp_path / "elsewhere")
+    if not is_link:
+        folder.mkdir()
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="Cannot write") as caught:
+            sink.write(b"ef", 24000)
+        assert caught.value.type == "not-found"
+        sink.close()
+    if not is_link:
+        folder.rmdir()
+    (tmp_path / "elsewhere").rename(folder)
+    sink.write(b"gh", 24000)
+    sink.close()
+    assert read_wav(path) == (1, 2, 24000, b"abcdgh")
+
+
+def test_a_wav_sink_whose_file_was_replaced(tmp_path):
+    """What is not known to be its recording is not touched; a copy of that is appended to."""
+    path, other = tmp_path / "call.wav", tmp_path / "other.wav"
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    sink.close()
+    shutil.copy(path, other)
+    other.replace(path)
+    sink.write(b"ef", 24000)
+    sink.close()
+    assert read_wav(path) == (1, 2, 24000, b"abcdef")
+    recording = path.read_bytes() * 2
+    other.write_bytes(recording)
+    other.replace(path)
+    with pytest.raises(DeviceError, match="not the file that this WavSink has written"):
+        sink.write(b"gh", 24000)
+    sink.close()
+    assert path.read_bytes() == recording
+    path.unlink()
+    sink.write(b"gh", 24000)
+    sink.close()
+    assert read_wav(path) == (1, 2, 24000, b"gh")
 
 
 def test_a_new_wav_sink_truncates(tmp_path):
