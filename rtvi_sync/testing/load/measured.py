@@ -14,6 +14,7 @@ import attrs
 
 from rtvi_sync import (
     CloseInfo,
+    DisconnectedError,
     Event,
     RequestTimeoutError,
     RTVIActionResponse,
@@ -164,7 +165,7 @@ class MeasuredClient(RTVIClient):
                 question, timeout, audio_response=audio_response, settle=settle, sample_rate_hz=sample_rate_hz
             )
         except RTVIError as error:
-            if getattr(error, "initiator", None) != "client":  # the application has not ended the session itself
+            if not _is_by_application(error):
                 turn = getattr(error, "turn", None)
                 asked: Asked = "typed" if isinstance(question, str) else "said"
                 self._fail([turn] if turn is not None else [], error, called, asked=asked)
@@ -391,8 +392,15 @@ class MeasuredClient(RTVIClient):
         end = self._end
         if end is not None and turn.status == "failed" and turn.timings.ended == end.received_at:
             info: CloseInfo = end.data
-            if turn.initiator == "user" and info.initiator != "client":
-                self._report_answer(turn, info.as_error("the answer was complete"))
+            error = info.as_error("the answer was complete")
+            if turn.initiator == "user" and not _is_by_application(error):
+                self._report_answer(turn, error)
+
+
+def _is_by_application(error: RTVIError) -> bool:
+    """Tell whether the application has ended the session itself, and messages that it left unsent are all it lost."""
+    is_ours = isinstance(error, DisconnectedError) and error.initiator == "client"
+    return is_ours and (error.__cause__ is None or isinstance(error.__cause__, DisconnectedError))
 
 
 def _asked_at(turn: TurnRecord) -> float | None:

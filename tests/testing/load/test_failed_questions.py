@@ -235,6 +235,12 @@ def refuse(_: BotSession, message: dict[str, Any]) -> bool:
     return False
 
 
+def break_protocol(session: BotSession, message: dict[str, Any]) -> bool:
+    if message["type"] == "send-text":
+        session.send_raw(bytes(2 << 24))  # more than a client takes
+    return False
+
+
 def leave(session: BotSession, message: dict[str, Any]) -> bool:
     if message["type"] == "send-text":
         session.close(1011, "out of memory")
@@ -246,6 +252,7 @@ def leave(session: BotSession, message: dict[str, Any]) -> bool:
     [
         ({"handler": refuse}, RequestRejectedError),
         ({"handler": leave}, DisconnectedError),
+        ({"handler": break_protocol}, DisconnectedError),
         ({"faults": [Fault("error")]}, BotError),
     ],
 )
@@ -254,6 +261,16 @@ def test_other_errors(options: dict[str, Any], error: type[RTVIError]) -> None:
     with talk(**options) as (client, reported, _), pytest.raises(error):
         client.ask("Well?", GUARD, audio_response=False)
     assert reported == [("first text", error.__name__)]
+
+
+def test_a_session_that_the_client_ends_by_itself() -> None:
+    """What wait_for_answer() waits for has failed, too, if the bot does not keep to the protocol."""
+    with talk(handler=break_protocol) as (client, reported, _):
+        client.send_text("Well?", audio_response=False)
+        with pytest.raises(DisconnectedError) as raised:
+            client.wait_for_answer(GUARD)
+        assert raised.value.initiator == "client"
+    assert reported == [("first text", "DisconnectedError")]
 
 
 def test_no_session() -> None:
