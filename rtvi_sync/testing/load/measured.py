@@ -160,6 +160,8 @@ class MeasuredClient(RTVIClient):
     ) -> Turn:
         """Ask as `RTVIClient.ask()` does. If it raises an `RTVIError`, a failed answer is reported."""
         called = time.monotonic()
+        if not isinstance(question, str):
+            self._outcomes.said(called)
         try:
             return super().ask(
                 question, timeout, audio_response=audio_response, settle=settle, sample_rate_hz=sample_rate_hz
@@ -261,7 +263,9 @@ class MeasuredClient(RTVIClient):
         for turn in turns:
             self._report_answer(turn, error, called, asked=asked is not None)
         if not turns:
-            if not self._conversation.get().speaking:  # else what is heard next is another thread's question
+            # The bot may still get what was said, or a text that was sent but just now.
+            may_come = asked != "typed" or isinstance(error, RequestTimeoutError)
+            if may_come and not self._conversation.get().speaking:  # else it may be another thread's question
                 self._outcomes.not_heard(max((turn.number for turn in self.turns()), default=0))
             self._report("answer", "first text" if asked == "typed" else _missing_part(None), called, error=error)
 
@@ -353,9 +357,12 @@ class MeasuredClient(RTVIClient):
         began = _asked_at(turn) or called
         if asked:  # the bot may not have heard it: the moments of the turn are then those of an earlier question
             began = max(began, called)
-        if not began or not self._outcomes.note(turn.number, began, given_up=isinstance(error, RequestTimeoutError)):
-            return
         timings = turn.timings
+        # Of speech that is told late the audio is forgotten, so that a turn that is over lacks the end of the voice.
+        is_late = not asked and timings.ended is not None and timings.user_stopped is None
+        given_up = isinstance(error, RequestTimeoutError)
+        if not began or not self._outcomes.note(turn.number, None if is_late else began, given_up=given_up):
+            return
         is_whole = error is None and turn.status == "complete" and turn.assumed is None
         for name, moment in [
             ("first text", timings.first_token),

@@ -26,6 +26,11 @@ class Outcomes:
         self._of_turns: dict[int, dict[int, _Outcome]] = {}
         # A question of which no turn was known was given up: a turn after this one, of what was said until this time.
         self._unheard = (0, 0.0)
+        self._said_at = 0.0
+
+    def said(self, at: float) -> None:
+        """Note that a question is about to be said."""
+        self._said_at = at
 
     def not_heard(self, number: int) -> None:
         """Note that what was said until now is given up; it is not in a turn, of which the last has this number."""
@@ -35,23 +40,27 @@ class Outcomes:
         """Tell whether the last question in a turn was reported as one that was not answered in time."""
         return any(outcome.given_up for outcome in [*self._of_turns.get(number, {}).values()][-1:])
 
-    def note(self, number: int, asked: float, *, given_up: bool) -> bool:
+    def note(self, number: int, asked: float | None, *, given_up: bool) -> bool:
         """Note that a question is about to be reported; return whether it should be: it was not yet.
 
         Args:
             number: of the turn.
             asked: when it was asked, in monotonic seconds. Another one is asked after the last one was reported.
+                None: unknown, because the bot has told it late; not before the last `said()`.
             given_up: it was not answered in time.
         """
         outcomes = self._of_turns.setdefault(number, {})
         count = len(outcomes)
-        if count and asked <= outcomes[count - 1].at:
+        since = self._said_at if asked is None else asked
+        if count and since <= outcomes[count - 1].at:
             return False
         last, until = self._unheard
-        was_unheard = number > last and asked <= until
+        was_unheard = until > 0.0 and number > last and since <= until
         outcome = _Outcome(given_up or was_unheard, time.monotonic())
         if outcomes.setdefault(count, outcome) is not outcome:
             return False
         for old in [each for each in [*self._of_turns] if each <= number - MAX_TURNS]:
             self._of_turns.pop(old, None)
+        if was_unheard and asked is None:  # what comes next may as well be another question
+            self._unheard = (0, 0.0)
         return not was_unheard

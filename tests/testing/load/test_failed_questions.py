@@ -16,11 +16,13 @@ from rtvi_sync import (
     RequestRejectedError,
     RequestTimeoutError,
     RTVIError,
+    UnsupportedFeatureError,
 )
-from rtvi_sync.media import ToneSource
+from rtvi_sync.media import BytesSource, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, Fault, MeasuredClient, Measurement, run_many
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+from tests.support.wavs import tone
 
 Reported: TypeAlias = list[tuple[str, str | None]]
 
@@ -135,15 +137,35 @@ def answer_speech(session: BotSession) -> None:
         session.send({"label": "rtvi-ai", "type": type_, "data": data})
 
 
-def test_speech_that_is_heard_later() -> None:
-    """The bot reports it when the question was given up already: it is no second result."""
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bool) -> None:
+    """The bot reports it when the question was given up already: it is no second result, also if that is so late that
+    the client has forgotten when it was said.
+    """
+    if not is_kept:
+        monkeypatch.setattr("rtvi_sync.client.session_audio._USER_LEAD", 0.0)
     with talk(speech_threshold=1e9) as (client, reported, session):
         with pytest.raises(RequestTimeoutError):
             ask_by_voice(client)
         answer_speech(session)
-        assert client.listen(GUARD).bot_text == "Yes."
+        turn = client.listen(GUARD)
+        assert (turn.bot_text, turn.timings.user_stopped is not None) == ("Yes.", is_kept)
         client.ask("And now?", GUARD, audio_response=False)
     assert reported == [("first audio", "RequestTimeoutError"), *ANSWERED]
+
+
+def test_a_text_that_cannot_be_sent_beside_speech() -> None:
+    """The bot gets nothing of it, so what it reports next is what the user has said."""
+    source = BytesSource(tone(0.2) + bytes(6400), 16_000)  # the voice is over before the text fails
+    with talk(version="0.3.0", speech_threshold=1e9) as (client, reported, session):
+        client.update_mic(source)
+        client.enable_mic(True)
+        assert source.wait(GUARD)
+        with pytest.raises(UnsupportedFeatureError):
+            client.ask("Well?", GUARD, audio_response=False)
+        answer_speech(session)
+        assert client.listen(GUARD).timings.user_stopped is not None
+    assert reported == [("first text", "UnsupportedFeatureError"), *ANSWERED]
 
 
 def test_several_calls_that_wait() -> None:

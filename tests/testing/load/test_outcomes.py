@@ -35,6 +35,19 @@ def test_not_heard() -> None:
     assert outcomes.note(3, time.monotonic() + 60.0, given_up=False)
 
 
+def test_not_heard_in_time() -> None:
+    """If it is not known when a turn was said, the first one is of what was given up, if nothing was said since."""
+    outcomes = Outcomes()
+    assert outcomes.note(1, None, given_up=False)
+    outcomes.not_heard(1)
+    assert not outcomes.note(2, None, given_up=False)
+    assert outcomes.note(3, None, given_up=False)
+    assert not outcomes.note(3, None, given_up=False)
+    outcomes.not_heard(3)
+    outcomes.said(time.monotonic() + 60.0)
+    assert outcomes.note(4, None, given_up=False)
+
+
 def test_what_is_kept() -> None:
     """Only what was reported of the last turns, also if none of them was heard in time."""
     outcomes, asked = Outcomes(), time.monotonic()
