@@ -13,6 +13,7 @@ import pytest
 from rtvi_sync import (
     BotNotReadyError,
     CloseInfo,
+    DeviceError,
     DisconnectedError,
     ReconnectPolicy,
     RequestTimeoutError,
@@ -21,6 +22,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client import pending_turn
 from rtvi_sync.client.pending_turn import PendingTurn
+from rtvi_sync.media import CallbackSource
 from tests.support.clients import bot_says, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
 from tests.support.slowness import GUARD
@@ -243,6 +245,22 @@ def test_a_source_that_blocks_delays_no_event() -> None:
         until(lambda: session_of(client).media._session._inserted)
         hangs_up(client)
         with pytest.raises(DisconnectedError):
+            pending.result(GUARD)
+
+
+def test_a_source_that_fails() -> None:
+    """The microphone speaks again, though result() is not called, which has the reason."""
+
+    def read(_: int) -> bytes:
+        raise OSError("unplugged")
+
+    with TalkingBot(audio=True).client() as client:
+        media = session_of(client).media._session
+        pending = client.barge_in(CallbackSource(read), after="server-message")
+        bot_says(client, "server-message", 1)
+        until(pending.done)
+        until(lambda: not media._inserted)
+        with pytest.raises(DeviceError, match="failed before all of it was sent"):
             pending.result(GUARD)
 
 
