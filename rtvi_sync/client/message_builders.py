@@ -25,8 +25,9 @@ KEYS: Final = Rule(
     lambda keys: re.fullmatch(r"[0-9*#]+", keys) is not None,
 )
 
-# "https://", "s3://"; the name of a file may have a colon, and a single letter is a drive of Windows.
-_URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
+# "https://", "s3://"; the name of a file may have a colon. The type of a "data:" URL, if it has one, is in front of its
+# parameters and content (RFC 2397).
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://|(data:)([^;,]*)", re.IGNORECASE)
 
 
 def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> dict[str, Any]:
@@ -34,8 +35,8 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
 
     Args:
         file: content, a path, or a URL that the bot can read.
-        format: MIME type; None: by the name, else "application/octet-stream".
-        name: the file's name for the bot; None: the name of the path or URL.
+        format: MIME type; None: by the name, or as a "data:" URL says, else "application/octet-stream".
+        name: the file's name for the bot; None: the name of the path or URL, if it has one.
         limit_bytes: a larger file is not read, because it cannot be sent.
 
     Raises:
@@ -43,8 +44,12 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         MessageTooLargeError: it is larger than a message may be.
     """
     source: dict[str, str]
-    if isinstance(file, str) and _URL.match(file):
-        name = name or file.partition("?")[0].rpartition("/")[2] or None
+    kind = format or ""
+    if isinstance(file, str) and (url := _URL.match(file)):
+        if url[1]:
+            kind = kind or url[2]
+        else:
+            name = name or file.partition("?")[0].rpartition("/")[2] or None
         source = {"type": "url", "url": file}
     else:
         if isinstance(file, (str, os.PathLike)):
@@ -58,7 +63,7 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
     import mimetypes  # imported late: it reads the system's tables
 
-    kind = format or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
+    kind = kind or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
     return {"format": kind, **({"name": name} if name else {}), "source": source}
 
 

@@ -85,8 +85,8 @@ class BotMessages(ClientBase):
             content: text that accompanies it.
             run_immediately: the bot answers now; False: the file joins the context.
             audio_response: the answer is spoken. (Pipecat 1.14.0 speaks in any case.)
-            format: MIME type; None: by the name, else "application/octet-stream".
-            name: the file's name for the bot; None: the name of the path or URL.
+            format: MIME type; None: by the name, or as a "data:" URL says, else "application/octet-stream".
+            name: the file's name for the bot; None: the name of the path or URL, if it has one.
             custom_options: further options of the bot's language model.
 
         Raises:

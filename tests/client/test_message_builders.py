@@ -144,10 +144,25 @@ class TestFiles:
         assert file["source"] == {"type": "url", "url": url}
         assert (file.get("name"), file["format"]) == (name, format)
 
-    def test_a_url_that_holds_its_data(self, client: RTVIClient) -> None:
-        """It is one without slashes."""
-        client.send_file("data:text/plain;base64,aGVsbG8=")
-        assert file_sent(client)["source"] == {"type": "url", "url": "data:text/plain;base64,aGVsbG8="}
+    @pytest.mark.parametrize(
+        ("url", "format"),
+        [
+            ("data:image/png;base64,a/AAA", "image/png"),
+            ("DATA:text/plain,a/b.png", "text/plain"),
+            ("data:;base64,aGVsbG8=", "application/octet-stream"),
+            ("data:,a;b", "application/octet-stream"),
+        ],
+    )
+    def test_a_url_that_holds_its_data(self, client: RTVIClient, url: str, format: str) -> None:
+        """It is one without slashes. It tells the type, and has no name, unless the application says so."""
+        client.send_file(url)
+        assert file_sent(client) == {"format": format, "source": {"type": "url", "url": url}}
+        client.send_file(url, format="image/gif", name="cat.jpg")
+        assert sent(client)[1][1]["file"] == {
+            "format": "image/gif",
+            "name": "cat.jpg",
+            "source": {"type": "url", "url": url},
+        }
 
     @pytest.mark.skipif(os.name == "nt", reason="no file has such a name there")
     @pytest.mark.parametrize("name", ["call-2026-11-26T18:42.txt", "note:1.txt", "s3:key.txt"])
