@@ -325,9 +325,10 @@ class SpokenQuestion(Question):
         shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
 
     def _insert(self, deadline: Deadline) -> None:
-        self._insertion = insertion = self._session.media.insert(self._source, deadline)
-        self._run = insertion.sender.run
-        self._run.when_over(self._check_all_sent)
+        if not self._rests:
+            self._insertion = insertion = self._session.media.insert(self._source, deadline)
+            self._run = insertion.sender.run
+            self._run.when_over(self._check_all_sent)
         if self._rests:  # Ctrl-C has ended the call meanwhile
             self._rest()
 
