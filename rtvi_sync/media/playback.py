@@ -92,15 +92,17 @@ class DirectSpeaker:
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Write to the sink; return 0.0, because nothing is dropped before it fails, which is reported."""
+        seconds = len(pcm) / (2 * sample_rate_hz)
         if not self._open:
-            self.dropped_seconds += len(pcm) / (2 * sample_rate_hz)
-        else:
-            try:
-                self._sink.write(pcm, sample_rate_hz)
-            except Exception as error:
-                logger.exception("%s failed", type(self._sink).__name__)
-                self._open = False
-                self._report(error)
+            self.dropped_seconds += seconds
+            return 0.0
+        try:
+            self._sink.write(pcm, sample_rate_hz)
+        except Exception as error:
+            logger.exception("%s failed", type(self._sink).__name__)
+            self._open = False
+            self.dropped_seconds += seconds
+            self._report(error)
         return 0.0
 
     def interrupt(self) -> None:
@@ -310,7 +312,12 @@ class QueuedSpeaker:
                 self._taken_at = time.monotonic()
             if frame is None:
                 return
-            self.sink.write(self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz)
+            pcm, rate = self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz
+            try:
+                self.sink.write(pcm, rate)
+            except BaseException:
+                self._queue.dropped_seconds += len(pcm) / (2 * rate)
+                raise
             self._taken_at = time.monotonic()
 
     def _joined(self, frame: AudioFrame) -> bytes:
