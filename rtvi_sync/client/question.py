@@ -335,7 +335,7 @@ class SpokenQuestion(Question):
     def _check_all_sent(self) -> None:
         if not self._all_sent and not self._rests and self._session.live:
             reason = "failed before all of it was sent; the event device_error has the reason"
-            self.rest()  # here, because nobody may ask for the answer
+            self.rest()  # here, because `answer()` may never be called
             self.fail(DeviceError(f"The source of the question {reason}", devices=("mic",)))
 
     def _next_number(self) -> int:
