@@ -371,7 +371,7 @@ class AudioSender:
         if task is not None:
             task.cancel()
         self.run.end()
-        self._lease.ends = True
+        self._lease.end_soon()
         self._reader.halt()
 
     def join(self, deadline: Deadline) -> threading.Thread | None:

@@ -34,13 +34,14 @@ class Lease:
         self._thing = thing  # kept alive, so that no other object gets its id
         self._key = (fork_generation(), lease_key_of(thing))
         self._released = Latch()
-        self.ends: bool = False  #: Whether it is released as soon as a call of the source that is under way returns.
+        self._ends = False
         while (holder := _leases.setdefault(self._key, self)) is not self:
-            if deadline is not None and holder.ends and holder._released.wait(deadline):
+            if deadline is not None and holder._ends and holder._released.wait(deadline):
                 continue
             name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
-            used = f"is used by another session; give each client a {device} of its own"
-            if holder.ends:
+            question = " or a question of this client" if device == "mic" else ""
+            used = f"is used by another session{question}; give each a {device} of its own"
+            if holder._ends:
                 used = "was used before, and a call of its methods has not returned yet; let them return sooner"
             raise DeviceError(
                 f"{name} {used}",
@@ -52,6 +53,10 @@ class Lease:
     def is_released(self) -> bool:
         """Tell whether it has ended."""
         return self._released.is_set()
+
+    def end_soon(self) -> None:
+        """Note that its holder will release it as soon as a call of the source that is under way returns."""
+        self._ends = True
 
     def release(self) -> None:
         """End the lease; called once."""

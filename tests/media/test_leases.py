@@ -41,10 +41,11 @@ def test_one_that_ends(ends: bool, advice: str) -> None:
     """The next one is waited for, up to the deadline; that of a session that goes on is not."""
     source = PushSource()
     first = Lease(source, "mic")
-    first.ends = ends
+    if ends:
+        first.end_soon()
     with takes(1.0), pytest.raises(DeviceError, match=advice):
         Lease(source, "mic", Deadline(0.05 if ends else GUARD))
-    first.ends = True
+    first.end_soon()
     with running(lambda: Lease(source, "mic", Deadline(GUARD))) as waiting:
         until(lambda: first._released._notifier._sleepers)
         first.release()
