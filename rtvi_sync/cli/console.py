@@ -134,5 +134,5 @@ class LineConsole:
         self._input_queue.put(Key.END)
 
     def _put(self, line: bytes, encoding: str) -> None:
-        """Queue a line, without the mark that begins some files of text."""
+        """Queue a line, without the mark that begins some files of text: several may come one after the other."""
         self._input_queue.put(line.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace"))

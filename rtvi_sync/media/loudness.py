@@ -11,13 +11,12 @@ FLOOR = 30.0
 # Share of the loudest frame's RMS (-28 dB) below which a frame holds breath and room noise instead of speech.
 _SHARE = 0.04
 
-
-# Windows a second of `audible_windows()`.
+# How many windows a second of audio has.
 WINDOWS_PER_SECOND = 50
 
 
 def audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[list[bool], int]:
-    """Tell for each 20 ms of one voice whether they hold speech; return the bytes of each, too."""
+    """Return for each window, 20 ms of one voice, whether it holds speech; and the number of bytes of a window."""
     size = 2 * max(1, sample_rate_hz // WINDOWS_PER_SECOND)
     return audible([rms(pcm[at : at + size]) for at in range(0, len(pcm), size)]), size
 

@@ -115,7 +115,7 @@ class Session:
         *,
         in_connect: bool,
     ) -> None:
-        #: Its number among those of the client, from 1.
+        #: The number of the session, counted from 1 for each client.
         self.number: int = dispatcher.begin_session()
         self.publisher: EventPublisher = EventPublisher(
             dispatcher,

@@ -284,7 +284,9 @@ class FaultProxy:
         return min((due for due in (*times, self._accepts_from) if due is not None), default=None)
 
     def _accept_waiting(self, selector: selectors.BaseSelector, now: float) -> None:
-        """Accept the connections that wait. If no descriptor is left for one, they wait for another attempt."""
+        """Accept the connections that wait. Without a descriptor they wait on; with one, which leaves none for the
+        server, a connection is closed.
+        """
         assert self._port_socket is not None
         lacked_descriptors, self._accepts_from = self._accepts_from is not None, None
         while True:
