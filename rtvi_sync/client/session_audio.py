@@ -146,7 +146,9 @@ class SessionAudio:
         end = timings.ended or 0.0
         start = 0.0
         if record.initiator == "user":
-            start = timings.acknowledged or timings.llm_started or timings.user_started or 0.0
+            # The earlier of both: a model from speech to speech answers before the bot reports the end of the question.
+            begins = [moment for moment in (timings.acknowledged, timings.llm_started) if moment is not None]
+            start = min(begins, default=timings.user_started or 0.0)
         frames, truncated = self._bot.take(start, end)
         heard = next((frame.timestamp for frame in frames if rms(frame.pcm) >= FLOOR), None)
         timings = attrs.evolve(timings, first_audio=heard)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from rtvi_sync.client.session_audio import Side
+from rtvi_sync.client.session_audio import SessionAudio, Side
 from rtvi_sync.media import AudioTrack
 from rtvi_sync.media.base import AudioFrame
+from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
 
 RATE_HZ = 8000
 SECOND = bytes([1]) * 16_000
@@ -29,6 +31,30 @@ def publish(track: AudioTrack, moments: range) -> None:
     """Publish a second of audio at each of these moments."""
     for at in moments:
         track.publish(SECOND, RATE_HZ, at)
+
+
+class FakeMedia:
+    """The tracks of a session."""
+
+    def __init__(self) -> None:
+        self.bot, self.user = AudioTrack(label="bot"), AudioTrack(label="user")
+
+    def received(self) -> AudioTrack:
+        return self.bot
+
+    def sent(self) -> AudioTrack:
+        return self.user
+
+
+def audio_of(media: Any) -> SessionAudio:
+    audio = SessionAudio(media, 120.0)
+    audio.begin(None)
+    return audio
+
+
+def spoken(**moments: float) -> TurnRecord:
+    """Return a turn of the user's voice that is over."""
+    return TurnRecord(number=1, session=1, initiator="user", modality="audio", timings=TurnTimings(**moments))
 
 
 @pytest.mark.parametrize("silence", [5, 50])
@@ -107,3 +133,17 @@ def test_another_track() -> None:
     tracks[0].publish(SECOND, 8000, 2)
     side.read(tracks[1], idle=False, at=0.0)
     assert side.take(0.0, 9.0) == ([], False)
+
+
+def test_an_answer_that_begins_before_the_question_ends() -> None:
+    """A model from speech to speech answers before the bot reports the end of the user's speech: see the captures."""
+    media = FakeMedia()
+    audio = audio_of(media)
+    audio.read(["audio"], 0.1)
+    for frame in [*frames(0, 0.1, 15), *frames(3000, 1.66, 8)]:
+        media.bot.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+    audio.read(["audio"], 2.5)
+    turn = spoken(user_started=0.1, user_stopped_reported=2.22, acknowledged=2.22, llm_started=1.59, ended=2.5)
+    taken = audio.take(turn)
+    assert taken.timings.first_audio == 1.66
+    assert taken.bot.pcm == pcm(3000) * 8
