@@ -260,10 +260,10 @@ class ConversationTracker:
 
     def _read_audio(self, follower: SessionFollower, at: float) -> None:
         """Read the audio before a turn begins, and now and then during one."""
-        now, modalities = time.monotonic(), self._tracker.modalities
-        if not modalities or now >= follower.read_at + _READ_INTERVAL:
+        now, speeches = time.monotonic(), self._tracker.speeches
+        if not speeches or now >= follower.read_at + _READ_INTERVAL:
             follower.read_at = now
-            follower.audio.read(modalities, at)
+            follower.audio.read(speeches, at)
 
     def _publish(self, follower: SessionFollower, at: float, records: list[TurnRecord]) -> None:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
@@ -273,13 +273,12 @@ class ConversationTracker:
             else:
                 follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record))
         if records:
-            follower.audio.read(self._tracker.modalities, at)  # keeps more, or less, from now on
+            follower.audio.read(self._tracker.speeches, at)  # keeps more, or less, from now on
         if (due := self._tracker.due) is not None:
             follower.call_at(due)
 
     def _ended(self, follower: SessionFollower, at: float, record: TurnRecord) -> Turn:
-        follower.audio.read([record.modality], at)
-        turn = _turn_of(record, follower.audio.take(record), follower.bot)
+        turn = _turn_of(record, follower.audio.take(record, [], at), follower.bot)
         over = self._over
         over[turn.number] = turn
         for number in [number for number in over if number <= turn.number - MAX_TURNS]:

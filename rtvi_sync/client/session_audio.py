@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from typing import Literal
 
 import attrs
 
@@ -13,10 +13,10 @@ from ..media.manager import MediaManager
 from ..media.pcm import rms
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
-from ..protocol.turn_record import TurnRecord, TurnTimings
+from ..protocol.turn_record import Speech, TurnRecord, TurnTimings, speech_of
 from ..session.first_messages import READER_SECONDS
 
-# Seconds of the user's audio that a turn keeps.
+# Seconds of the user's audio that a turn keeps, the last ones: the end of the voice is what latencies are counted from.
 _MAX_USER_SECONDS = 60.0
 # Seconds before the bot's report that may belong to a turn: voices are heard before they are reported.
 _USER_LEAD = 3.0
@@ -25,6 +25,10 @@ _BOT_LEAD = 1.0
 _MAX_LATE = 5.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
+
+
+# Nothing was dropped: for `Side`.
+_NOTHING: Speech = (math.inf, -math.inf)
 
 
 class Side:
@@ -43,7 +47,8 @@ class Side:
         self._reader: TrackFrames[AudioFrame] | None = None
         self._frames: list[AudioFrame] = []
         self._seconds = 0.0
-        self._missing = False
+        # From and until when frames were dropped.
+        self._lost: Speech = _NOTHING
 
     def begin(self, track: AudioTrack | None, reader: TrackFrames[AudioFrame] | None) -> None:
         """Go on with the reader of a track; without one, open it."""
@@ -59,10 +64,15 @@ class Side:
             while not self._is_kept and self._seconds >= self._limit and not self._frames[0].pcm.strip(b"\0"):
                 self._seconds -= self._frames.pop(0).duration
             if self._seconds >= self._limit:
-                self._missing = True
+                self._lose(frame.timestamp)
             else:
                 self._frames.append(frame)
                 self._seconds += frame.duration
+
+    def _lose(self, at: float) -> None:
+        """Note that a frame was dropped."""
+        begin, end = self._lost
+        self._lost = min(begin, at), max(end, at)
 
     def read(self, track: AudioTrack | None, *, idle: bool, at: float) -> None:
         """Append what has come by a track.
@@ -81,7 +91,7 @@ class Side:
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
             self._reader.shrink(max(self._lead, _MAX_LATE) if idle else None)
         if idle:
-            frames, self._frames, self._seconds, self._missing = [*self._frames, *frames], [], 0.0, False
+            frames, self._frames, self._seconds, self._lost = [*self._frames, *frames], [], 0.0, _NOTHING
             frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
         self.add(frames)
 
@@ -90,14 +100,52 @@ class Side:
         taken = [frame for frame in self._frames if start <= frame.timestamp <= end]
         self._frames = [frame for frame in self._frames if frame.timestamp > end]
         self._seconds = sum(frame.duration for frame in self._frames)
-        missing, self._missing = self._missing, False
+        missing = self.lacks(start, end)
+        self._lost = (max(self._lost[0], end), self._lost[1]) if self._lost[1] > end else _NOTHING
         return taken, missing
+
+    def lacks(self, start: float, end: float) -> bool:
+        """Tell whether a frame from `start` to `end` was dropped."""
+        return self._lost[0] <= end and self._lost[1] >= start
 
     def close(self) -> None:
         """Read the track no longer."""
         if self._reader is not None:
             self._reader.close()
         self._reader = self._track = None
+
+
+class UserSide(Side):
+    """The frames of the user that no turn has taken yet: of those of a speech the newest are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(_MAX_USER_SECONDS, _USER_LEAD)
+
+    def add(self, frames: Sequence[AudioFrame]) -> None:
+        """Append frames; `hear()` makes room."""
+        self._frames += frames
+        self._seconds += sum(frame.duration for frame in frames)
+
+    def hear(self, track: AudioTrack | None, speeches: Collection[Speech], at: float) -> None:
+        """Append what has come by a track; see `read()`. If it is too much, forget what is between the speeches first.
+
+        Args:
+            track: of this side now; None: there is none.
+            speeches: of the turns that are not over.
+            at: up to when it is known what has happened.
+        """
+        self.read(track, idle=not speeches, at=at)
+        if self._seconds <= self._limit:
+            return
+        spans = [(begin - self._lead, end) for begin, end in (*speeches, (at, math.inf))]
+        kept = [frame for frame in self._frames if any(begin <= frame.timestamp <= end for begin, end in spans)]
+        self._seconds = sum(frame.duration for frame in kept)
+        dropped = 0
+        while self._seconds > self._limit:
+            self._seconds -= kept[dropped].duration
+            self._lose(kept[dropped].timestamp)
+            dropped += 1
+        self._frames = kept[dropped:]
 
 
 @attrs.frozen
@@ -121,7 +169,7 @@ class SessionAudio:
         self._media = media
         self._max_seconds = max_seconds
         self._bot = Side(max_seconds, _BOT_LEAD)
-        self._user = Side(_MAX_USER_SECONDS, _USER_LEAD)
+        self._user = UserSide()
 
     def begin(self, reader: TrackFrames[AudioFrame] | None) -> None:
         """Begin to read the tracks, that of the bot by the reader that a session has opened. Any thread, before the
@@ -130,19 +178,27 @@ class SessionAudio:
         self._bot.begin(self._media.received(), reader)
         self._user.begin(self._media.sent(), None)
 
-    def read(self, modalities: Collection[Literal["text", "audio"] | None], at: float) -> None:
+    def read(self, speeches: Collection[Speech | None], at: float) -> None:
         """Read the tracks.
 
         Args:
-            modalities: of the turns that are not over.
+            speeches: of each turn that is not over, when the user spoke; None: not at all.
             at: the moment of what was taken last, or is about to be taken.
         """
-        self._bot.read(self._media.received(), idle=not modalities, at=at)
-        self._user.read(self._media.sent(), idle="audio" not in modalities, at=at)
+        self._bot.read(self._media.received(), idle=not speeches, at=at)
+        self._user.hear(self._media.sent(), [speech for speech in speeches if speech is not None], at)
 
-    def take(self, record: TurnRecord) -> TakenAudio:
-        """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends."""
+    def take(self, record: TurnRecord, speeches: Collection[Speech | None], at: float) -> TakenAudio:
+        """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends.
+
+        Args:
+            record: of the turn.
+            speeches: of the other turns, which are not over; see `read()`.
+            at: now.
+        """
         timings = record.timings
+        speech = speech_of(timings) if record.modality == "audio" else None
+        self.read([speech, *speeches], at)
         end = timings.ended or 0.0
         start = 0.0
         if record.initiator == "user":
@@ -153,21 +209,20 @@ class SessionAudio:
         heard = next((frame.timestamp for frame in frames if rms(frame.pcm) >= FLOOR), None)
         timings = attrs.evolve(timings, first_audio=heard)
         bot = turn_audio_of(frames, self._max_seconds, truncated=truncated)
-        if record.modality != "audio":
+        if speech is None:
             return TakenAudio(timings, bot, TurnAudio())
-        user = self._of_user(timings)
+        begin, end = speech_of(timings)
+        truncated = self._user.lacks(begin, end)
+        user = self._of_user(begin, end)
         if user:
             timings = attrs.evolve(timings, user_stopped=user[-1].timestamp + user[-1].duration)
-        return TakenAudio(timings, bot, turn_audio_of(user if self._max_seconds else []))
+        return TakenAudio(timings, bot, turn_audio_of(user if self._max_seconds else [], truncated=truncated))
 
-    def _of_user(self, timings: TurnTimings) -> list[AudioFrame]:
+    def _of_user(self, begin: float, end: float) -> list[AudioFrame]:
         """Return what the user said: from the pause before the reported beginning of the voice, to its end."""
-        ends = timings.user_stopped_reported, timings.acknowledged, timings.llm_started, timings.first_audio
-        end = next((moment for moment in (*ends, timings.ended) if moment is not None), 0.0)
         frames, _ = self._user.take(0.0, end)
         voiced = [index for index, is_voice in enumerate(audible([rms(frame.pcm) for frame in frames])) if is_voice]
-        begin = timings.user_started
-        if not voiced or begin is None:
+        if not voiced:
             return []
         first = next((index for index in voiced if frames[index].timestamp >= begin), voiced[-1])
         for index in reversed(voiced):

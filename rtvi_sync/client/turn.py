@@ -26,7 +26,8 @@ class Turn(TurnRecord):
     Attributes:
         audio: what the bot said, from the moment that it had the user's words; of a turn that was interrupted, until
             then. Empty while the turn is in progress.
-        user_audio: what the user said. Empty while the turn is in progress, and for a typed text.
+        user_audio: what the user said, its last minute at most. Empty while the turn is in progress, and for a typed
+            text.
         bot: what the bot is: "RTVI 2.2.0, pipecat-ai 1.14.0".
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -63,6 +64,22 @@ class TurnTimings:
     bot_stopped_speaking: float | None = None
     interrupted_at: float | None = None
     ended: float | None = None
+
+
+Speech: TypeAlias = tuple[float, float]
+"""When the user began to speak, and had stopped; infinity: not yet."""
+
+
+def speech_of(timings: TurnTimings, *, is_speaking: bool = False) -> Speech:
+    """Return when the user spoke, by what the bot reported of a turn.
+
+    Args:
+        timings: of a spoken turn.
+        is_speaking: the user has begun again.
+    """
+    ends = timings.user_stopped_reported, timings.acknowledged, timings.llm_started, timings.first_audio, timings.ended
+    end = None if is_speaking else next((moment for moment in ends if moment is not None), None)
+    return timings.user_started or 0.0, math.inf if end is None else end
 
 
 @attrs.frozen

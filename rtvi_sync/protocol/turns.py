@@ -8,7 +8,7 @@ while nothing is asked, or before it has the question, is a turn of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -24,7 +24,7 @@ from .session_payloads import ErrorData
 from .speech_payloads import BotOutputData
 from .spoken_text import MAX_CHARACTERS, SpokenText
 from .text import one_line
-from .turn_record import TurnRecord
+from .turn_record import Speech, TurnRecord, speech_of
 
 _E: TypeAlias = RTVIEvent
 
@@ -81,10 +81,14 @@ class TurnTracker:
         return self._turns.records
 
     @property
-    def modalities(self) -> list[Literal["text", "audio"] | None]:
-        """Return the modalities of the turns that are not over."""
+    def speeches(self) -> list[Speech | None]:
+        """Return for each turn that is not over when the user spoke; None: not at all."""
         turns = self._turns
-        return [turn.modality for turn in (turns.fading, turns.answered, *turns.asked) if turn is not None]
+        return [
+            speech_of(turn.timings, is_speaking=turn.is_speaking) if turn.modality == "audio" else None
+            for turn in (turns.fading, turns.answered, *turns.asked)
+            if turn is not None
+        ]
 
     @property
     def patience(self) -> float:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from rtvi_sync import Event, RTVIEvent, Turn
+from rtvi_sync.client.conversation import ConversationTracker
 from rtvi_sync.client.session_audio import SessionAudio, Side
 from rtvi_sync.media import AudioTrack
 from rtvi_sync.media.base import AudioFrame
-from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
 
 RATE_HZ = 8000
 SECOND = bytes([1]) * 16_000
@@ -46,15 +48,60 @@ class FakeMedia:
         return self.user
 
 
-def audio_of(media: Any) -> SessionAudio:
-    audio = SessionAudio(media, 120.0)
-    audio.begin(None)
-    return audio
+class Talk:
+    """A conversation whose time the test tells, with a bot that reports its interruptions."""
+
+    def __init__(self) -> None:
+        self.media = FakeMedia()
+        self.audio = SessionAudio(cast("Any", self.media), 120.0)
+        self.audio.begin(None)
+        self.ended: list[Turn] = []
+        follower = SimpleNamespace(
+            audio=self.audio, bot="", publish=self._publish, call_at=lambda due: None, read_at=0.0
+        )
+        self.follower = cast("Any", follower)
+        dispatcher = SimpleNamespace(observe=lambda types, function: None)
+        self.conversation = ConversationTracker(cast("Any", dispatcher), max_turn_audio=120.0)
+        self.conversation._follower, self.conversation._taken_until = self.follower, -1.0
+        self.conversation._tracker.begin_session(audio_out=True, version=(2, 0))
+
+    def _publish(self, type_: RTVIEvent, turn: Turn) -> None:
+        if type_ is RTVIEvent.TURN_ENDED:
+            self.ended.append(turn)
+
+    def tell(self, at: float, *events: str) -> None:
+        """Let events of the bot arrive; those of its texts have one."""
+        for name in events:
+            data = SimpleNamespace(text="Hi") if name == "bot-llm-text" else None
+            self.follower.read_at = 0.0  # enough time has passed
+            self.conversation._take(Event(type=RTVIEvent(name), data=data, received_at=at, message=None))
+
+    def answer(self, at: float) -> None:
+        """Let the bot begin an answer."""
+        self.tell(at, "bot-llm-started", "bot-llm-text")
+
+    def hear(self, start: float, seconds: int, level: int) -> None:
+        """Let the user's audio be sent, and be read now and then, as in a session whose bot sends events."""
+        for number in range(seconds):
+            send(self.media.user, frames(level, start + number, 10))
+            self.follower.read_at = 0.0
+            self.conversation._read_audio(self.follower, start + number + 1)
+
+    def end(self, at: float) -> list[Turn]:
+        """End the session; return its turns."""
+        self.conversation._end_session(self.follower, at)
+        return self.ended
 
 
-def spoken(**moments: float) -> TurnRecord:
-    """Return a turn of the user's voice that is over."""
-    return TurnRecord(number=1, session=1, initiator="user", modality="audio", timings=TurnTimings(**moments))
+def send(track: AudioTrack, frames: Iterable[AudioFrame]) -> None:
+    for frame in frames:
+        track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+
+
+def levels(turn: Turn) -> list[int]:
+    """Return the level of each tenth of a second of what the user said."""
+    samples = array("h", turn.user_audio.pcm)
+    return [samples[at] for at in range(0, len(samples), RATE_HZ // 10)]
 
 
 @pytest.mark.parametrize("silence", [5, 50])
@@ -137,13 +184,77 @@ def test_another_track() -> None:
 
 def test_an_answer_that_begins_before_the_question_ends() -> None:
     """A model from speech to speech answers before the bot reports the end of the user's speech: see the captures."""
-    media = FakeMedia()
-    audio = audio_of(media)
-    audio.read(["audio"], 0.1)
-    for frame in [*frames(0, 0.1, 15), *frames(3000, 1.66, 8)]:
-        media.bot.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
-    audio.read(["audio"], 2.5)
-    turn = spoken(user_started=0.1, user_stopped_reported=2.22, acknowledged=2.22, llm_started=1.59, ended=2.5)
-    taken = audio.take(turn)
-    assert taken.timings.first_audio == 1.66
-    assert taken.bot.pcm == pcm(3000) * 8
+    talk = Talk()
+    talk.tell(0.1, "user-started-speaking")
+    talk.answer(1.59)
+    send(talk.media.bot, [*frames(0, 1.0, 6), *frames(3000, 1.66, 8)])
+    talk.tell(2.22, "user-stopped-speaking")
+    (turn,) = talk.end(2.5)
+    assert turn.timings.first_audio == 1.66
+    assert turn.audio.pcm == pcm(3000) * 8
+
+
+def test_the_user_speaks_for_more_than_a_minute() -> None:
+    """The last minute is kept, so that the latency is right."""
+    talk = Talk()
+    talk.tell(0.0, "user-started-speaking")
+    talk.hear(0.0, 10, 3000)
+    talk.hear(10.0, 65, 5000)
+    talk.tell(75.5, "user-stopped-speaking")
+    talk.answer(76.0)
+    (turn,) = talk.end(78.0)
+    assert turn.timings.user_stopped == pytest.approx(75.0)
+    assert turn.user_audio.truncated
+    assert {*levels(turn)} == {5000}
+    assert 60.0 <= turn.user_audio.seconds <= 63.0
+
+
+def test_noise_that_was_taken_for_speech() -> None:
+    """What the user says long after it belongs to the same turn, and is kept whole; the silence between is not."""
+    talk = Talk()
+    talk.tell(0.0, "user-started-speaking")
+    talk.hear(0.0, 1, 3000)
+    talk.tell(1.0, "user-stopped-speaking")
+    talk.hear(1.0, 99, 0)
+    talk.tell(100.0, "user-started-speaking")
+    talk.hear(100.0, 5, 5000)
+    talk.tell(105.5, "user-stopped-speaking")
+    talk.answer(106.0)
+    (turn,) = talk.end(107.0)
+    assert turn.timings.user_stopped == pytest.approx(105.0)
+    said = levels(turn)
+    assert (said.count(3000), said.count(5000)) == (10, 50)
+    assert not turn.user_audio.truncated
+    assert turn.user_audio.seconds < 70
+
+
+def test_a_long_answer_to_a_long_question() -> None:
+    """The silence of the user meanwhile does not displace the question; memory is bounded."""
+    talk = Talk()
+    talk.tell(0.0, "user-started-speaking")
+    talk.hear(0.0, 40, 3000)
+    talk.tell(40.5, "user-stopped-speaking")
+    talk.answer(41.0)
+    talk.hear(41.0, 100, 0)
+    assert talk.audio._user._seconds < 64
+    (turn,) = talk.end(141.0)
+    assert levels(turn) == [3000] * 400
+    assert not turn.user_audio.truncated
+
+
+def test_an_interruption_after_more_than_a_minute() -> None:
+    """What the user says into a long answer is kept from its beginning on."""
+    talk = Talk()
+    talk.tell(0.0, "user-started-speaking")
+    talk.hear(0.0, 1, 3000)
+    talk.tell(1.5, "user-stopped-speaking")
+    talk.answer(2.0)
+    talk.hear(2.0, 70, 0)
+    talk.hear(72.0, 1, 5000)
+    talk.tell(73.0, "user-started-speaking", "bot-interrupted")
+    talk.hear(73.0, 4, 5000)
+    talk.tell(77.5, "user-stopped-speaking")
+    first, second = talk.end(78.0)
+    assert levels(first) == [3000] * 10
+    assert levels(second) == [5000] * 50
+    assert not second.user_audio.truncated
