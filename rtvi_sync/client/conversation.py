@@ -278,7 +278,7 @@ class ConversationTracker:
             follower.call_at(due)
 
     def _ended(self, follower: SessionFollower, at: float, record: TurnRecord) -> Turn:
-        turn = _turn_of(record, follower.audio.take(record, [], at), follower.bot)
+        turn = _turn_of(record, follower.audio.take(record, self._tracker.speeches, at), follower.bot)
         over = self._over
         over[turn.number] = turn
         for number in [number for number in over if number <= turn.number - MAX_TURNS]:

@@ -258,3 +258,17 @@ def test_an_interruption_after_more_than_a_minute() -> None:
     assert levels(first) == [3000] * 10
     assert levels(second) == [5000] * 50
     assert not second.user_audio.truncated
+
+
+def test_another_turn_ends_while_the_user_speaks() -> None:
+    """The end of a greeting, or of the answer to a typed text, costs nothing of what the user is saying."""
+    talk = Talk()
+    talk.answer(0.0)
+    talk.tell(1.0, "user-started-speaking")
+    talk.hear(1.0, 11, 3000)
+    talk.tell(12.0, "bot-interrupted")
+    talk.hear(12.0, 1, 3000)
+    talk.tell(13.5, "user-stopped-speaking")
+    greeting, turn = talk.end(14.0)
+    assert greeting.initiator == "bot"
+    assert levels(turn) == [3000] * 120
