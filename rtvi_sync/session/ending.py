@@ -208,9 +208,7 @@ class SessionEnd:
         if exit_deadline is None and publisher.was_ready:
             self._decide_on_replacement(self._replaces)  # after the rest: the application's own rule may take its time
         info = attrs.evolve(self.info, reconnecting=self.is_replaced)
-        if info.error is None and publisher.was_ready:
-            info = attrs.evolve(info, error=unsent)  # only here: nothing that decides on another session may see it
-        delivered = publisher.finish(info)
+        delivered = publisher.finish(info, unsent)
         self._on_closed()
         self.closed.set()
         self.connect_done.set()

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
+
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item, QueueOverflow, SerialQueue
 from ..concurrency.worker_pool import WorkerPool
-from ..errors import ProtocolError
+from ..errors import DisconnectedError, ProtocolError
 from ..events import RTVIEvent
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
@@ -269,8 +271,16 @@ class EventPublisher:
         # Without the queue's lock, because nothing may hold up the end. A step that is being published now comes first.
         self._ending = True
 
-    def finish(self, info: CloseInfo) -> Latch:
-        """Publish that the session has ended; nothing can follow. Return a latch that is set after its delivery."""
+    def finish(self, info: CloseInfo, unsent: DisconnectedError | None) -> Latch:
+        """Publish that the session has ended; nothing can follow.
+
+        Args:
+            info: how it has ended.
+            unsent: names the messages that could not be sent.
+
+        Returns:
+            A latch that is set after the delivery of the last event.
+        """
 
         def enter() -> bool:
             self._over = True
@@ -282,6 +292,9 @@ class EventPublisher:
         at = time.monotonic()
         if self.conversation is not None:
             self._post(partial(self._end_turns, at, info), when=lambda: self.was_ready)
+        if info.error is None and self.was_ready:
+            # Only here: nothing that decides on another session, or on whether this one was cut off, may see it.
+            info = attrs.evolve(info, error=unsent)
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self.was_opened)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
         delivered = Latch()

@@ -196,15 +196,32 @@ class TestAsk:
                 client.listen(GUARD)
             assert listeners_of(client)[0] == 0
 
-    def test_the_session_ends_right_after_the_answer(self) -> None:
-        """Bots hang up before they tell that they are silent."""
+    @pytest.mark.parametrize("code", [1000, 1005])
+    def test_the_session_ends_right_after_the_answer(self, code: int) -> None:
+        """Bots hang up before they tell that they are silent; 1005 is a close frame without a code."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
             bot.await_question()
             says(client, [*written("Bye"), *begun("Bye"), *finished("Bye")[:1]])
+            hangs_up(client, code)
+            assert (thread.get().bot_text, thread.get().status) == ("Bye", "complete")
+
+    def test_the_session_ends_with_a_message_that_is_not_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The answer is as whole as without that message."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client:
+
+            def refuse() -> None:
+                raise DisconnectedError("1 message was not sent", initiator="client")
+
+            monkeypatch.setattr(transport_of(client), "disconnect", refuse)
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, [*written("Bye"), *begun("Bye"), *finished("Bye")[:1]])
             hangs_up(client)
             assert (thread.get().bot_text, thread.get().status) == ("Bye", "complete")
+            assert "not sent" in str(client.wait(GUARD).error)
 
     def test_an_error_instead_of_an_answer(self) -> None:
         bot = TalkingBot(quiet)

@@ -146,6 +146,6 @@ def says(client: RTVIClient, messages: Iterable[RTVIMessage]) -> None:
         transport_of(client).receive(message)
 
 
-def hangs_up(client: RTVIClient) -> None:
+def hangs_up(client: RTVIClient, code: int = 1000) -> None:
     """Let the bot of a client end the session."""
-    transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+    transport_of(client).end(CloseInfo(code=code, initiator="server"))
