@@ -56,6 +56,7 @@ class SessionFollower:
         self._conversation = conversation
         self.bot: str = _about(bot)
         self.session_number: int = session.number
+        self.goes_on: bool = not session.publisher.in_connect  # the session replaces a lost one
         self._publisher = session.publisher
         self._io = session.runtime.io
         self.audio: SessionAudio = SessionAudio(session.media, conversation.max_turn_audio)
@@ -155,7 +156,8 @@ class ConversationTracker:
         if self._follower is not None:
             self._end_session(self._follower, time.monotonic())
         self._follower, self._coming = follower, None
-        self.unclaimed.clear()  # of an earlier session
+        if not follower.goes_on:
+            self.unclaimed.clear()
         with self._lock:
             self._tracker.begin_session(
                 audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)

@@ -152,7 +152,8 @@ class ClientTurns(ClientBase):
         """Return the next turn that is over and that no call has returned yet, once there is one.
 
         A greeting of the bot, for example, or what a user said into the microphone and the bot answered. The first call
-        in a session also returns what came in the first 5 s of it.
+        in a session also returns what came in the first 5 s of it. Turns before a `connect()` are not returned after
+        it; those before a loss are, if the client has replaced the session by itself.
 
         Args:
             timeout: seconds; None: no limit.

@@ -83,7 +83,7 @@ class EventPublisher:
         self._queue = states.queue
         self._workers = workers
         self._session = session
-        self._in_connect = in_connect
+        self.in_connect: bool = in_connect  # else the session replaces a lost one
         self._on_overflow = on_overflow
         # These two are set by any thread, in one step, and never reset.
         self._ending = False  # no further step of an attempt is published
@@ -374,7 +374,7 @@ class EventPublisher:
     def _deliver_last(self, info: CloseInfo, received_at: float, delivered: Latch) -> None:
         """Deliver the last event of the session. On the queue's worker."""
         dispatcher = self._dispatcher()
-        is_failed_attempt = self._in_connect and not self.was_ready
+        is_failed_attempt = self.in_connect and not self.was_ready
         try:
             if dispatcher is not None:
                 dispatcher.session_over(self._session, None if is_failed_attempt else info)

@@ -451,6 +451,23 @@ class TestListen:
             assert (turn := client.ask("x", GUARD)).number == 4
             assert turn.session == 2
 
+    def test_turns_before_a_loss(self) -> None:
+        """They are returned, too, if the client replaces the session; not after `connect()`."""
+        with TalkingBot().client(reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
+            client.turns()
+            says(client, [*said("one"), *said("two")])
+            assert client.listen(GUARD).bot_text == "one"
+            with client.events("bot_ready", timeout=GUARD) as ready:
+                transport_of(client).end()
+                next(ready)
+            says(client, [*said("three"), *said("four")])
+            assert [client.listen(GUARD).bot_text for _ in range(2)] == ["two", "three"]
+            settle(client)
+            client.disconnect()
+            client.connect()
+            says(client, said("five"))
+            assert client.listen(GUARD).bot_text == "five"
+
     def test_a_second_session(self) -> None:
         bot = TalkingBot(greeting="Hello!")
         with bot.client() as client:
