@@ -14,7 +14,6 @@ from ..media.pcm import rms
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
 from ..protocol.turn_record import Speech, TurnRecord, TurnTimings, speech_of
-from ..session.first_messages import READER_SECONDS
 
 # Seconds of the user's audio that a turn keeps, the last ones: the end of the voice is what latencies are counted from.
 _MAX_USER_SECONDS = 60.0
@@ -23,6 +22,8 @@ _USER_LEAD = 3.0
 _BOT_LEAD = 1.0
 # Seconds by which an event may come late to the thread that takes it.
 _MAX_LATE = 5.0
+# Seconds by which a reader may lag at least: between two messages of a long answer.
+_MAX_LAG = 30.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
 
@@ -41,10 +42,12 @@ class Side:
 
     def __init__(self, seconds: float, lead: float) -> None:
         self._limit = seconds + lead
+        self._max_lag = max(self._limit, _MAX_LAG)
         self._lead = lead
         self._is_kept = seconds > 0
         self._track: AudioTrack | None = None
         self._reader: TrackFrames[AudioFrame] | None = None
+        self._dropped = 0  # by the reader
         self._frames: list[AudioFrame] = []
         self._seconds = 0.0
         # From and until when frames were dropped.
@@ -55,7 +58,7 @@ class Side:
         if reader is None:
             self.read(track, idle=True, at=0.0)
         else:
-            self._track, self._reader = track, reader
+            self._track, self._reader, self._dropped = track, reader, reader.dropped
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
         """Append frames, as far as there is room."""
@@ -85,13 +88,20 @@ class Side:
         if track is not self._track:
             self.close()
             self._track = track
-            self._reader = track.frames(buffer=max(self._limit, READER_SECONDS)) if track is not None else None
-        frames = self._reader.take() if self._reader is not None else []
+            self._reader = track.frames(buffer=self._max_lag) if track is not None else None
+            self._dropped = 0
+        frames: list[AudioFrame] = []
         if self._reader is not None:
+            frames = self._reader.take()
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
-            self._reader.shrink(max(self._lead, _MAX_LATE) if idle else None)
+            self._reader.shrink(max(self._lead, _MAX_LATE) if idle else self._max_lag)
+            if (dropped := self._reader.dropped) != self._dropped:  # between what was read last and now
+                self._dropped = dropped
+                for frame in (*self._frames[-1:], *frames[:1]):
+                    self._lose(frame.timestamp)
         if idle:
-            frames, self._frames, self._seconds, self._lost = [*self._frames, *frames], [], 0.0, _NOTHING
+            frames, self._frames, self._seconds = [*self._frames, *frames], [], 0.0
+            self._lost = self._lost if self._lost[1] > at else _NOTHING
             frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
         self.add(frames)
 

@@ -28,8 +28,8 @@ _KEPT_SECONDS = 5.0
 _LEAD_SECONDS = 0.2
 _MAX_BYTES = 64 * 1024
 _MAX_MESSAGES = 1000
-# Seconds by which a reader of the bot's audio may lag: between two messages of a long answer.
-READER_SECONDS = 30.0
+# Seconds that the reader of the bot's audio can hold for a conversation; `shrink()` sets how many it does hold.
+_READER_SECONDS = 3600.0
 # The types of messages that may say something in a conversation.
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
 
@@ -126,7 +126,7 @@ class FirstMessages:
     def _begin(self) -> None:
         self._begun = True
         track = self._track()
-        self._audio = track.frames(buffer=READER_SECONDS) if track is not None else None
+        self._audio = track.frames(buffer=_READER_SECONDS) if track is not None else None
         if self._audio is not None:
             self._audio.shrink(_LEAD_SECONDS)
         self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))

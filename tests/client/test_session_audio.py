@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from rtvi_sync import Event, RTVIEvent, Turn
+from rtvi_sync import BotReadyData, Event, RTVIEvent, Turn
 from rtvi_sync.client.conversation import ConversationTracker
 from rtvi_sync.client.session_audio import SessionAudio, Side
 from rtvi_sync.media import AudioTrack
 from rtvi_sync.media.base import AudioFrame
+from rtvi_sync.protocol.engine import Deliver
+from rtvi_sync.session.first_messages import FirstMessages
 
 RATE_HZ = 8000
 SECOND = bytes([1]) * 16_000
@@ -46,6 +48,13 @@ class FakeMedia:
 
     def sent(self) -> AudioTrack:
         return self.user
+
+
+class FakeIO:
+    """An I/O thread without timers."""
+
+    def call(self, function: object) -> None:
+        """See `IOThread.call()`."""
 
 
 class Talk:
@@ -146,6 +155,39 @@ def test_while_nobody_speaks() -> None:
     frames, missing = side.take(0.0, 100.0)
     assert ([frame.timestamp for frame in frames], missing) == ([10, 11, 12, 13, 14], True)
     side.close()
+
+
+def test_more_than_a_reader_holds() -> None:
+    """What comes between two reads of a turn is either there or counts as missing."""
+    track, side = AudioTrack(label="x"), Side(120.0, 1.0)
+    first = FirstMessages(cast("Any", FakeIO()), lambda: track, BotReadyData(version="2.2.0"))
+    first.received(Deliver(RTVIEvent.BOT_LLM_STARTED, None, "bot-llm-started", None, None), 0.0, 10)
+    side.begin(track, first.forward_to(cast("Any", None))[1])
+    side.read(track, idle=False, at=0.0)
+    publish(track, range(45))
+    side.read(track, idle=False, at=45.0)
+    assert len(side.take(0.0, 44.0)[0]) == 45
+    publish(track, range(45, 200))
+    side.read(track, idle=False, at=200.0)
+    kept, missing = side.take(0.0, 200.0)
+    assert (len(kept), missing) == (121, True)
+    publish(track, range(200, 210))
+    side.read(track, idle=False, at=210.0)
+    assert not side.take(0.0, 210.0)[1]
+
+
+def test_an_event_that_comes_too_late() -> None:
+    """What an idle reader no longer has when the turn is told counts as missing in it; what is older does not."""
+    track, side = AudioTrack(label="x"), Side(120.0, 1.0)
+    side.read(track, idle=True, at=0.0)
+    publish(track, range(1, 20))
+    side.read(track, idle=True, at=19.0)
+    assert not side.lacks(0.0, 99.0)
+    publish(track, range(20, 40))
+    side.read(track, idle=True, at=21.0)
+    side.read(track, idle=False, at=21.0)
+    kept, missing = side.take(0.0, 40.0)
+    assert ([frame.timestamp for frame in kept], missing) == ([35, 36, 37, 38, 39], True)
 
 
 def test_an_event_that_comes_late() -> None:
