@@ -86,7 +86,8 @@ class MessageChannel:
     def _transmit(self, message: RTVIMessage) -> None:
         """Send a message that was checked."""
         with self._order if message.type in SAYING else contextlib.nullcontext():
-            follower = self.follower or self.first_messages
+            first = self.first_messages  # read first, because a conversation sets the follower and then takes them over
+            follower = self.follower or first
             if follower is not None:
                 follower.sent(message)  # before the bot can answer it
             try:

@@ -74,6 +74,32 @@ def text_of(type_: str, data: Any, id_: str | None = None) -> str:
     return json.dumps({"label": "rtvi-ai", "type": type_, "data": data, "id": id_})
 
 
+class Noted:
+    """Notes what is sent, in the place of a conversation or of what a session keeps for one."""
+
+    def __init__(self) -> None:
+        self.messages: list[RTVIMessage] = []
+
+    def sent(self, message: RTVIMessage) -> None:
+        self.messages.append(message)
+
+    def unsent(self, message: RTVIMessage) -> None:
+        self.messages.remove(message)
+
+
+class FollowedBetween(MessageChannel):
+    """A channel whose conversation begins to follow it between any two reads of what is told of messages."""
+
+    conversation: Any = None
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name in ("follower", "first_messages") and (conversation := self.conversation) is not None:
+            self.conversation = None
+            self.follower, self.first_messages = conversation, None
+        return value
+
+
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
@@ -173,3 +199,15 @@ def test_a_config_that_the_bot_does_not_send(caplog: pytest.LogCaptureFixture) -
     rig.channel.fetch_config(Deadline(0.01))
     assert [message.type for message in rig.sent] == ["get-config"]
     assert "client.config stays None" in caplog.text
+
+
+def test_a_conversation_that_begins_while_a_message_is_sent(rig: Rig) -> None:
+    """The message is kept for it or told to it: once."""
+    kept, told = Noted(), Noted()
+    channel = rig.channel
+    channel.__class__ = FollowedBetween
+    channel.first_messages = cast("Any", kept)  # which passes on what comes when it was taken over
+    cast("FollowedBetween", channel).conversation = told
+    message = RTVIMessage("send-text", {"content": "x"})
+    channel.send(message)
+    assert kept.messages + told.messages == [message]
