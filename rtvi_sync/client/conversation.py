@@ -162,16 +162,16 @@ class ConversationTracker:
             self._tracker.begin_session(
                 audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)
             )
-        for at, what in entries:
-            if isinstance(what, RTVIMessage):
-                self.sent_at = max(self.sent_at, at)
-                self._change(follower, at, self._tracker.sent, at, what)
-            else:
-                self._taken_until = at
-                self._change(follower, at, self._take_kept, at, what)
         early, follower.early = follower.early, []
-        for call in early:
-            call()
+        _make_all(deque([*(partial(self._take_entry, follower, *entry) for entry in entries), *early]))
+
+    def _take_entry(self, follower: SessionFollower, at: float, what: Deliver | RTVIMessage) -> None:
+        if isinstance(what, RTVIMessage):
+            self.sent_at = max(self.sent_at, at)
+            self._change(follower, at, self._tracker.sent, at, what)
+        else:
+            self._taken_until = at
+            self._change(follower, at, self._take_kept, at, what)
 
     def _take_kept(self, at: float, effect: Deliver) -> list[TurnRecord]:
         try:
@@ -269,15 +269,20 @@ class ConversationTracker:
 
     def _publish(self, follower: SessionFollower, at: float, records: list[TurnRecord]) -> None:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
-        for record in records:
-            if record.status == "in_progress":
-                follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
-            else:
-                follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record))
-        if records:
-            follower.audio.read(self._tracker.speeches, at)  # keeps more, or less, from now on
-        if (due := self._tracker.due) is not None:
-            follower.call_at(due)
+        try:
+            if records:
+                _make_all(deque(partial(self._publish_one, follower, at, record) for record in records))
+        finally:
+            if records:
+                follower.audio.read(self._tracker.speeches, at)  # keeps more, or less, from now on
+            if (due := self._tracker.due) is not None:
+                follower.call_at(due)
+
+    def _publish_one(self, follower: SessionFollower, at: float, record: TurnRecord) -> None:
+        if record.status == "in_progress":
+            follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
+        else:
+            follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record))
 
     def _ended(self, follower: SessionFollower, at: float, record: TurnRecord) -> Turn:
         turn = _turn_of(record, follower.audio.take(record, self._tracker.speeches, at), follower.bot)
@@ -305,6 +310,16 @@ class ConversationTracker:
         self._patience.clear()
         self._tracker.patience = 0.0
         self.speaking.clear()
+
+
+def _make_all(calls: deque[Callable[[], None]]) -> None:
+    """Make all calls, also if Ctrl-C interrupts a handler in one of them; it is raised at the end."""
+    try:
+        while calls:
+            calls.popleft()()
+    finally:
+        if calls:
+            _make_all(calls)
 
 
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]

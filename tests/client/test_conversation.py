@@ -77,6 +77,25 @@ def test_the_next_session_begins_while_events_are_queued() -> None:
     ]
 
 
+def test_ctrl_c_in_a_handler_of_a_turn() -> None:
+    """What is to be told after it is not lost: neither the end of the turn, nor the turns that were kept."""
+    started: list[Turn] = []
+
+    def interrupt(turn: Turn) -> None:
+        started.append(turn)
+        if len(started) == 1:
+            raise KeyboardInterrupt
+
+    with TalkingBot().client(events="manual") as client:
+        says(client, [*said("one"), *said("two")])
+        client.on("turn_started", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            until(lambda: client.process_events(0.1) == 0)
+        says(client, said("three"))
+        assert [client.listen(GUARD).bot_text for _ in range(3)] == ["one", "two", "three"]
+    assert [turn.number for turn in started] == [1, 2, 3]
+
+
 def test_a_first_message_that_breaks_the_protocol() -> None:
     """The first messages of a session tell what the others say."""
     with TalkingBot().client() as client:
