@@ -70,7 +70,7 @@ class SessionFollower:
 
     def publish(self, type_: RTVIEvent, turn: Turn) -> None:
         """Deliver an event. On the thread that takes the events."""
-        self._publisher.deliver(type_, turn)
+        self._publisher.deliver(type_, turn, len(turn.audio.pcm) + len(turn.user_audio.pcm))
 
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""

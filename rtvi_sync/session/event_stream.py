@@ -79,7 +79,9 @@ class EventStream(Generic[DataT]):
     def push(self, event: Event[Any], size: int) -> bool:
         """Queue `event`; return False if the stream is full. Called by the queue's worker."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
-        if len(self._events) >= self._max_events or queued_bytes + size > self._max_bytes:
+        # A single event always finds room: a turn may hold more than the limit, and ask() waits for one.
+        is_over = queued_bytes + size > self._max_bytes and self._events
+        if is_over or len(self._events) >= self._max_events:
             return False
         self._bytes_pushed += size
         self._events.append((event, size))

@@ -352,9 +352,9 @@ class EventPublisher:
         if not dispatcher.deliver(type_, data, received_at, cause, size):
             self._on_overflow()
 
-    def deliver(self, type_: RTVIEvent, data: Any) -> None:
-        """Deliver an event that comes of those before it. On the queue's worker."""
-        self._deliver(self.item(type_, data, time.monotonic()))
+    def deliver(self, type_: RTVIEvent, data: Any, size: int) -> None:
+        """Deliver an event that comes of those before it, and holds `size` bytes. On the queue's worker."""
+        self._deliver(self.item(type_, data, time.monotonic(), size=size))
 
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
         """Deliver the last measured value. On the queue's worker."""

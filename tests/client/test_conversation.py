@@ -11,7 +11,7 @@ from rtvi_sync import RTVIMessage, Turn
 from rtvi_sync.client.conversation import SessionFollower
 from tests.support.clients import bot_says, settle
 from tests.support.forking import in_child
-from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, written
+from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
 from tests.support.threads import holding
 from tests.support.waiting import until
@@ -145,6 +145,23 @@ def test_a_full_stream_of_turns() -> None:
             client.ask("x", GUARD)
         assert "the queue is full" in str(client.wait(GUARD).error)
         assert len([*turns]) == 50
+
+
+def test_a_stream_of_turns_with_much_audio() -> None:
+    """The audio counts for `max_queued_bytes`."""
+    size = len(tone(0.1))
+    client = TalkingBot(audio=True).client(max_queued_bytes=5 * size)
+    with client, client.events("turn_ended") as turns:
+        for _ in range(6):
+            client.ask("x", GUARD)
+        assert "max_queued_bytes" in str(client.wait(GUARD).error)
+        assert [event.data.audio.pcm for event in turns] == [tone(0.1)] * 5
+
+
+def test_a_turn_that_is_larger_than_a_queue() -> None:
+    """It is returned all the same."""
+    with TalkingBot(audio=True).client(max_queued_bytes=4000) as client:
+        assert [client.ask("x", GUARD).audio.pcm for _ in range(2)] == [tone(0.1)] * 2
 
 
 def test_the_end_of_a_session_ends_its_turns() -> None:
