@@ -6,12 +6,15 @@ conversation is not followed forgets them soon.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..concurrency.io_thread import IOThread
+from ..concurrency.logs import package_logger
+from ..events import RTVIEvent
 from ..media.base import AudioFrame
 from ..media.tracks import AudioTrack, TrackFrames
 from ..messages import BotReadyData, RTVIMessage
@@ -20,6 +23,8 @@ from ..protocol.states import CloseInfo
 
 if TYPE_CHECKING:
     from .session import Session
+
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds that they are kept, from the first one on, and the limits of what is kept.
 _KEPT_SECONDS = 5.0
@@ -32,6 +37,17 @@ _MAX_MESSAGES = 1000
 _READER_SECONDS = 3600.0
 # The types of messages that may say something in a conversation.
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
+# The events that the tracker of turns takes, which most sessions do not import.
+_E: TypeAlias = RTVIEvent
+TAKEN = frozenset(
+    {
+        *(_E.USER_STARTED_SPEAKING, _E.USER_STOPPED_SPEAKING, _E.USER_INPUT, _E.USER_TRANSCRIPT, _E.USER_LLM_TEXT),
+        *(_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_LLM_STOPPED),
+        *(_E.BOT_OUTPUT, _E.BOT_TTS_TEXT, _E.BOT_STARTED_SPEAKING, _E.BOT_STOPPED_SPEAKING),
+        *(_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_START, _E.LLM_FUNCTION_CALL_STARTED),
+        *(_E.LLM_FUNCTION_CALL_IN_PROGRESS, _E.LLM_FUNCTION_CALL_STOPPED, _E.ERROR, _E.METRICS),
+    }
+)
 
 
 class Follower(Protocol):
@@ -87,20 +103,22 @@ class FirstMessages:
         self._is_about_bot = False
 
     def received(self, effect: protocol.Deliver, at: float, size: int) -> None:
-        """Keep a message of the bot that holds `size` bytes. On the thread that delivers messages."""
+        """Keep a message of the bot, of `size` bytes, if it may be of a turn. On the thread that delivers messages."""
         if not self._begun:
             self._begin()
         if not self._is_about_bot and effect.type.startswith("bot-"):
             self._is_about_bot = True
             if (audio := self._audio) is not None:
                 audio.shrink(_KEPT_SECONDS)
+        if effect.event not in TAKEN:
+            return
         with self._lock:
             entries = self._entries
             if entries is not None:
                 self._bytes += size
                 entries.append((at, effect))
         if self._bytes > _MAX_BYTES or (entries is not None and len(entries) > _MAX_MESSAGES):
-            self.forget()
+            self._give_up()
 
     def sent(self, message: RTVIMessage) -> None:
         """See `Follower.sent()`."""
@@ -110,7 +128,7 @@ class FirstMessages:
                 self._bytes += len(repr(message.data))
                 entries.append((time.monotonic(), message))
         if self._bytes > _MAX_BYTES:
-            self.forget()
+            self._give_up()
         if follower is not None:
             follower.sent(message)
 
@@ -130,6 +148,11 @@ class FirstMessages:
         if self._audio is not None:
             self._audio.shrink(_LEAD_SECONDS)
         self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
+
+    def _give_up(self) -> None:
+        if self._entries is not None:
+            logger.debug("The session begins with too much to be kept: turns that are followed later do not have it")
+        self.forget()
 
     def forget(self) -> None:
         """Forget what was kept, and keep no more."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+import pytest
 
 from rtvi_sync import BotReadyData, RTVIEvent, RTVIMessage
 from rtvi_sync.media.tracks import AudioTrack
 from rtvi_sync.protocol.engine import Deliver
-from rtvi_sync.session.first_messages import FirstMessages
+from rtvi_sync.protocol.turns import TurnTracker
+from rtvi_sync.session.first_messages import TAKEN, FirstMessages
 
 
 class FakeIO:
@@ -104,6 +108,24 @@ def test_forgotten_if_it_is_too_much() -> None:
     for at in range(1001):
         first.received(EFFECT, at, 1)
     assert first.forward_to(FakeFollower())[0] == []
+
+
+def test_what_is_of_no_turn_takes_no_room(caplog: pytest.LogCaptureFixture) -> None:
+    """Only what the tracker of turns takes is kept and counted; that it is too much is logged once."""
+    assert {*TurnTracker().events} == TAKEN
+    caplog.set_level(logging.DEBUG)
+    first = first_of(FakeIO())
+    other: Any = Deliver(RTVIEvent.SERVER_MESSAGE, None, "server-message", None, None)
+    first.received(EFFECT, 1.0, 10)
+    first.received(other, 2.0, 1_000_000)
+    for at in range(2000):
+        first.received(other, at, 10)
+    assert caplog.records == []
+    assert first.forward_to(FakeFollower())[0] == [(1.0, EFFECT)]
+    first = first_of(FakeIO())
+    for at in range(2):
+        first.received(EFFECT, at, 1_000_000)
+    assert len(caplog.records) == 1
 
 
 def test_what_could_not_be_sent() -> None:
