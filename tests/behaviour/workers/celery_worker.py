@@ -76,7 +76,8 @@ def celery_worker(folder: Path, bot_url: str, *options: str, **environment: str)
                 yield Worker(folder, process, celery)
         finally:
             if process.poll() is None:
-                for left in (*psutil.Process(process.pid).children(), process):
+                main = psutil.Process(process.pid)
+                for left in [*main.children(), main]:
                     left.send_signal(signal.SIGABRT)  # it writes where its threads are
                 process.wait()
-                print((folder / "log").read_text())
+                sys.stderr.write((folder / "log").read_text())
