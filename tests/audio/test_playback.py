@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media.devices.portaudio_backend import backend
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
-from tests.support.busy import busy_threads, others_compute
+from tests.support.busy import busy_threads, undisturbed
 from tests.support.slowness import GUARD
 
 from .pulse import RATE, PulseServer, Samples
@@ -48,16 +49,17 @@ def play(speaker: DeviceSpeaker, said: Samples) -> None:
             speaker.write(said[number * _FRAME : (number + 1) * _FRAME].tobytes(), RATE)
 
 
-def shifts(heard: Samples, said: Samples) -> list[int]:
-    """Return by how many samples each half second of speech is played later than the first one; negative if earlier."""
+def shifts(heard: Samples, said: Samples) -> list[float]:
+    """Return by how many samples each half second of speech is played later than the first one; negative if earlier,
+    infinity if it is not found.
+    """
     whole, step = alignment(heard, said)[1], RATE // 2
-    found = []
+    found: list[float] = []
     for begin in range(0, len(said) - step + 1, step):
         around = heard[max(0, whole + begin - RATE // 4) :][: step + RATE // 2]
         similar, at = alignment(around, said[begin : begin + step])
-        assert similar > 0.98, f"{begin / RATE} s"
-        found.append(max(0, whole + begin - RATE // 4) + at - begin)
-    return [shift - found[0] for shift in found]
+        found.append(max(0, whole + begin - RATE // 4) + at - begin if similar > 0.98 else math.inf)
+    return [shift - found[0] if math.isfinite(found[0]) else math.inf for shift in found]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +75,15 @@ def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads
     """What a bot says in real time is heard without a gap or an underrun, beside idle threads, and beside some that
     were busy before the speaker was opened, or are since then."""
     said = noise(seconds)
-    for _ in range(3):
+
+    def attempt() -> tuple[int, float]:
         speaker, heard = played(pulse, library, said, threads, busy_since)
-        if not speaker.underruns or not others_compute():
-            break
-    assert (speaker.underruns, speaker.dropped_seconds) == (0, 0)
-    assert max(map(abs, shifts(heard, said))) <= 1
+        assert speaker.dropped_seconds == 0
+        return speaker.underruns, max(map(abs, shifts(heard, said)))
+
+    underruns, shift = undisturbed(attempt, lambda result: not result[0] and result[1] <= 1)
+    assert underruns == 0
+    assert shift <= 1
 
 
 def played(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -36,3 +39,12 @@ def others_compute() -> bool:
         began, spent = time.monotonic(), time.process_time()
         time.sleep(2.0)
         return time.process_time() - spent < 0.9 * (time.monotonic() - began)
+
+
+def undisturbed(attempt: Callable[[], T], is_good: Callable[[T], bool]) -> T:
+    """Return the result of an attempt, the first that is good or that no other program disturbed; of five the last."""
+    for _ in range(5):
+        result = attempt()
+        if is_good(result) or not others_compute():
+            break
+    return result
