@@ -147,6 +147,8 @@ class ConversationTracker:
             # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
             self._coming = channel.follower = follower = SessionFollower(self, session, first.bot)
             channel.first_messages = None
+        if not follower.goes_on:
+            self.unclaimed.clear()  # now, because `connect()` may return before `_begin()` runs
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         follower.post(partial(self._begin, follower, first.bot, entries))
@@ -157,7 +159,7 @@ class ConversationTracker:
             self._end_session(self._follower, time.monotonic())
         self._follower, self._coming = follower, None
         if not follower.goes_on:
-            self.unclaimed.clear()
+            self.unclaimed.clear()  # of what has just ended
         with self._lock:
             self._tracker.begin_session(
                 audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)
