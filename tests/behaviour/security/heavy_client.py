@@ -4,8 +4,9 @@ For each `server-message` "mark" it prints the largest size that the process has
 """
 
 import logging
-import resource
+import re
 import sys
+from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIEvent, WebSocketTransport
 from rtvi_sync.media import NullSink, SilenceSource
@@ -23,7 +24,9 @@ with client.events("server-message", timeout=120.0) as marks:
     frames = track.frames()
     for mark in marks:
         if mark.data == "mark":
-            sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}\n")
+            # Not `ru_maxrss`, which begins with the size of the process that has started this one.
+            (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+            sys.stdout.write(f"{int(peak) // 1024}\n")
             sys.stdout.flush()
         elif mark.data == "end":
             break
