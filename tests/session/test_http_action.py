@@ -72,7 +72,9 @@ class Turn:
 
     def begin(self) -> None:
         """Begin an event stream."""
-        self.peer.send(f"HTTP/1.1 200 OK\r\n{EVENTS}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        self.peer.send(
+            f"HTTP/1.1 200 OK\r\n{EVENTS}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
 
     def say(self, *messages: Any) -> None:
         """Send events."""
