@@ -154,7 +154,7 @@ class PushSource(PackagedSource):
 
     def keep(self) -> None:
         """Keep what was not taken for the next session; a `push()` and a `wait()` learn that this one has ended."""
-        self._was_sent = not self.waiting_bytes
+        self._was_sent = self._was_sent and not self.waiting_bytes
         self._taken.notify_all()
 
     def take(self, frames: int) -> bytes:

@@ -230,6 +230,18 @@ def test_an_attempt_that_fails_discards_nothing(talk, timer, rate):
     assert source.wait() is True
 
 
+def test_an_attempt_that_fails_after_a_loss(talk, timer):
+    """What the lost session has discarded was not sent, though nothing waits any more."""
+    source = PushSource(16000)
+    session = talk(mic=source).begin()
+    source.push(noise(16000))
+    timer.advance(0.1)
+    session.manager.stop(GUARD)
+    talk(mic=source).prepare().manager.stop(GUARD)
+    assert source.waiting_bytes == 0
+    assert source.wait() is False
+
+
 def test_many_threads_and_the_session_at_once(talk, timer):
     """One thread pushes while another one sends: nothing is lost, and nothing is sent twice."""
     source, data = PushSource(16000), noise(64_000)
