@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import stat
@@ -116,8 +115,7 @@ class WavSink:
         self._file: io.FileIO | None = None
         self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
-        self._written: os.stat_result  # of the file, once it is created, and
-        self._directory: os.stat_result  # of the directory that it is in
+        self._written: os.stat_result  # of the file, once it is created
         self._converter: RateConverter | None = None  # to the rate of the file
         self._size = 0
         self._size_in_header = 0
@@ -189,14 +187,11 @@ class WavSink:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
     def _is_moved_away(self) -> bool:
-        """Tell whether only the file is gone. If its directory is, or the volume that was mounted there, both may come
-        back, and the file is appended to.
-        """
-        with contextlib.suppress(OSError):
-            try:
-                self.path.stat()
-            except FileNotFoundError:
-                return os.path.samestat(os.stat(_directory_of(self.path)), self._directory)
+        """Tell whether only the file is gone; if its directory is, both may come back, and the file is appended to."""
+        try:
+            self.path.stat()
+        except OSError as error:
+            return isinstance(error, FileNotFoundError) and os.path.isdir(_directory_of(self.path))
         return False
 
     @property
@@ -219,7 +214,6 @@ class WavSink:
                 if self._created:
                     self._check_identity(file)
                 else:
-                    self._directory = os.stat(_directory_of(self.path))
                     self._write_header(file)
                     file.truncate(pcm_tools.WAV_HEADER_BYTES)
                     self._created = True

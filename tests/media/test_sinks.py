@@ -136,31 +136,44 @@ def test_a_wav_sink_whose_directory_is_away_for_a_while(tmp_path):
     assert read_wav(folder / "call.wav") == (1, 2, 24000, b"abef")
 
 
-@pytest.mark.parametrize("is_link", [False, True])
-def test_a_wav_sink_whose_volume_is_away_for_a_while(tmp_path, is_link):
-    """A directory of the same name, as the one that a volume is mounted on, gets no file; nor does that of a link."""
-    folder, path = tmp_path / "volume", tmp_path / "volume" / "call.wav"
+def test_a_wav_sink_behind_a_link_whose_volume_is_away_for_a_while(tmp_path):
+    """The directory of the link gets no file; the one that comes back is appended to."""
+    folder, path = tmp_path / "volume", tmp_path / "call.wav"
     folder.mkdir()
-    if is_link:
-        path = tmp_path / "call.wav"
-        path.symlink_to(folder / "call.wav")
+    path.symlink_to(folder / "call.wav")
     sink = WavSink(path)
     sink.write(b"abcd", 24000)
     sink.close()
     folder.rename(tmp_path / "elsewhere")
-    if not is_link:
-        folder.mkdir()
     for _ in range(2):
         with pytest.raises(DeviceError, match="Cannot write") as caught:
             sink.write(b"ef", 24000)
         assert caught.value.type == "not-found"
         sink.close()
-    if not is_link:
-        folder.rmdir()
     (tmp_path / "elsewhere").rename(folder)
     sink.write(b"gh", 24000)
     sink.close()
     assert read_wav(path) == (1, 2, 24000, b"abcdgh")
+
+
+def test_a_wav_sink_whose_directory_is_another_one_for_a_while(tmp_path):
+    """As that on which a volume was mounted: it gets a file, and the one that comes back is not touched."""
+    folder, path = tmp_path / "volume", tmp_path / "volume" / "call.wav"
+    folder.mkdir()
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    sink.close()
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    sink.write(b"ef", 24000)
+    sink.close()
+    assert read_wav(path)[-1] == b"ef"
+    folder.rename(tmp_path / "below")
+    (tmp_path / "elsewhere").rename(folder)
+    with pytest.raises(DeviceError, match="not the file that this WavSink has written"):
+        sink.write(b"gh", 24000)
+    sink.close()
+    assert read_wav(path)[-1] == b"abcd"
 
 
 def test_a_wav_sink_whose_file_was_replaced(tmp_path):
