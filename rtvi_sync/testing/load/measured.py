@@ -360,8 +360,10 @@ class MeasuredClient(RTVIClient):
         timings = turn.timings
         # Of speech that is told late the audio is forgotten, so that a turn that is over lacks the end of the voice.
         is_late = not asked and timings.ended is not None and timings.user_stopped is None
+        in_speech = turn.modality == "audio" and timings.user_stopped_reported is None
         given_up = isinstance(error, RequestTimeoutError)
-        if not began or not self._outcomes.note(turn.number, None if is_late else began, given_up=given_up):
+        moment = None if is_late else began
+        if not began or not self._outcomes.note(turn.number, moment, given_up=given_up, in_speech=in_speech):
             return
         is_whole = error is None and turn.status == "complete" and turn.assumed is None
         for name, moment in [

@@ -11,8 +11,17 @@ from rtvi_sync.protocol.attribution import MAX_TURNS
 
 @attrs.define(eq=False)
 class _Outcome:
+    """What was reported of one question.
+
+    Attributes:
+        given_up: it was not answered in time.
+        at: when it was reported, in monotonic seconds.
+        in_speech: the user was still speaking, as far as the bot had told.
+    """
+
     given_up: bool
     at: float
+    in_speech: bool
 
 
 class Outcomes:
@@ -40,23 +49,25 @@ class Outcomes:
         """Tell whether the last question in a turn was reported as one that was not answered in time."""
         return any(outcome.given_up for outcome in [*self._of_turns.get(number, {}).values()][-1:])
 
-    def note(self, number: int, asked: float | None, *, given_up: bool) -> bool:
+    def note(self, number: int, asked: float | None, *, given_up: bool, in_speech: bool = False) -> bool:
         """Note that a question is about to be reported; return whether it should be: it was not yet.
 
         Args:
             number: of the turn.
-            asked: when it was asked, in monotonic seconds. Another one is asked after the last one was reported.
+            asked: when it was asked, in monotonic seconds: another one of the turn after the last one was reported.
                 None: unknown, because the bot has told it late; not before the last `said()`.
-            given_up: it was not answered in time.
+            given_up, in_speech: see `_Outcome`. Speech that goes on is no other question.
         """
         outcomes = self._of_turns.setdefault(number, {})
         count = len(outcomes)
         since = self._said_at if asked is None else asked
-        if count and since <= outcomes[count - 1].at:
-            return False
+        if count:
+            before = outcomes[count - 1]
+            if since <= before.at or (before.in_speech and self._said_at <= before.at):
+                return False
         last, until = self._unheard
         was_unheard = until > 0.0 and number > last and since <= until
-        outcome = _Outcome(given_up or was_unheard, time.monotonic())
+        outcome = _Outcome(given_up or was_unheard, time.monotonic(), in_speech)
         if outcomes.setdefault(count, outcome) is not outcome:
             return False
         for old in [each for each in [*self._of_turns] if each <= number - MAX_TURNS]:

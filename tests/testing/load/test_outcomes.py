@@ -25,6 +25,15 @@ def test_another_question_in_the_turn() -> None:
         assert outcomes.was_given_up(1) == given_up
 
 
+def test_speech_that_goes_on() -> None:
+    """It is no other question, unless a call has asked one meanwhile."""
+    outcomes = Outcomes()
+    assert outcomes.note(1, time.monotonic(), given_up=True, in_speech=True)
+    assert not outcomes.note(1, time.monotonic() + 60.0, given_up=False)
+    outcomes.said(time.monotonic() + 60.0)
+    assert outcomes.note(1, time.monotonic() + 120.0, given_up=False)
+
+
 def test_not_heard() -> None:
     """A later turn of what was said before is of that question, which was reported."""
     outcomes, asked = Outcomes(), time.monotonic()
