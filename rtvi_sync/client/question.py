@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from abc import ABC, abstractmethod
 from typing import Final
@@ -62,8 +63,9 @@ class Question(ABC):
     def __init__(self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session) -> None:
         self._conversation = conversation
         self._session = session
-        # Opened before the question is asked, so that its answer is not missed.
-        self._stream = dispatcher.open_stream(_ANSWERS, None)
+        # Opened before the question is asked, so that its answer is not missed. The answer to a `PendingTurn` may never
+        # be asked for, and the turns behind it are no reason to end the session.
+        self._stream = dispatcher.open_stream(_ANSWERS, None, max_bytes=sys.maxsize)
         if self._stream.session != session.number:  # that has ended since, while a file was read for example
             self._stream.close()
             raise session.ending.info.as_error("the bot was asked")

@@ -24,7 +24,7 @@ from rtvi_sync.client import pending_turn
 from rtvi_sync.client.pending_turn import PendingTurn
 from rtvi_sync.media import CallbackSource
 from tests.support.clients import bot_says, session_of, settle, transport_of
-from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, written
+from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, tracing
 from tests.support.waiting import until
@@ -328,6 +328,21 @@ def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
         bot_says(client, "server-message", 1)
         until(lambda: media._inserted)
         until(lambda: not media._inserted)
+
+
+def test_turns_after_a_question_that_is_not_heard() -> None:
+    """They do not end the session, however much audio they have, though nobody takes them."""
+    size = len(tone(0.1))
+    with TalkingBot(audio=True).client(max_queued_bytes=3 * size) as client:
+        media = session_of(client).media._session
+        pending = client.barge_in(b"\0\0" * 800, after="server-message", sample_rate_hz=16_000)
+        bot_says(client, "server-message", 1)
+        until(lambda: media._inserted)
+        until(lambda: pending._question.is_said)
+        for _ in range(5):
+            assert client.ask("x", GUARD).audio.pcm == tone(0.1)
+        assert not pending.done()
+        assert client.connected
 
 
 def test_cancel_ends_the_speech() -> None:
