@@ -27,7 +27,7 @@ from ..protocol.dialects import parse_version
 from ..protocol.engine import Deliver
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
-from ..protocol.turn_record import TurnRecord
+from ..protocol.turn_record import TurnRecord, speech_of
 from ..protocol.turns import TurnTracker
 from ..session.dispatcher import Dispatcher
 from ..session.first_messages import Entry
@@ -273,28 +273,33 @@ class ConversationTracker:
         """Publish the turns that have begun or are over, and set the timer for what is due."""
         try:
             if records:
-                _make_all(deque(partial(self._publish_one, follower, at, record) for record in records))
+                _make_all(deque(partial(self._publish_one, follower, at, *records[n:]) for n in range(len(records))))
         finally:
             if records:
                 follower.audio.read(self._tracker.speeches, at)  # keeps more, or less, from now on
             if (due := self._tracker.due) is not None:
                 follower.call_at(due)
 
-    def _publish_one(self, follower: SessionFollower, at: float, record: TurnRecord) -> None:
+    def _publish_one(self, follower: SessionFollower, at: float, record: TurnRecord, *later: TurnRecord) -> None:
         if record.status == "in_progress":
             follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
         else:
-            follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record))
+            follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record, later))
 
-    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord) -> Turn:
-        turn = _turn_of(record, follower.audio.take(record, self._tracker.speeches, at), follower.bot)
+    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[TurnRecord]) -> Turn:
+        """Return a turn that is over, with its audio; that of `later` ones, which are told next, is kept."""
+        speeches = [
+            *self._tracker.speeches,
+            *(speech_of(other.timings) for other in later if other.modality == "audio"),
+        ]
+        turn = _turn_of(record, follower.audio.take(record, speeches, at), follower.bot)
         over = self._over
         over[turn.number] = turn
         for number in [number for number in over if number <= turn.number - MAX_TURNS]:
             del over[number]
         if turn.message_id in self.asked:
             self.asked.discard(turn.message_id)
-        elif not (self.speaking and turn.modality == "audio"):
+        elif not (self.speaking and turn.modality == "audio") and (self._coming is None or self._coming.goes_on):
             self.unclaimed.append(turn)
         return turn
 

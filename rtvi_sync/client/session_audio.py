@@ -22,13 +22,13 @@ _USER_LEAD = 3.0
 _BOT_LEAD = 1.0
 # Seconds by which an event may come late to the thread that takes it.
 _MAX_LATE = 5.0
-# Seconds by which a reader may lag at least: between two messages of a long answer.
+# Seconds of audio that a reader can hold, or more, between two messages of a long answer.
 _MAX_LAG = 30.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
 
 
-# Nothing was dropped: for `Side`.
+# For `Side`: nothing was dropped.
 _NOTHING: Speech = (math.inf, -math.inf)
 
 
@@ -43,6 +43,7 @@ class Side:
     def __init__(self, seconds: float, lead: float) -> None:
         self._limit = seconds + lead
         self._max_lag = max(self._limit, _MAX_LAG)
+        self._idle_lag = max(lead, _MAX_LATE)
         self._lead = lead
         self._is_kept = seconds > 0
         self._track: AudioTrack | None = None
@@ -50,7 +51,7 @@ class Side:
         self._dropped = 0  # by the reader
         self._frames: list[AudioFrame] = []
         self._seconds = 0.0
-        # From and until when frames were dropped.
+        # The moments of the first and the last frame that were dropped.
         self._lost: Speech = _NOTHING
 
     def begin(self, track: AudioTrack | None, reader: TrackFrames[AudioFrame] | None) -> None:
@@ -59,6 +60,7 @@ class Side:
             self.read(track, idle=True, at=0.0)
         else:
             self._track, self._reader, self._dropped = track, reader, reader.dropped
+            reader.shrink(self._idle_lag)
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
         """Append frames, as far as there is room."""
@@ -85,25 +87,32 @@ class Side:
             idle: no turn is open that the frames so far could belong to.
             at: up to when it is known what has happened. A slow handler holds up what tells of later frames.
         """
-        if track is not self._track:
+        frames = self._unread()
+        if track is not self._track:  # the last one has ended, or the session
             self.close()
             self._track = track
             self._reader = track.frames(buffer=self._max_lag) if track is not None else None
             self._dropped = 0
-        frames: list[AudioFrame] = []
         if self._reader is not None:
-            frames = self._reader.take()
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
-            self._reader.shrink(max(self._lead, _MAX_LATE) if idle else self._max_lag)
-            if (dropped := self._reader.dropped) != self._dropped:  # between what was read last and now
-                self._dropped = dropped
-                for frame in (*self._frames[-1:], *frames[:1]):
-                    self._lose(frame.timestamp)
+            self._reader.shrink(self._idle_lag if idle else self._max_lag)
         if idle:
             frames, self._frames, self._seconds = [*self._frames, *frames], [], 0.0
             self._lost = self._lost if self._lost[1] > at else _NOTHING
             frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
         self.add(frames)
+
+    def _unread(self) -> list[AudioFrame]:
+        """Return what the reader has got since the last call."""
+        reader = self._reader
+        if reader is None:
+            return []
+        frames = reader.take()
+        if (dropped := reader.dropped) != self._dropped:  # between what was read last and now
+            self._dropped = dropped
+            for frame in (*self._frames[-1:], *frames[:1]):
+                self._lose(frame.timestamp)
+        return frames
 
     def take(self, start: float, end: float) -> tuple[list[AudioFrame], bool]:
         """Return the frames from `start` to `end`, and whether some are missing; forget them and those before."""
@@ -151,7 +160,7 @@ class UserSide(Side):
         kept = [frame for frame in self._frames if any(begin <= frame.timestamp <= end for begin, end in spans)]
         self._seconds = sum(frame.duration for frame in kept)
         dropped = 0
-        while self._seconds > self._limit:
+        while self._seconds > _MAX_USER_SECONDS:
             self._seconds -= kept[dropped].duration
             self._lose(kept[dropped].timestamp)
             dropped += 1

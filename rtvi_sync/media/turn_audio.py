@@ -35,8 +35,8 @@ class TurnAudio:
         pcm: signed 16-bit little endian samples, mono.
         sample_rate_hz: samples per second; that of the first frame, to which frames of other rates were converted. 0 if
             there is no audio.
-        truncated: more was said than is kept: of the bot's audio, limited by `max_turn_audio`, the end is missing; of
-            the user's, limited to a minute, the beginning.
+        truncated: some is missing: of the bot's audio what exceeds `max_turn_audio`, of the user's what was said more
+            than a minute before its end, of either what a slow handler has held up for too long.
     """
 
     pcm: bytes = attrs.field(default=b"", repr=lambda pcm: f"<{len(pcm)} bytes>")

@@ -37,7 +37,7 @@ _MAX_MESSAGES = 1000
 _READER_SECONDS = 3600.0
 # The types of messages that may say something in a conversation.
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
-# The events that the tracker of turns takes, which most sessions do not import.
+# The events that the tracker of turns takes: a copy, because most sessions do not import that.
 _E: TypeAlias = RTVIEvent
 TAKEN = frozenset(
     {

@@ -200,8 +200,8 @@ class WebSocketConnection:
         writer = self._writer
         writer.flush(room=True)
         if writer.failure is not None:
-            if self._received_at and self._closing is None:
-                self._resume()  # the server may have told more, and how it ends, before it stopped to read
+            if self._received_at and self._closing is None and self.intact:
+                self._resume()  # the server may have told more, and how it ends, before it stopped reading
             self._finish(self._broken_info(writer.failure))
             return
         blocked = writer.blocked  # read once, because a sender may set it meanwhile, and then wakes this thread
@@ -257,7 +257,7 @@ class WebSocketConnection:
                 self._finish(self._broken_info(error))
                 return
             if not data:
-                self._finish(self._broken_info(self._writer.failure))  # the system tells an error once only
+                self._finish(self._broken_info(self._writer.failure))  # whose error recv() does not repeat
                 return
             now = time.monotonic()
             more = len(data) >= _FULL_READ_BYTES

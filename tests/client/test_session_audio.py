@@ -314,3 +314,33 @@ def test_another_turn_ends_while_the_user_speaks() -> None:
     greeting, turn = talk.end(14.0)
     assert greeting.initiator == "bot"
     assert levels(turn) == [3000] * 120
+
+
+def test_two_turns_end_at_once() -> None:
+    """What the user said for the second one is not forgotten with the first one, by which nothing was said."""
+    talk = Talk()
+    talk.answer(0.0)
+    talk.tell(1.0, "user-started-speaking")
+    talk.hear(1.0, 5, 3000)
+    talk.tell(6.0, "user-stopped-speaking")
+    talk.hear(6.0, 9, 0)
+    greeting, turn = talk.end(15.0)
+    assert greeting.initiator == "bot"
+    assert levels(turn) == [3000] * 50
+
+
+def test_the_session_has_ended() -> None:
+    """What its tracks have brought by then is read, though the client has no tracks any more."""
+    talk = Talk()
+    talk.tell(0.5, "user-started-speaking")
+    send(talk.media.user, frames(3000, 1.0, 10))
+    talk.tell(2.0, "user-stopped-speaking")
+    talk.answer(2.5)
+    send(talk.media.bot, frames(3000, 3.0, 400))
+    ended = SimpleNamespace(received=lambda: None, sent=lambda: None)
+    for track in (talk.media.bot, talk.media.user):
+        track.end()
+    talk.audio._media = cast("Any", ended)
+    (turn,) = talk.end(45.0)
+    assert len(turn.audio.pcm) == 400 * len(pcm(3000))
+    assert levels(turn) == [3000] * 10

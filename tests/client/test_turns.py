@@ -468,6 +468,30 @@ class TestListen:
             says(client, said("five"))
             assert client.listen(GUARD).bot_text == "five"
 
+    def test_turns_that_end_late(self) -> None:
+        """A turn that a slow handler has held up until the next session began is none of that."""
+        go_on, told, told_on = threading.Event(), threading.Event(), threading.Event()
+
+        def late(_: Turn) -> None:
+            told.set()
+            told_on.wait(GUARD)
+
+        with TalkingBot().client() as client:
+            client.turns()
+            client.on("server-message", lambda: go_on.wait(GUARD))
+            bot_says(client, "server-message", 1)
+            says(client, said("old"))
+            hangs_up(client)
+            client.connect()
+            client.on("turn_ended", late)
+            go_on.set()
+            assert told.wait(GUARD)
+            with pytest.raises(RequestTimeoutError):
+                client.listen(0.0)
+            told_on.set()
+            says(client, said("new"))
+            assert client.listen(GUARD).bot_text == "new"
+
     def test_a_second_session(self) -> None:
         bot = TalkingBot(greeting="Hello!")
         with bot.client() as client:
