@@ -331,7 +331,7 @@ def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_turns_after_a_question_that_is_not_heard() -> None:
-    """They do not end the session, however much audio they have, though nobody takes them."""
+    """They do not end the session, however much audio waits with them."""
     size = len(tone(0.1))
     with TalkingBot(audio=True).client(max_queued_bytes=3 * size) as client:
         media = session_of(client).media._session
