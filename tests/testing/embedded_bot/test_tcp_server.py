@@ -16,7 +16,7 @@ import pytest
 
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.testing.embedded_bot import tcp_server
-from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
+from rtvi_sync.testing.embedded_bot.tcp_server import SharedTLSSocket, TCPServer
 from tests.support import loopback
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import running
@@ -192,8 +192,10 @@ def tls_connection(serve: Callable[[Any], object]) -> Iterator[ssl.SSLSocket]:
         serve(connection)
 
     server = TCPServer(listening, "bot-test", shake_hands)
+    context = loopback.trusting()
+    context.sslsocket_class = SharedTLSSocket  # two threads of a test may use the client's end, too
     try:
-        with loopback.trusting().wrap_socket(connect(server), server_hostname="127.0.0.1") as client:
+        with context.wrap_socket(connect(server), server_hostname="127.0.0.1") as client:
             yield client
     finally:
         server.stop(GUARD)
