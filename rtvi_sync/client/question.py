@@ -65,7 +65,8 @@ class Question(ABC):
         self._session = session
         # Opened before the question is asked, so that its answer is not missed. The answer to a `PendingTurn` may never
         # be asked for, and the turns behind it are no reason to end the session.
-        self._stream = dispatcher.open_stream(_ANSWERS, None, max_bytes=sys.maxsize)
+        self._stream = dispatcher.open_stream(_ANSWERS, None)
+        self._stream.max_bytes = sys.maxsize
         if self._stream.session != session.number:  # that has ended since, while a file was read for example
             self._stream.close()
             raise session.ending.info.as_error("the bot was asked")

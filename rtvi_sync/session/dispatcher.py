@@ -150,12 +150,7 @@ class Dispatcher:
         return stop
 
     def open_stream(
-        self,
-        types: Iterable[str | RTVIEvent],
-        timeout: float | None,
-        *,
-        outlives_loss: bool = False,
-        max_bytes: int | None = None,
+        self, types: Iterable[str | RTVIEvent], timeout: float | None, *, outlives_loss: bool = False
     ) -> EventStream:
         """Return a stream of the events of `types` (none: of all) from now on.
 
@@ -163,7 +158,6 @@ class Dispatcher:
             types: of the events.
             timeout: seconds to wait for each.
             outlives_loss: whether it goes on in the session that replaces a lost one.
-            max_bytes: that it holds; None: as many as the application allows.
 
         Raises:
             ForkedProcessError: the session is the parent's.
@@ -172,8 +166,7 @@ class Dispatcher:
         wanted = frozenset(event_from(type_, "events") for type_ in types)
         for type_ in wanted or RTVIEvent:
             load_payload(type_)
-        max_events, allowed = self._limits
-        stream = EventStream(self, wanted, timeout, max_events, max_bytes or allowed, outlives_loss=outlives_loss)
+        stream = EventStream(self, wanted, timeout, *self._limits, outlives_loss=outlives_loss)
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         while True:

@@ -53,7 +53,8 @@ class EventStream(Generic[DataT]):
         self._opened_at = time.monotonic()
         self._timeout = timeout
         self._max_events = max_events
-        self._max_bytes = max_bytes
+        #: How much is queued before the stream is full.
+        self.max_bytes: int = max_bytes
         #: Whether it goes on in the session that replaces a lost one.
         self.outlives_loss: bool = outlives_loss
         #: The number of the session with which the stream ends.
@@ -80,7 +81,7 @@ class EventStream(Generic[DataT]):
         """Queue `event`; return False if the stream is full. Called by the queue's worker."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
         # A single event always finds room: a turn may hold more than the limit, and ask() waits for one.
-        is_over = queued_bytes + size > self._max_bytes and self._events
+        is_over = queued_bytes + size > self.max_bytes and self._events
         if is_over or len(self._events) >= self._max_events:
             return False
         self._bytes_pushed += size
