@@ -85,6 +85,13 @@ class Talk:
             self.follower.read_at = 0.0  # enough time has passed
             self.conversation._take(Event(type=RTVIEvent(name), data=data, received_at=at, message=None))
 
+    def ask(self, seconds: int) -> None:
+        """Let the user speak from the beginning on, and the bot begin its answer a second later."""
+        self.tell(0.0, "user-started-speaking")
+        self.hear(0.0, seconds, 3000)
+        self.tell(seconds + 0.5, "user-stopped-speaking")
+        self.answer(seconds + 1.0)
+
     def answer(self, at: float) -> None:
         """Let the bot begin an answer."""
         self.tell(at, "bot-llm-started", "bot-llm-text")
@@ -273,10 +280,7 @@ def test_noise_that_was_taken_for_speech() -> None:
 def test_a_long_answer_to_a_long_question() -> None:
     """The silence of the user meanwhile does not displace the question; memory is bounded."""
     talk = Talk()
-    talk.tell(0.0, "user-started-speaking")
-    talk.hear(0.0, 40, 3000)
-    talk.tell(40.5, "user-stopped-speaking")
-    talk.answer(41.0)
+    talk.ask(40)
     talk.hear(41.0, 100, 0)
     assert talk.audio._user._seconds < 64
     (turn,) = talk.end(141.0)
@@ -287,10 +291,7 @@ def test_a_long_answer_to_a_long_question() -> None:
 def test_an_interruption_after_more_than_a_minute() -> None:
     """What the user says into a long answer is kept from its beginning on."""
     talk = Talk()
-    talk.tell(0.0, "user-started-speaking")
-    talk.hear(0.0, 1, 3000)
-    talk.tell(1.5, "user-stopped-speaking")
-    talk.answer(2.0)
+    talk.ask(1)
     talk.hear(2.0, 70, 0)
     talk.hear(72.0, 1, 5000)
     talk.tell(73.0, "user-started-speaking", "bot-interrupted")
@@ -327,6 +328,19 @@ def test_two_turns_end_at_once() -> None:
     greeting, turn = talk.end(15.0)
     assert greeting.initiator == "bot"
     assert levels(turn) == [3000] * 50
+
+
+def test_a_reader_that_held_little() -> None:
+    """Once a conversation has taken it over, it holds as much as one of its own, before the next event already."""
+    talk = Talk()
+    reader = talk.media.bot.frames(buffer=3600.0)
+    reader.shrink(0.2)
+    talk.audio.begin(reader)
+    send(talk.media.bot, frames(3000, 0.0, 30))
+    talk.tell(0.5, "bot-started-speaking")
+    (turn,) = talk.end(3.5)
+    assert turn.audio.pcm == pcm(3000) * 30
+    assert not turn.audio.truncated
 
 
 def test_the_session_has_ended() -> None:
