@@ -22,7 +22,8 @@ _USER_LEAD = 3.0
 _BOT_LEAD = 1.0
 # Seconds by which an event may come late to the thread that takes it.
 _MAX_LATE = 5.0
-# Seconds of audio that a reader can hold, or more, between two messages of a long answer.
+# Seconds of audio that a reader can hold, or more, between two messages of a long answer. So much may also come at once
+# while no turn is open, from a bot that sends faster than it speaks.
 _MAX_LAG = 30.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
@@ -60,7 +61,7 @@ class Side:
             self.read(track, idle=True, at=0.0)
         else:
             self._track, self._reader, self._dropped = track, reader, reader.dropped
-            reader.shrink(self._idle_lag)
+            reader.shrink(self._idle_lag, self._max_lag)
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
         """Append frames, as far as there is room."""
@@ -95,7 +96,7 @@ class Side:
             self._dropped = 0
         if self._reader is not None:
             # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
-            self._reader.shrink(self._idle_lag if idle else self._max_lag)
+            self._reader.shrink(self._idle_lag if idle else self._max_lag, self._max_lag)
         if idle:
             frames, self._frames, self._seconds = [*self._frames, *frames], [], 0.0
             self._lost = self._lost if self._lost[1] > at else _NOTHING

@@ -224,6 +224,7 @@ class FrameQueue(Generic[F]):
         # The tolerance lets 50 frames of 20 ms fit into 1 s although their sum in floating point may exceed it.
         self._capacity = self._limit = limit + 1e-6
         self._size = size
+        self._burst = self._window = 0.0  # see `shrink()`
         # Both sides change the deque in atomic steps, and each of the other fields is written by one side only. There
         # is no lock because a signal handler could wait for it on the getting thread while that thread holds it.
         self._frames: deque[tuple[int, F]] = deque()  # with the generation of each frame
@@ -240,9 +241,12 @@ class FrameQueue(Generic[F]):
         """Return the number of frames lost because they were not fetched in time."""
         return self._dropped
 
-    def shrink(self, limit: float | None) -> None:
-        """Hold no more than this, from the next frame on; None: the whole capacity again. Any thread."""
-        self._limit = self._capacity if limit is None else min(self._capacity, limit + 1e-6)
+    def shrink(self, limit: float, burst: float = 0.0) -> None:
+        """Hold no more than `limit`, from the next frame on; if that is in seconds, up to `burst` of what has come
+        within as much time, because some bots send faster than they speak. Any thread.
+        """
+        self._burst, self._window = min(self._capacity, burst), limit
+        self._limit = min(self._capacity, limit + 1e-6)
 
     @property
     def generation(self) -> int:
@@ -270,13 +274,22 @@ class FrameQueue(Generic[F]):
         self._frames.append((self._generation, frame))
         self._put += self._size(frame)
         begins = False
-        while self._put - self._got > self._limit and len(self._frames) > 1:
+        while self._put - self._got > self._limit and len(self._frames) > 1 and not self._is_burst(frame):
             if (oldest := self._take()) is not None:
                 self._put -= self._size(oldest[1])
                 self._drop(oldest[1])
                 begins, self._losing = begins or not self._losing, True
         self.notifier.notify_all()
         return begins
+
+    def _is_burst(self, newest: F) -> bool:
+        """Tell whether all of it has come in so little time that there may be more than the limit."""
+        if self._put - self._got > self._burst:
+            return False
+        try:
+            return newest.timestamp - self._frames[0][1].timestamp < self._window
+        except IndexError:  # the other side was faster
+            return True
 
     def get(self) -> F | None:
         """Wait for the next frame and return it; None if the queue has ended and is empty."""

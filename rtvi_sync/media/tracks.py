@@ -43,9 +43,11 @@ class TrackFrames(Iterator[F]):
         """
         return self._queue.get_queued()
 
-    def shrink(self, buffer: float | None) -> None:
-        """Keep no more than this from now on; None: as much as at first. Called by the session."""
-        self._queue.shrink(buffer)
+    def shrink(self, buffer: float, burst: float = 0.0) -> None:
+        """Keep no more than `buffer` from now on, but up to `burst` of what has come within as many seconds. Called by
+        the session.
+        """
+        self._queue.shrink(buffer, burst)
 
     def __next__(self) -> F:
         frame = self._queue.get()

@@ -31,6 +31,8 @@ _KEPT_SECONDS = 5.0
 # Seconds of the bot's audio that are kept before its first message about itself: it may come a little later than its
 # first audio, if the bot plays a recording.
 _LEAD_SECONDS = 0.2
+# Seconds of audio that are kept if they come at once: some bots send their greeting faster than they speak it.
+_BURST_SECONDS = 30.0
 _MAX_BYTES = 64 * 1024
 _MAX_MESSAGES = 1000
 # Seconds that the reader of the bot's audio can hold for a conversation; `shrink()` sets how many it does hold.
@@ -109,7 +111,7 @@ class FirstMessages:
         if not self._is_about_bot and effect.type.startswith("bot-"):
             self._is_about_bot = True
             if (audio := self._audio) is not None:
-                audio.shrink(_KEPT_SECONDS)
+                audio.shrink(_KEPT_SECONDS, _BURST_SECONDS)
         if effect.event not in TAKEN:
             return
         with self._lock:
@@ -146,7 +148,7 @@ class FirstMessages:
         track = self._track()
         self._audio = track.frames(buffer=_READER_SECONDS) if track is not None else None
         if self._audio is not None:
-            self._audio.shrink(_LEAD_SECONDS)
+            self._audio.shrink(_LEAD_SECONDS, _BURST_SECONDS)
         self._io.call(lambda: self._io.call_later(_KEPT_SECONDS, self.forget))
 
     def _give_up(self) -> None:

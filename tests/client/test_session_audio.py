@@ -343,6 +343,19 @@ def test_a_reader_that_held_little() -> None:
     assert not turn.audio.truncated
 
 
+@pytest.mark.parametrize("seconds", [10, 29])
+def test_all_of_an_answer_at_once(seconds: int) -> None:
+    """A bot may send it before the event that begins its turn is taken."""
+    talk = Talk()
+    send(talk.media.bot, frames(0, 0.0, 200))
+    for _ in range(10 * seconds):
+        talk.media.bot.publish(pcm(3000), RATE_HZ, 30.0)
+    talk.tell(30.0, "bot-llm-started", "bot-started-speaking")
+    (turn,) = talk.end(31.0)
+    assert turn.audio.pcm == pcm(3000) * 10 * seconds
+    assert not turn.audio.truncated
+
+
 def test_the_session_has_ended() -> None:
     """What its tracks have brought by then is read, though the client has no tracks any more."""
     talk = Talk()

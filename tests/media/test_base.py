@@ -53,6 +53,23 @@ def test_a_frame_that_follows_an_interruption_is_not_lost():
     assert queue.poll() == (1, None)
 
 
+def test_a_burst():
+    """A queue that was shrunk holds more than its limit, if all of it has come in that time."""
+    queue = AudioQueue(60.0)
+    queue.shrink(2.0, burst=10.0)
+
+    def come(seconds: int, at: float) -> list[float]:
+        for _ in range(seconds):
+            queue.add(bytes(16_000), 8000, at)
+        return [frame.timestamp for frame in queue.queued()]
+
+    assert come(5, 1.0) == [1.0] * 5
+    assert come(4, 2.5) == [1.0] * 5 + [2.5] * 4
+    assert come(3, 2.5) == [1.0] * 3 + [2.5] * 7
+    assert come(1, 3.0) == [2.5] * 7 + [3.0]
+    assert queue.dropped == 5
+
+
 def test_what_is_taken_at_once():
     """It is what has come since the last interruption, and makes room for as much."""
     queue = AudioQueue(1.0)

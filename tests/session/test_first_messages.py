@@ -78,7 +78,7 @@ def test_little_audio_is_kept_before_a_message_about_the_bot() -> None:
     first = first_of(io, track)
     first.received(OF_THE_USER, 1.0, 10)
     for number in range(50):
-        track.publish(bytes([number]) * 320, 8000, 1.0)  # 20 ms
+        track.publish(bytes([number]) * 320, 8000, 1.0 + number / 32)  # 20 ms
     first.received(EFFECT, 2.0, 10)
     for number in range(50, 100):
         track.publish(bytes([number]) * 320, 8000, 2.0)
@@ -86,6 +86,20 @@ def test_little_audio_is_kept_before_a_message_about_the_bot() -> None:
     assert (len(io.timers), [entry[1] for entry in entries]) == (1, [OF_THE_USER, EFFECT])
     assert audio is not None
     assert [frame.pcm[0] for frame in audio.take()] == [*range(40, 100)]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_greeting_that_comes_at_once(is_first: bool) -> None:
+    """It is whole, also if its audio comes before the first message about the bot."""
+    track = AudioTrack(label="bot")
+    first = first_of(FakeIO(), track)
+    first.received(OF_THE_USER if is_first else EFFECT, 1.0, 10)
+    for number in range(500):
+        track.publish(bytes([number % 250]) * 320, 8000, 1.0)  # 20 ms
+    first.received(EFFECT, 1.0, 10)
+    _, audio = first.forward_to(FakeFollower())
+    assert audio is not None
+    assert [frame.pcm[0] for frame in audio.take()] == [*range(250), *range(250)]
 
 
 def test_forgotten_after_a_time() -> None:
