@@ -23,6 +23,8 @@ _MAX_CALLS = 100
 _MAX_DATA = 1_000_000
 # Text counts as spoken from this share of its letters on: what filters take out is never reported.
 _SPOKEN = 0.98
+# From this version on a bot tells that it was interrupted.
+_TELLS_INTERRUPTION = (2, 0)
 
 
 @attrs.define
@@ -33,6 +35,7 @@ class BotTraits:
         version: of the protocol; None: unknown.
         has_voice: False: it sends no audio, or is known not to speak. None: not known yet.
         tells_model: it reports when its language model runs.
+        tells_speaking: False: it reports what it has spoken, but not when it begins and stops to speak.
         tells_words: it reports what it has spoken. None: not known yet.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
         tells_user_input: it acknowledges typed texts by `user-input`.
@@ -43,12 +46,18 @@ class BotTraits:
     version: Version | None = None
     has_voice: bool | None = None
     tells_model: bool = False
+    tells_speaking: bool = True
     tells_words: bool | None = None
     tells_output: bool = False
     tells_user_input: bool = False
     may_acknowledge: bool = True
     tells_typed: bool = False
     tells_spoken: bool = False
+
+    @property
+    def tells_interruption(self) -> bool:
+        """Tell whether it reports that it was interrupted."""
+        return self.version is not None and self.version >= _TELLS_INTERRUPTION
 
 
 @attrs.frozen(kw_only=True)
@@ -210,7 +219,9 @@ class Answer:
             stopped=call.stopped or at,
         )
         if call.stopped is None:
-            self.owes_run, self.is_cancelled = not cancelled, cancelled
+            self.is_cancelled = cancelled
+            # A function that is cancelled without an interruption has taken too long, and the model is told of it.
+            self.owes_run = not cancelled or self._bot.tells_interruption
 
     def _index_of(self, call_id: str | None, name: str | None) -> int | None:
         for index, call in enumerate(self._calls):
@@ -225,7 +236,7 @@ class Answer:
 
     def start_speaking(self) -> None:
         """Record that the bot speaks."""
-        self._bot.has_voice = True
+        self._bot.has_voice = self._bot.tells_speaking = True
         self.speaking = self.has_spoken = True
         self._unheard = False
         self._speech_begin = self._speech_end
@@ -373,7 +384,13 @@ class Answer:
     @property
     def owes_speech(self) -> bool:
         """Tell whether words are still to be spoken, or the speech of words that were is not over."""
-        return self._bot.has_voice is not False and (self._unheard or self.spoken_share < _SPOKEN)
+        is_unheard = self._unheard and self._bot.tells_speaking
+        return self._bot.has_voice is not False and (is_unheard or self.spoken_share < _SPOKEN)
+
+    @property
+    def lacks_speech(self) -> bool:
+        """Tell whether all its words were reported as spoken, but no speech was."""
+        return self._unheard and self.spoken_share >= _SPOKEN
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""

@@ -19,8 +19,7 @@ _MAX_ASKED = 1000
 _MAX_STALE = 3
 # Less than this share of an answer is spoken only if it was interrupted.
 _INTERRUPTED = 0.8
-# From this version on a bot tells that it was interrupted, and what of the user's input it has.
-_TELLS_INTERRUPTION = (2, 0)
+# From this version on a bot tells what of the user's input it has.
 _TELLS_USER_INPUT = (2, 2)
 
 
@@ -188,7 +187,7 @@ class Attribution:
     def _leave(self, turn: OpenTurn, at: float) -> None:
         """End a turn because the next answer begins, unless its speech goes on: it was not interrupted then."""
         answer = turn.answer
-        if answer.speaking and self.tells_interruption and not (answer.running or answer.owes_run):
+        if answer.speaking and self.bot.tells_interruption and not (answer.running or answer.owes_run):
             if self.fading is not None:
                 self.end(self.fading, at, "complete")
             self.answered, self.fading = None, turn
@@ -263,20 +262,18 @@ class Attribution:
             return
         is_mute = not (answer.owes_run or answer.is_under_way or turn.errors)  # an error may have cost it its voice
         if is_mute and self.bot.has_voice is None:
-            self.bot.has_voice = False  # it does not speak, and the next turn does not wait for it
-        is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.tells_interruption
+            # In either case the next turn does not wait for it.
+            self.bot.has_voice = answer.lacks_speech
+            self.bot.tells_speaking = not answer.lacks_speech
+        is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.bot.tells_interruption
         if not is_cut:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
-        self.end(turn, now, "interrupted" if is_cut and not answer.owes_run else "complete")
+        is_cut = answer.is_cancelled or (is_cut and not answer.owes_run)
+        self.end(turn, now, "interrupted" if is_cut else "complete")
 
     def may_have_cut(self, turn: OpenTurn) -> bool:
         """Tell whether the user has begun while the answer was spoken, to a bot that does not report what that did."""
         spoken_from = turn.timings.bot_started_speaking
-        return not self.tells_interruption and any(
+        return not self.bot.tells_interruption and any(
             (question.timings.user_started or 0.0) >= (spoken_from or 0.0) for question in self.asked
         )
-
-    @property
-    def tells_interruption(self) -> bool:
-        """Tell whether the bot reports that it was interrupted."""
-        return self.bot.version is not None and self.bot.version >= _TELLS_INTERRUPTION

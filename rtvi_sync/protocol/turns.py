@@ -359,7 +359,7 @@ class TurnTracker:
         turn.answer.stop_speaking(may_be_cut=self._turns.may_have_cut(turn))
         turn.time(bot_stopped_speaking=at)
         turn.note(at, "bot", "silent")
-        if self._turns.asked and not self._turns.tells_interruption and turn.answer.owes_speech:
+        if self._turns.asked and not self._turns.bot.tells_interruption and turn.answer.owes_speech:
             self._turns.end(turn, at, "interrupted")
         else:
             self._turns.settle(turn, at)

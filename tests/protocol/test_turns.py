@@ -219,6 +219,70 @@ def test_a_cancelled_function_is_an_interrupted_answer() -> None:
     assert [turn.status for turn in talk.over] == ["interrupted"]
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_function_that_took_too_long(is_last: bool) -> None:
+    """It is cancelled without an interruption, and the model runs to say so: that is the answer.
+
+    So since Pipecat 1.11, beside other functions that have returned, too.
+    """
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    for number in ("1", "2"):
+        talk.bot("llm-function-call-in-progress", {"tool_call_id": number, "function_name": "get"})
+    talk.bot("bot-llm-stopped")
+    for number, cancelled in (("1", not is_last), ("2", is_last)):
+        talk.bot("llm-function-call-stopped", {"tool_call_id": number, "function_name": "get", "cancelled": cancelled})
+    talk.run("Sorry, that took too long.")
+    talk.say("Sorry, that took too long.")
+    (turn,) = talk.over
+    assert (turn.status, turn.assumed, turn.bot_text) == ("complete", None, "Sorry, that took too long.")
+    assert [call.cancelled for call in turn.function_calls] == [not is_last, is_last]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_cancelled_function_that_the_model_is_not_told_of(tells: bool) -> None:
+    """The answer was interrupted, whether the bot says so or does nothing more."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("bot-llm-stopped")
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "cancelled": True})
+    assert not talk.over
+    if tells:
+        talk.bot("bot-interrupted")
+    else:
+        assert talk.wait() == pytest.approx(Waits().follow_up)
+    assert [turn.status for turn in talk.over] == ["interrupted"]
+
+
+def test_a_bot_that_does_not_tell_when_it_speaks() -> None:
+    """Pipecat's observer can be told so. After one wait it is known, and its words tell when an answer is over."""
+    talk = Conversation()
+    for number in range(3):
+        talk.ask("Hi?", f"q{number}")
+        talk.acknowledge("Hi?", f"q{number}")
+        talk.run("Hello you.")
+        talk.progress("Hello you.", "Hello", number)
+        assert len(talk.over) == number
+        talk.progress("Hello you.", "Hello you.", number)
+        if not number:
+            assert talk.wait() == pytest.approx(Waits().first_speech)
+    assert [turn.status for turn in talk.over] == ["complete"] * 3
+    assert [turn.assumed for turn in talk.over] == ["waited 3 s for the bot's first speech", None, None]
+    talk.ask("Hi?", "q4")
+    talk.acknowledge("Hi?", "q4")
+    talk.run("Hello you.")
+    talk.bot("bot-started-speaking")  # it does tell
+    talk.progress("Hello you.", "Hello you.", 4)
+    assert len(talk.over) == 3
+    talk.bot("bot-stopped-speaking")
+    assert len(talk.over) == 4
+
+
 @pytest.mark.parametrize("tells_words", [None, False])
 def test_an_answer_that_stops_when_the_user_has_begun(tells_words: bool | None) -> None:
     """Bots before 2.0 tell no interruption, and a sentence at its end: an answer cut in its first one has no words.
