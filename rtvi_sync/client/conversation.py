@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -41,6 +41,13 @@ _READ_FIRST = 0.01
 # The audio of a turn is read at this interval at least, in seconds, if the bot sends events, so that little is left to
 # do when the turn is over.
 _READ_INTERVAL = 0.25
+
+
+class Saying(Protocol):
+    """A question that is being said."""
+
+    def may_be(self, turn: Turn) -> bool:
+        """Tell whether a turn may be that of the question."""
 
 
 class SessionFollower:
@@ -128,8 +135,8 @@ class ConversationTracker:
         self.sent_at: float = 0.0
         #: Ids of the messages by which calls ask that return the turns themselves.
         self.asked: set[str] = set()
-        #: What says something, and returns the turns of the user's speech itself.
-        self.speaking: set[object] = set()
+        #: The questions that are being said, which return their turns themselves.
+        self.speaking: set[Saying] = set()
         self._over: dict[int, Turn] = {}  # by number
         dispatcher.observe(self._tracker.events, self._take)
         dispatcher.conversation = self
@@ -299,7 +306,9 @@ class ConversationTracker:
             del over[number]
         if turn.message_id in self.asked:
             self.asked.discard(turn.message_id)
-        elif not (self.speaking and turn.modality == "audio") and (self._coming is None or self._coming.goes_on):
+        elif not any(question.may_be(turn) for question in self.speaking.copy()) and (
+            self._coming is None or self._coming.goes_on
+        ):
             self.unclaimed.append(turn)
         return turn
 

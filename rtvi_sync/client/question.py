@@ -350,13 +350,13 @@ class SpokenQuestion(Question):
             return asked[-1].number
         return turns[-1].number + 1 if turns else 1
 
-    def _may_be(self, turn: Turn) -> bool:
+    def may_be(self, turn: Turn) -> bool:
         """Tell whether a turn may be that of the question."""
         return turn.modality == "audio" and self._first is not None and turn.number >= self._first
 
     def may_rest(self, turn: Turn) -> bool:
         """See `Question`."""
-        return self._may_be(turn) and self._all_sent
+        return self.may_be(turn) and self._all_sent
 
     @property
     def is_speaking(self) -> bool:
@@ -412,14 +412,14 @@ class SpokenQuestion(Question):
     def _goes_on_after(self, turn: Turn) -> bool:
         """Tell whether the question itself has interrupted a turn: the bot took it for over too early."""
         later = (other for other in self._conversation.turns() if other.number > turn.number)
-        return self._conversation.speaking == {self} and any(map(self._may_be, later))
+        return self._conversation.speaking == {self} and any(map(self.may_be, later))
 
     def _is_user_speaking(self) -> bool:
         turns = self._conversation.turns()
         return bool(turns) and turns[-1].modality == "audio" and turns[-1].status == "in_progress"
 
     def _is_answer(self, turn: Turn) -> bool:
-        if not self._may_be(turn):
+        if not self.may_be(turn):
             return False
         self._last = turn
         if turn.status == "interrupted" and self._goes_on_after(turn):
@@ -431,7 +431,7 @@ class SpokenQuestion(Question):
 
     def turn_so_far(self) -> Turn | None:
         """See `Question`."""
-        return next(filter(self._may_be, reversed(self._conversation.turns())), None)
+        return next(filter(self.may_be, reversed(self._conversation.turns())), None)
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         if self.turn_so_far() is not None:

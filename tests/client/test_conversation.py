@@ -174,6 +174,13 @@ def test_the_end_of_a_session_ends_its_turns() -> None:
         assert client._conversation.get()._follower is None
 
 
+class Said:
+    """A question to which any turn may belong."""
+
+    def may_be(self, turn: Turn) -> bool:
+        return True
+
+
 def test_a_fork_while_other_threads_follow_it() -> None:
     """A child of a process whose client was not connected asks as ever: what threads of the parent hold is renewed."""
     client = TalkingBot().client()
@@ -187,5 +194,5 @@ def test_a_fork_while_other_threads_follow_it() -> None:
             return client.listen(GUARD).bot_text, client.ask("y", GUARD).bot_text
 
     with conversation.patience(GUARD), holding(conversation._lock):
-        conversation.speaking.add(object())
+        conversation.speaking.add(Said())
         assert in_child(child) == ("Hello you", "You said y")

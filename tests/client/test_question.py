@@ -29,7 +29,7 @@ from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, transport_of
-from tests.support.scripted_talk import TalkingBot, acknowledgement, hangs_up, said, says, tone, written
+from tests.support.scripted_talk import TalkingBot, acknowledgement, begun, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
@@ -232,6 +232,24 @@ def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
             says(client, [*heard("Hello?")[1:], *said("Hi.")])
             assert asking.get().bot_text == "Hi."
         assert [turn.status for turn in client.turns()] == ["interrupted", "complete"]
+
+
+def test_a_turn_that_a_spoken_question_interrupts() -> None:
+    """It is not that of the question: `listen()` returns it, while the question is still being asked."""
+    bot = TalkingBot(audio=True)
+    with bot.client(track_turns=True) as client:
+        sent = transport_of(client).sent_audio
+        says(client, [*heard("A story!"), *written("Once upon a time"), *begun("Once upon a time")])
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            bot_says(client, "user-started-speaking", None)
+            bot_says(client, "bot-interrupted", None)
+            turn = client.listen(GUARD)
+            assert (turn.user_text, turn.status) == ("A story!", "interrupted")
+            says(client, [*heard("Stop!")[1:], *said("Yes.")])
+            assert asking.get().bot_text == "Yes."
+        with pytest.raises(RequestTimeoutError):
+            client.listen(0.0)
 
 
 def test_a_source_that_fails() -> None:
