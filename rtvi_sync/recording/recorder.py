@@ -22,7 +22,7 @@ class Recorder:
     """Recorder of the audio of both tracks, session after session. Its methods may be called on any thread.
 
     Args:
-        limit: seconds of audio that are kept on each side: of the latest session, and as much again of earlier ones.
+        limit: how many seconds are kept, the last ones.
     """
 
     def __init__(self, limit: float) -> None:
@@ -52,11 +52,14 @@ class Recorder:
                 readers.pop(id_, None)
 
     def frames(self) -> tuple[list[AudioFrame], list[AudioFrame]]:
-        """Return the audio recorded so far: the user's frames and the bot's."""
+        """Return the audio of the last seconds: the user's frames and the bot's."""
         user, bot = (
             [frame for reader in list(readers.values()) for frame in reader.queued()]
             for readers in (self._user, self._bot)
         )
+        # A reader keeps as much audio, and of a side that says little that reaches far back.
+        begin = max((side[-1].timestamp for side in (user, bot) if side), default=0.0) - self._limit
+        user, bot = ([frame for frame in side if frame.timestamp >= begin] for side in (user, bot))
         return user, bot
 
     def stop(self) -> tuple[list[AudioFrame], list[AudioFrame]]:

@@ -138,16 +138,30 @@ def test_frames_are_those_recorded_so_far() -> None:
         assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 2.0][:number]
 
 
-def test_recorder_keeps_the_latest_audio_of_a_long_session_and_as_much_of_earlier_ones() -> None:
+def test_recorder_keeps_the_last_seconds_of_all_sessions() -> None:
     """Memory is bounded in seconds; sessions without audio do not count."""
     recorder = Recorder(limit=1.0)
     for session, halves in enumerate((1, 1, 0, 1, 3)):
         bot = AudioTrack(label="bot")
         recorder.attach(Tracks(bot=ParticipantTracks(audio=bot)))
         for half in range(halves):
-            bot.publish(bytes(RATE), RATE, session + half / 10)
+            bot.publish(bytes(RATE), RATE, (2 * session + half) / 10)
         bot.end()
-    assert [frame.timestamp for frame in recorder.frames()[1]] == [1.0, 3.0, 4.1, 4.2]
+    assert [frame.timestamp for frame in recorder.frames()[1]] == [0.2, 0.6, 0.9, 1.0]
+
+
+def test_a_side_that_says_little() -> None:
+    """What it said long ago does not lengthen the recording, of which the other side has only the end."""
+    user, bot = AudioTrack(label="mic"), AudioTrack(label="bot")
+    recorder = Recorder(limit=10.0)
+    recorder.attach(Tracks(local=ParticipantTracks(audio=user), bot=ParticipantTracks(audio=bot)))
+    bot.publish(bytes(2 * RATE), RATE, 0.0)
+    for second in range(100):
+        user.publish(bytes(2 * RATE), RATE, float(second))
+    bot.publish(bytes(2 * RATE), RATE, 99.0)
+    said, heard = recorder.stop()
+    assert [frame.timestamp for frame in said] == [*range(90, 100)]
+    assert [frame.timestamp for frame in heard] == [99.0]
 
 
 def test_recorder_that_was_never_attached_is_empty() -> None:
