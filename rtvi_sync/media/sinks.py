@@ -116,6 +116,7 @@ class WavSink:
         self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
         self._written: os.stat_result  # of the file, once it is created
+        self._is_complete = False  # since the last session has ended, nothing was written
         self._converter: RateConverter | None = None  # to the rate of the file
         self._size = 0
         self._size_in_header = 0
@@ -165,6 +166,7 @@ class WavSink:
                 # Removes the rest of a write that failed halfway, for instance because the disk was full.
                 file.truncate(pcm_tools.WAV_HEADER_BYTES + self._size)
                 self._write_header(file)
+                self._is_complete = True
         except OSError as error:
             raise file_error(f"Cannot complete {self.path}", "speaker", error) from error
 
@@ -217,7 +219,7 @@ class WavSink:
                     self._write_header(file)
                     file.truncate(pcm_tools.WAV_HEADER_BYTES)
                     self._created = True
-                self._written = os.fstat(file.fileno())
+                self._written, self._is_complete = os.fstat(file.fileno()), False
             except BaseException:
                 file.close()
                 raise
@@ -225,10 +227,13 @@ class WavSink:
         return self._file
 
     def _check_identity(self, file: io.FileIO) -> None:
-        """Raise unless it is the recording, or has its size: a volume that is mounted again may have another number."""
+        """Raise unless it is the recording: has its size, or is the same file, which was not completed.
+
+        A volume that is mounted again may have another number, and another recording may have the place of this one.
+        """
         found = os.fstat(file.fileno())
         is_whole = found.st_size == pcm_tools.WAV_HEADER_BYTES + self._size
-        if not is_whole and not os.path.samestat(found, self._written):
+        if not is_whole and (self._is_complete or not os.path.samestat(found, self._written)):
             raise DeviceError(
                 f"Cannot append to {self.path}: it is not the file that this WavSink has written. Move it away, or use "
                 "a new WavSink with another path",

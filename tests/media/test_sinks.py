@@ -200,6 +200,22 @@ def test_a_wav_sink_whose_file_was_replaced(tmp_path):
     assert read_wav(path) == (1, 2, 24000, b"gh")
 
 
+def test_a_wav_sink_whose_file_has_another_recording(tmp_path):
+    """It is not touched, though it is the same file: another sink, or a program, has written it anew."""
+    path = tmp_path / "call.wav"
+    first, second = WavSink(path), WavSink(path)
+    for sink, pcm in ((first, b"abcd"), (second, b"efghij")):
+        sink.write(pcm, 24000)
+        sink.close()
+    with pytest.raises(DeviceError, match="not the file that this WavSink has written"):
+        first.write(b"kl", 24000)
+    first.close()
+    assert read_wav(path)[3] == b"efghij"
+    second.write(b"kl", 24000)
+    second.close()
+    assert read_wav(path)[3] == b"efghijkl"
+
+
 def test_a_new_wav_sink_truncates(tmp_path):
     """Another object overwrites the file."""
     for data in (b"abcdef", b"gh"):
