@@ -166,7 +166,8 @@ def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
     Args:
         kind: of the device.
         choice: of the application.
-        present: what the device slot holds, which is returned if it is the one for this path.
+        present: what was used last, which is returned if it is the one for this path, unless it is a source whose file
+            has changed.
 
     Raises:
         DeviceError: the file cannot be used.
@@ -175,9 +176,8 @@ def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
     if not isinstance(choice, Path):
         return choice
     cls = _FILES[kind]
-    if isinstance(present, cls) and present.path.absolute() == choice.absolute():
-        return present
-    return cls(choice)
+    is_for_path = isinstance(present, cls) and present.path.absolute() == choice.absolute()
+    return present if is_for_path and not getattr(present, "is_outdated", False) else cls(choice)
 
 
 def is_file_name(kind: Kind, text: str) -> bool:

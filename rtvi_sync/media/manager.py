@@ -74,6 +74,7 @@ class MediaManager:
             "cam": choice_of("cam", cam),
             "screen": None,
         }
+        self._opened: dict[Kind, Any] = {}  # the last source or sink of each kind; that of a `Path` is used again
         # Guards `_session`. Any thread may hold it for an assignment; the I/O thread reads without it. Re-entrant,
         # because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
@@ -159,9 +160,8 @@ class MediaManager:
             )
         try:
             for kind in kinds:
-                # Kept, so that later sessions continue the recording.
-                self._choices[kind] = self._open_file(kind, self._choices[kind])
-            missing = session.prepare(kinds, self._choices)
+                self._opened[kind] = self._open_file(kind, self._choices[kind])
+            missing = session.prepare(kinds, {**self._choices, **self._opened})
         except BaseException:
             if before is None:
                 with self._lock:
@@ -173,9 +173,9 @@ class MediaManager:
             self.status_reporter.failed("screen", no_screen)
         self.status_reporter.missing(missing)
 
-    def _open_file(self, kind: Kind, choice: Any, present: object = None) -> Any:
+    def _open_file(self, kind: Kind, choice: Any) -> Any:
         try:
-            return open_file(kind, choice, present)
+            return open_file(kind, choice, self._opened.get(kind))
         except (DeviceError, MissingExtraError) as error:
             self.status_reporter.error(kind, as_device_error(kind, None, error))
             raise
@@ -430,7 +430,7 @@ class MediaManager:
 
     def _select(self, kind: Kind, choice: Any) -> None:
         with self._opening():
-            session = self._session
+            session, given = self._session, choice
             slot = session.slots[kind] if session is not None else None
             if session is not None and slot is not None:
                 choice = open_file(kind, choice, slot.choice)
@@ -446,4 +446,5 @@ class MediaManager:
                 self.status_reporter.chosen(kind, found)
             if session is not None and slot is not None and (slot.component is not None or opens):
                 session.slots.replace(kind, choice)
-            self._choices[kind] = choice
+                self._opened[kind] = choice
+            self._choices[kind] = given

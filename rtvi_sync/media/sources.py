@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import os
+import stat
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,7 @@ class WavSource(BytesSource):
         self.path: Path = Path(path)
         try:
             with self.path.open("rb") as file:
+                self._version = _version_of(os.fstat(file.fileno()))
                 data = file.read(MAX_WAV_FILE_BYTES + 1)
         except OSError as error:
             raise file_error(f"Cannot read the audio file {self.path}", "mic", error) from error
@@ -202,6 +204,21 @@ class WavSource(BytesSource):
 
     def __repr__(self) -> str:
         return f"WavSource({str(self.path)!r})"
+
+    @property
+    def is_outdated(self) -> bool:
+        """Tell whether the file has changed since it was read, or is gone; a pipe cannot be read again."""
+        if self._version is None:
+            return False
+        try:
+            return _version_of(self.path.stat()) != self._version
+        except OSError:
+            return True
+
+
+def _version_of(found: os.stat_result) -> tuple[int, ...] | None:
+    """Return what differs if a file has changed; None: it is no file that can be read again."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 class SilenceSource(MemorySource):

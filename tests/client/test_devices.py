@@ -22,6 +22,7 @@ from rtvi_sync.media import (
     MediaDeviceInfo,
     NullSink,
     SilenceSource,
+    WavSink,
 )
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
@@ -119,6 +120,38 @@ def test_files(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: 
     with wave.open(str(answer)) as file:
         assert file.readframes(10_000) == b"\1\2" * 4800
     assert backend.opened == []
+
+
+def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path) -> None:
+    """It is read again for each session, and by `update_mic()`; one that is gone is told of."""
+    path = write_wav(tmp_path / "a.wav", [b"\xe8\x03" * 1600])
+    client = client_of(mic=path)
+    with client:
+        session = bot.wait_for_session()
+        until(partial(has_heard, session, 1000))
+        write_wav(path, [b"\xd0\x07" * 3200])
+        client.update_mic(path)
+        until(partial(has_heard, session, 2000))
+    write_wav(path, [b"\xb8\x0b" * 4800])
+    with client:
+        until(partial(has_heard, bot.wait_for_session(), 3000))
+    path.unlink()
+    with pytest.raises(DeviceError, match="Cannot read"):
+        client.connect()
+
+
+@pytest.mark.parametrize("begins_with_sink", [False, True])
+def test_a_recording_that_is_chosen_again(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path, begins_with_sink: bool
+) -> None:
+    """Between two sessions, too, the file is added to."""
+    path = tmp_path / "answer.wav"
+    client = client_of(mic=False, speaker=WavSink(path) if begins_with_sink else path)
+    for number in (1, 2):
+        with client:
+            say(bot.wait_for_session(), b"\1\2" * 2400)
+            until(partial(has_size, path, 44 + number * 4800))
+        client.update_speaker(path)
 
 
 def test_a_file_that_cannot_be_written(client_of: Callable[..., RTVIClient], tmp_path: Path) -> None:
