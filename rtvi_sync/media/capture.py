@@ -240,12 +240,7 @@ class PrefetchReader:
         failed = True
         try:
             while not self._device.abandoned and self._wait_for_room():
-                data = self._source.read(self._frames)
-                if not isinstance(data, (bytes, bytearray, memoryview)):
-                    raise TypeError(f"read() of an AudioSource returns bytes, not {type(data).__name__}")
-                data = bytes(data)  # the length of a memoryview need not be in bytes
-                if len(data) % 2:
-                    raise ValueError(f"read() returned {len(data)} bytes; a sample has 2, so the number must be even")
+                data = pcm_tools.samples_from_source(self._source.read(self._frames))
                 if not data:
                     break
                 with self._lock:

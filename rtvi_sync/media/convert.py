@@ -116,7 +116,7 @@ class ResamplingSource:
         COUNT.check(frames=frames)
         rate = self._source_rate = self._source_rate or pcm_tools.check_rate(self._source.sample_rate_hz)
         while not self._ready and not self._ended:
-            pcm = self._source.read(-(-frames * rate // self._converter.to_hz))
+            pcm = pcm_tools.samples_from_source(self._source.read(-(-frames * rate // self._converter.to_hz)))
             self._ended = not pcm
             self._ready = self._converter.convert(pcm, rate) if pcm else self._converter.finish()
         pcm, self._ready = self._ready[: 2 * frames], self._ready[2 * frames :]

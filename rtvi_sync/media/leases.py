@@ -39,8 +39,8 @@ class Lease:
             if deadline is not None and holder._ends and holder._released.wait(deadline):
                 continue
             name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
-            question = " or a question of this client" if device == "mic" else ""
-            used = f"is used by another session{question}; give each a {device} of its own"
+            question = ", by a question of this client," if device == "mic" else ""
+            used = f"is used by another session{question} or by this one already; give each a {device} of its own"
             if holder._ends:
                 used = "was used before, and a call of its methods has not returned yet; let them return sooner"
             raise DeviceError(

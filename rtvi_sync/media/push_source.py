@@ -112,7 +112,8 @@ class PushSource(PackagedSource):
                     self._is_losing = True
                     logger.warning(
                         "The oldest audio pushed to a PushSource is dropped: more than its max_seconds wait to be "
-                        "sent. Push in real time, pass timeout= to push(), or raise max_seconds"
+                        "sent. Push in real time, and not while the microphone is muted; or pass timeout= to push(), "
+                        "or raise max_seconds"
                     )
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -179,6 +179,14 @@ def test_a_source_of_the_same_rate_is_bit_exact():
     assert read_all(source, 1) == [b"ab", b"cd", b"ef"]
 
 
+@pytest.mark.parametrize("returned", [None, "ab", b"abc"])
+def test_a_source_that_is_broken(returned: Any):
+    """Its mistake is told as without the wrapper, and is not taken for its end."""
+    source = ResamplingSource(CallbackSource(lambda frames: returned, 8_000), 16_000)
+    with pytest.raises((TypeError, ValueError), match=r"^read\(\) "):
+        source.read(320)
+
+
 def test_the_rate_of_the_source_is_read_once():
     """A source may compute it, which may block; after `close()` it may be another one."""
     rates = [8_000, 16_000]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import io
 import math
+import random
 import struct
+import sys
 import wave
 
 import pytest
@@ -96,7 +99,17 @@ def test_no_samples():
     assert pcm.parse_wav(b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks)[0] == b""
 
 
+@pytest.fixture(params=[True, False])
+def numpy(request, monkeypatch):
+    """Numpy is installed, or not."""
+    if request.param:
+        pytest.importorskip("numpy")
+    else:
+        monkeypatch.setitem(sys.modules, "numpy", None)
+
+
 @pytest.mark.parametrize(("code", "width"), [("f", 4), ("d", 8)])
+@pytest.mark.usefixtures("numpy")
 def test_floating_point(code, width):
     """Samples from -1 to 1 get the range of 16 bits, and louder ones are clipped."""
     values = (0.0, 1 / 32768, -1.0, 0.5, 12345 / 32768, 1.0, 1.5, -7.0, math.inf, -math.inf)
@@ -108,10 +121,22 @@ def test_floating_point(code, width):
     assert pcm.parse_wav(stereo)[0] == samples(0, -8192, 22556, -1, -1)
 
 
+@pytest.mark.usefixtures("numpy")
 def test_floating_point_that_is_no_number():
     """A damaged sample is silent, not a click."""
     body = struct.pack("<3f", math.nan, 0.25, -math.nan)
     assert pcm.parse_wav(riff((b"fmt ", form(kind=3, bits=32)), (b"data", body)))[0] == samples(0, 8192, 0)
+
+
+def test_floating_point_with_numpy_and_without(monkeypatch):
+    """The samples are the same to the bit, those halfway between two as well."""
+    pytest.importorskip("numpy")
+    rng = random.Random(1)
+    values = array.array("d", (rng.uniform(-1.1, 1.1) for _ in range(5000)))
+    values.extend((number + 0.5) / 32768 for number in range(-32768, 32768, 7))
+    fast = pcm.pcm_of_floats(values)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert pcm.pcm_of_floats(values) == fast
 
 
 def test_the_extensible_format():

@@ -141,15 +141,23 @@ class ListWatch:
 
     def _run(self) -> None:
         known: list[MediaDeviceInfo] | None = None
+        works = True
         while not self._stopped.is_set():
             try:
                 present = self._list_devices()
-            except (DeviceError, MissingExtraError) as error:
+                works = True
+            except MissingExtraError as error:
                 logger.warning("Cannot list the devices; new ones are not noticed: %s", error)
                 return
+            except Exception as error:  # a backend may be the application's
+                if works:
+                    logger.warning(
+                        "Cannot list the devices; trying again: %s", error, exc_info=not isinstance(error, DeviceError)
+                    )
+                works = False
             if self._stopped.is_set():
                 return
-            if present != known:
+            if works and present != known:
                 self._on_change(present)
-            known = present
+                known = present
             self._stopped.wait(Deadline(self._interval))

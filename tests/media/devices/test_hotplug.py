@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import threading
+from typing import cast
 
-from rtvi_sync.media import (
-    MediaDeviceInfo,
-)
+import pytest
+
+from rtvi_sync import DeviceError, MissingExtraError
+from rtvi_sync.concurrency.deadline import Deadline, join_thread
+from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from tests.support.fake_devices import info
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+
+
+def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again, and said once. What there is then is told."""
+    answers: list[object] = [[info("one", "videoinput")], *[DeviceError("no server", devices=("mic",))] * 3, OSError()]
+    changes: list[list[MediaDeviceInfo]] = []
+
+    def look() -> list[MediaDeviceInfo]:
+        answer = answers.pop(0) if answers else [info("two", "videoinput")]
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("list[MediaDeviceInfo]", answer)
+
+    watch = hotplug_module.ListWatch(changes.append, look, 0.01)
+    until(lambda: len(changes) == 2)
+    watch.close()
+    assert [[each.label for each in cameras] for cameras in changes] == [["one"], ["two"]]
+    assert [record.getMessage() for record in caplog.records] == ["Cannot list the devices; trying again: no server"]
+
+
+def test_a_list_that_needs_a_library(caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to be tried again."""
+
+    def look() -> list[MediaDeviceInfo]:
+        raise MissingExtraError("A camera", "video")
+
+    watch = hotplug_module.ListWatch(lambda _: None, look, 0.01)
+    assert join_thread(watch._thread, Deadline(GUARD))
+    watch.close()
+    assert "new ones are not noticed" in caplog.text
 
 
 def test_cameras_that_come_and_go() -> None:
