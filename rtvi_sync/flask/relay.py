@@ -16,6 +16,7 @@ from ..concurrency.lifecycle import start_thread
 from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
+from ..protocol.session_payloads import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import COUNT, SECONDS
 from .event_log import EventLog, Position, as_json
@@ -170,6 +171,8 @@ class Relay:
     # -- handlers of the client ---------------------------------------------------------------------------------------
 
     def _on_event(self, event: RTVIEvent, data: Any) -> None:
+        if isinstance(data, BotReadyData):  # of RTVI 0.3 it has the config: the prompt, and whatever keys there are
+            data = attrs.evolve(data, config=None)
         if event in _LEVELS:
             self._log.replace(event, as_json(event.value, data))
         else:

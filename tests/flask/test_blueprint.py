@@ -256,6 +256,29 @@ def test_the_default_events_tell_nothing_of_the_inside(relay: Relay, bot: Embedd
     assert told[1] == ["systemLog", "serverMessage"]
 
 
+def test_the_config_is_for_pages_that_get_its_event() -> None:
+    """A bot of RTVI 0.3 sends its prompt and keys when it is ready; a page has them if the application says so."""
+    config = [{"service": "llm", "options": [{"name": "api_key", "value": "secret"}]}]
+    clients = []
+    with EmbeddedBot(version="0.3.0", config=config) as old:
+
+        def make_client(_: flask.Request) -> RTVIClient:
+            clients.append(client_for(old.ws_url))
+            return clients[-1]
+
+        blueprint = RTVIBlueprint(make_client, events=[*DEFAULT_EVENTS, "config"])
+        user = User(site_of(blueprint))
+        user.start()
+        stream = user.stream()
+        ready = stream.until("botReady")[-1]
+        assert ready["data"]["version"] == "0.3.0"
+        assert "secret" not in str(ready)
+        clients[0].get_bot_config()
+        assert stream.until("config")[-1]["data"] == {"config": config}
+        stream.close()
+        blueprint.close()
+
+
 def test_options_that_make_no_sense() -> None:
     """An unknown event, a number that is not positive, and a time to leave that no heartbeat fits into are refused."""
     with pytest.raises(ValueError, match="the nearest is 'bot-transcript'"):
