@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from ..client.client import RTVIClient
+from ..client.messaging import check_bot_takes
 from ..concurrency.lifecycle import start_thread
 from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
@@ -163,6 +164,7 @@ class Relay:
         """
         if self.client.state is not TransportState.READY:
             raise BotNotReadyError("The bot is not ready")
+        check_bot_takes(self.client, "send-text")
         text.encode()  # raises ValueError for surrogates
         # Logged before it is sent, because the bot's answer may arrive before this thread continues.
         self._log.add(as_json("relayText", {"text": text}))
