@@ -27,6 +27,7 @@ from .turn_checks import (
     TEXTS,
     Texts,
     as_json,
+    as_received,
     call_mismatch,
     contains,
     has_arguments,
@@ -151,6 +152,7 @@ class Expect:
         """
         NAME.check(name=name)
         ARGUMENTS.check(arguments=arguments)
+        arguments = as_received(arguments)
         calls: list[ReportedFunctionCall] = []
 
         def is_met(event: Event) -> bool:

@@ -52,6 +52,13 @@ def test_one_call_counts_once() -> None:
             expect.call("get_weather", within=0.0)
 
 
+def test_arguments_as_they_come_over_the_wire() -> None:
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        says(client, call_of("get_weather", cities=["Oslo", "Bergen"]))
+        hangs_up(client)
+        expect.call("get_weather", cities=("Oslo", "Bergen"))
+
+
 def test_after_an_absence() -> None:
     """The limit of the next expectation counts from the end of the absence."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
