@@ -27,6 +27,7 @@ from .turn_checks import (
     TEXTS,
     Texts,
     as_json,
+    as_received,
     call_mismatch,
     contains,
     has_arguments,
@@ -36,13 +37,13 @@ from .turn_checks import (
 )
 
 _E = RTVIEvent
-_CALLS = frozenset(
-    {_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_STARTED, _E.LLM_FUNCTION_CALL_IN_PROGRESS, _E.LLM_FUNCTION_CALL_START}
-)
-# Those that name a call by its id: one call is announced by several messages.
+# One call is announced by several messages: some have its id, some have not even its name.
 _CALLS_BY_ID = frozenset({_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_IN_PROGRESS})
-# What shows that a bot does something.
-_ACTIVITY = _CALLS | {_E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_TTS_STARTED, _E.BOT_STARTED_SPEAKING}
+_CALLS_WITHOUT_ID = frozenset({_E.LLM_FUNCTION_CALL_STARTED, _E.LLM_FUNCTION_CALL_START})
+# What shows that a bot writes or speaks, beside its words.
+_ACTIVITY = frozenset({_E.BOT_LLM_STARTED, _E.BOT_TTS_STARTED, _E.BOT_STARTED_SPEAKING})
+# What tells whether it is speaking.
+_SPEECH = frozenset({_E.BOT_STARTED_SPEAKING, _E.BOT_STOPPED_SPEAKING, _E.BOT_INTERRUPTED, _E.DISCONNECTED})
 
 # What tells whether the bot was interrupted, or goes on.
 _CUTS = frozenset({_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_STARTED_SPEAKING})
@@ -122,6 +123,8 @@ class Expect:
         """Expect the bot to write or say a text, and return what it has said since what was met last.
 
         What it only announces to say does not count: bots repeat the announcements of answers that were interrupted.
+        What is met as it is written can be met once more as it is spoken: expect the end of an answer, by `turn()`,
+        before the next one.
 
         Raises:
             ExpectationError: it did not.
@@ -151,6 +154,7 @@ class Expect:
         """
         NAME.check(name=name)
         ARGUMENTS.check(arguments=arguments)
+        arguments = as_received(arguments)
         calls: list[ReportedFunctionCall] = []
 
         def is_met(event: Event) -> bool:
@@ -197,15 +201,41 @@ class Expect:
     def no_more(self, *, for_: Seconds) -> None:
         """Expect that the bot neither writes, speaks nor calls functions for some seconds.
 
+        Speech counts from its first word to its end, also that of a text that was met as it was written: expect the end
+        of an answer before, by `turn()`. What the bot still tells of a call that it had announced before, and of speech
+        that was interrupted, does not count.
+
         Raises:
             ExpectationError: it did.
         """
+        WAIT.check(for_=for_)
+        earlier = self._events[: self._next]
+        said = _Said(earlier)
+        calls = self._met_calls | {event.data.tool_call_id for event in earlier if event.type in _CALLS_BY_ID}
+        announced = sum(event.type in _CALLS_WITHOUT_ID for event in earlier)
+
+        def is_more(event: Event) -> bool:
+            nonlocal announced
+            if event.type in _CALLS_BY_ID:
+                return event.data.tool_call_id not in calls
+            if event.type in _CALLS_WITHOUT_ID:
+                announced += 1
+                return announced > len(calls)
+            ends_speech = event.type is _E.BOT_STOPPED_SPEAKING and not said.is_cut
+            return said.add(event) or ends_speech or event.type in _ACTIVITY
+
+        what, speaking = "the bot to do nothing more", "it was speaking: expect the end of that before"
+        speech = next((event.type for event in reversed(earlier) if event.type in _SPEECH), None)
+        if speech is _E.BOT_STARTED_SPEAKING:
+            self._fail(f"{what} for {for_:g} s", speaking, "unexpected_event")
         self._absent(
-            lambda event: event.type in _ACTIVITY,
+            is_more,
             for_,
-            "the bot to do nothing more",
+            what,
             lambda event: f"it sent {event.message.type if event.message is not None else event.type}",
         )
+        if speech is None and self._speaks_since_before():
+            self._fail(f"{what} for {for_:g} s", speaking, "unexpected_event")
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -245,6 +275,14 @@ class Expect:
             if is_met(event):
                 self._fail(f"{what} for {seconds:g} s", got(event), "unexpected_event")
         self._next, self._since = position, max(self._since, time.monotonic())
+
+    def _speaks_since_before(self) -> bool:
+        """Tell whether speech goes on that began before the block, by the turns: no event of the block tells it."""
+        for turn in self._conversation.turns():
+            speech = [entry for entry in turn.timeline if entry.who == "bot" and entry.kind in ("speaks", "silent")]
+            if turn.is_open and speech and speech[-1].kind == "speaks" and speech[-1].at <= self._entered:
+                return True
+        return False
 
     @property
     def _opened(self) -> EventStream[Any]:
@@ -294,8 +332,8 @@ class _Said:
         self._written = self._words = ""
         self._spoken: dict[object, str] = {}  # by segment
         self._segment: tuple[object, str] = None, ""  # that under way: its key, and the whole of its text
-        # Words that come after an interruption, and before the bot goes on, belong to what was interrupted.
-        self._is_cut = next((e.type is _E.BOT_INTERRUPTED for e in reversed(earlier) if e.type in _CUTS), False)
+        #: Words that come after an interruption, and before the bot goes on, belong to what was interrupted.
+        self.is_cut: bool = next((e.type is _E.BOT_INTERRUPTED for e in reversed(earlier) if e.type in _CUTS), False)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -310,14 +348,14 @@ class _Said:
     def add(self, event: Event) -> bool:
         """Take an event; return False if it says nothing."""
         if event.type in _CUTS:
-            self._is_cut = event.type is _E.BOT_INTERRUPTED
+            self.is_cut = event.type is _E.BOT_INTERRUPTED
         elif event.type is _E.BOT_LLM_TEXT:
             self._written += event.data.text
             return True
-        elif event.type is _E.BOT_TTS_TEXT and not self._is_cut:
+        elif event.type is _E.BOT_TTS_TEXT and not self.is_cut:
             self._words += f" {event.data.text}"
             return True
-        elif event.type is _E.BOT_OUTPUT and not self._is_cut:
+        elif event.type is _E.BOT_OUTPUT and not self.is_cut:
             return self._add_output(event.data)
         return False
 

@@ -198,3 +198,12 @@ class BotMessages(ClientBase):
 def _client_message(type_: str, data: Any) -> RTVIMessage:
     NAME.check(type=type_)
     return RTVIMessage("client-message", {"t": type_} if data is None else {"t": type_, "d": data})
+
+
+def check_bot_takes(client: ClientBase, type_: str) -> None:
+    """Check that messages of a type can be sent, before it is told that one was. Not for types that the bot answers.
+
+    Raises:
+        BotNotReadyError, DisconnectedError, UnsupportedFeatureError: as sending it does.
+    """
+    client._manager.session().channel.engine.outbound(RTVIMessage(type_))

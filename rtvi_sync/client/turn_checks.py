@@ -36,9 +36,15 @@ def _is_call(value: Any) -> bool:
     return _is_text(value) or (is_pair and _is_text(value[0]) and isinstance(value[1], Mapping))
 
 
+def as_received(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as they come over the wire: tuples as lists, and all keys as text."""
+    received: dict[str, Any] = json.loads(json.dumps(dict(arguments)))
+    return received
+
+
 def _is_json(arguments: Mapping[str, Any]) -> bool:
     try:
-        json.dumps(dict(arguments))
+        as_received(arguments)
     except (TypeError, ValueError):
         return False
     return True
@@ -190,7 +196,8 @@ class TurnChecks:
                 raise fail(f"the bot not to say {part!r}", f"it said {said}", "text_present")
 
     def _calls(self, turn: Turn, fail: _Fail) -> None:
-        for name, arguments in calls_of(self.calls):
+        for name, given in calls_of(self.calls):
+            arguments = as_received(given)
             mismatch = call_mismatch(turn.function_calls, name, arguments)
             if mismatch is not None:
                 raise fail(f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else ""), *mismatch)

@@ -45,7 +45,10 @@ DEFAULT_EVENTS: Final = (
     RTVIEvent.SERVER_MESSAGE,
     RTVIEvent.SERVER_RESPONSE,
 )
-"""Events that a page gets by default: the words of user and bot, and no internals of the bot."""
+"""Events that a page gets by default: the words of user and bot, and no internals of the bot.
+
+`botReady` comes without the bot's config, which only the event `config` has.
+"""
 
 
 _SIGNAL: Final = Rule(

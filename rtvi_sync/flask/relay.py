@@ -12,10 +12,12 @@ from typing import Any, Final
 import attrs
 
 from ..client.client import RTVIClient
+from ..client.messaging import check_bot_takes
 from ..concurrency.lifecycle import start_thread
 from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
+from ..protocol.session_payloads import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import COUNT, SECONDS
 from .event_log import EventLog, Position, as_json
@@ -162,6 +164,7 @@ class Relay:
         """
         if self.client.state is not TransportState.READY:
             raise BotNotReadyError("The bot is not ready")
+        check_bot_takes(self.client, "send-text")
         text.encode()  # raises ValueError for surrogates
         # Logged before it is sent, because the bot's answer may arrive before this thread continues.
         self._log.add(as_json("relayText", {"text": text}))
@@ -170,6 +173,8 @@ class Relay:
     # -- handlers of the client ---------------------------------------------------------------------------------------
 
     def _on_event(self, event: RTVIEvent, data: Any) -> None:
+        if isinstance(data, BotReadyData):  # of RTVI 0.3 it has the config: the prompt, and whatever keys there are
+            data = attrs.evolve(data, config=None)
         if event in _LEVELS:
             self._log.replace(event, as_json(event.value, data))
         else:

@@ -6,6 +6,7 @@ fixture is used.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import difflib
 import inspect
@@ -52,7 +53,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rtvi-url", metavar="URL", help="the bot under test, as of rtvi_sync.connect(); else RTVI_URL, rtvi_url (ini)"
     )
     add("--rtvi-token", metavar="TOKEN", help="for the WebSocket of the bot under test")
-    add("--rtvi-header", metavar="'NAME: VALUE'", action="append", default=[], help="for its server; may be repeated")
+    add(
+        "--rtvi-header",
+        metavar="'NAME: VALUE'",
+        type=_header,
+        action="append",
+        default=[],
+        help="for its server; may be repeated",
+    )
     add(
         "--rtvi-timeout",
         metavar="S",
@@ -73,14 +81,11 @@ def _live_url(config: pytest.Config) -> str:
     return str(config.getoption("--rtvi-url") or os.environ.get("RTVI_URL") or config.getini("rtvi_url") or "")
 
 
-def _headers(config: pytest.Config) -> dict[str, str]:
-    headers = {}
-    for line in config.getoption("--rtvi-header"):
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise pytest.UsageError(f"--rtvi-header takes 'NAME: VALUE', not {line!r}")
-        headers[name.strip()] = value.strip()
-    return headers
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = (part.strip() for part in line.partition(":"))
+    if not (colon and name):  # the error does not repeat the line: it may hold a key
+        raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...'")
+    return name, value
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
@@ -164,7 +169,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         if _live_url(config):
             from rtvi_sync.transports.net import merged_headers
 
-            headers = merged_headers(_headers(config), given.get("headers") or {})
+            headers = merged_headers(dict(config.getoption("--rtvi-header")), given.get("headers") or {})
             given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}
         client = _client_class(seconds).for_url(rtvi_url, **given)
         if "connect" in marked:

@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync import Event, Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
 from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, settle
-from tests.support.scripted_talk import TalkingBot, hangs_up, says, written
+from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, says, written
 from tests.support.scripted_talk import said as says_aloud
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -50,6 +50,13 @@ def test_one_call_counts_once() -> None:
         expect.call("get_weather")
         with pytest.raises(ExpectationError, match="missing_function_call"):
             expect.call("get_weather", within=0.0)
+
+
+def test_arguments_as_they_come_over_the_wire() -> None:
+    with TalkingBot().client() as client, client.expect(GUARD) as expect:
+        says(client, call_of("get_weather", cities=["Oslo", "Bergen"]))
+        hangs_up(client)
+        expect.call("get_weather", cities=("Oslo", "Bergen"))
 
 
 def test_after_an_absence() -> None:
@@ -158,6 +165,97 @@ def test_the_session_ends() -> None:
         assert raised.value.kind == "bot_ended"
         expect.absent("metrics", for_=GUARD)
         expect.no_more(for_=GUARD)
+
+
+def called(type_: str, id_: str = "1", **data: Any) -> RTVIMessage:
+    return RTVIMessage(f"llm-function-call{type_}", {"tool_call_id": id_, "function_name": "f", **data})
+
+
+ANNOUNCED = RTVIMessage("llm-function-call-started", {})
+STOPPED = RTVIMessage("bot-stopped-speaking", None)
+
+
+class TestNoMore:
+    """What counts is what the bot does, from its first sign to its last."""
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            [RTVIMessage("bot-llm-text", {"text": "and"})],
+            [RTVIMessage("bot-tts-text", {"text": "and"})],
+            [RTVIMessage("bot-output", {"text": "and", "spoken": True})],
+            finished("and so on")[:1],
+            [STOPPED],
+            [called("-in-progress", "2")],
+            [ANNOUNCED, ANNOUNCED],
+        ],
+    )
+    @pytest.mark.parametrize("is_called", [False, True])
+    def test_each_sign(self, more: list[RTVIMessage], is_called: bool) -> None:
+        """Words count, and the end of speech, which tells that there was some; so does a further call."""
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            if is_called:
+                says(client, [called("")])
+                expect.call("f")
+            says(client, more)
+            settle(client)
+            with pytest.raises(ExpectationError, match=f"it sent {more[-1].type}"):
+                expect.no_more(for_=0.0)
+
+    def test_speech_that_has_begun(self) -> None:
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            says(client, begun("Once upon a time."))
+            expect.event("bot-started-speaking")
+            with pytest.raises(ExpectationError, match="it was speaking"):
+                expect.no_more(for_=0.0)
+            says(client, [STOPPED])
+            expect.event("bot-stopped-speaking")
+            expect.no_more(for_=0.0)
+
+    def test_speech_that_had_begun_before_the_block(self) -> None:
+        with TalkingBot().client() as client:
+            assert client.turns() == ()
+            says(client, begun("Once upon a time."))
+            settle(client)
+            with client.expect(GUARD) as expect:
+                with pytest.raises(ExpectationError, match="it was speaking"):
+                    expect.no_more(for_=0.0)
+                says(client, finished("Once upon a time."))
+                expect.turn()
+                expect.no_more(for_=0.0)
+
+    def test_a_text_that_was_met_as_it_was_written(self) -> None:
+        """It is spoken later; nothing more comes when its turn is over."""
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            says(client, written("Once upon a time."))
+            expect.text("time")
+            expect.event("bot-llm-stopped")
+            expect.no_more(for_=0.0)
+            says(client, [*begun("Once upon a time."), *finished("Once upon a time.")])
+            settle(client)
+            with pytest.raises(ExpectationError, match="it sent bot-output"):
+                expect.no_more(for_=0.0)
+            expect.turn(contains="time")
+            expect.no_more(for_=0.0)
+
+    @pytest.mark.parametrize("first", ["", "-in-progress"])
+    def test_a_call_that_was_met(self, first: str) -> None:
+        """It is announced several times, in an order that depends on the bot, and ends."""
+        rest = [called(""), called("-in-progress", arguments={}), ANNOUNCED, called("-stopped", result=1)]
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            says(client, [called(first), *rest])
+            settle(client)
+            expect.call("f")
+            expect.no_more(for_=0.0)
+
+    def test_what_was_interrupted(self) -> None:
+        """One more word of it, and its end, are nothing more."""
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            says(client, begun("Once upon a time."))
+            says(client, [RTVIMessage("bot-interrupted", None), RTVIMessage("bot-tts-text", {"text": "upon"}), STOPPED])
+            settle(client)
+            expect.event("bot-interrupted")
+            expect.no_more(for_=0.0)
 
 
 class TestText:

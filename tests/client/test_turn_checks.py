@@ -83,6 +83,12 @@ def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, wor
     assert isinstance(raised.value, AssertionError)
 
 
+def test_arguments_as_they_come_over_the_wire() -> None:
+    """A tuple comes as a list, and a number that is a key as text."""
+    call = ReportedFunctionCall(function_name="f", arguments={"cities": ["Oslo", "Bergen"], "by_day": {"1": ["rain"]}})
+    turn_of(function_calls=(call,)).expect(calls={"f": {"cities": ("Oslo", "Bergen"), "by_day": {1: ("rain",)}}})
+
+
 def test_a_turn_that_is_not_over() -> None:
     """What it lacks may still come."""
     with pytest.raises(ExpectationError, match="it is in progress") as raised:

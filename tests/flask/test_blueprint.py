@@ -180,12 +180,14 @@ def test_what_the_bot_does_not_take(bot: EmbeddedBot) -> None:
         user = User(site_of(blueprint))
         user.start()
         answer = user.post("text", {"text": "x" * 1000})
+        user.post("end")
+        pages = [event["event"] for event in user.stream().until("relayEnd")]
         blueprint.close()
-        return answer.status_code, answer.get_json()["error"]
+        return answer.status_code, answer.get_json()["error"], "relayText" in pages
 
-    assert told(bot.ws_url) == (413, "too_large")
+    assert told(bot.ws_url)[:2] == (413, "too_large")
     with EmbeddedBot(version="0.3.0") as old:
-        assert told(old.ws_url) == (501, "unsupported")
+        assert told(old.ws_url) == (501, "unsupported", False)  # of this, other pages are told nothing
 
 
 def test_before_the_bot_is_ready(relay: Relay, bot: EmbeddedBot) -> None:
@@ -254,6 +256,29 @@ def test_the_default_events_tell_nothing_of_the_inside(relay: Relay, bot: Embedd
         stream.close()
     assert "systemLog" not in told[0]
     assert told[1] == ["systemLog", "serverMessage"]
+
+
+def test_the_config_is_for_pages_that_get_its_event() -> None:
+    """A bot of RTVI 0.3 sends its prompt and keys when it is ready; a page has them if the application says so."""
+    config = [{"service": "llm", "options": [{"name": "api_key", "value": "secret"}]}]
+    clients = []
+    with EmbeddedBot(version="0.3.0", config=config) as old:
+
+        def make_client(_: flask.Request) -> RTVIClient:
+            clients.append(client_for(old.ws_url))
+            return clients[-1]
+
+        blueprint = RTVIBlueprint(make_client, events=[*DEFAULT_EVENTS, "config"])
+        user = User(site_of(blueprint))
+        user.start()
+        stream = user.stream()
+        ready = stream.until("botReady")[-1]
+        assert ready["data"]["version"] == "0.3.0"
+        assert "secret" not in str(ready)
+        clients[0].get_bot_config()
+        assert stream.until("config")[-1]["data"] == {"config": config}
+        stream.close()
+        blueprint.close()
 
 
 def test_options_that_make_no_sense() -> None:

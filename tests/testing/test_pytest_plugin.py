@@ -295,7 +295,6 @@ def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
     ("code", "option", "told"),
     [
         ("@pytest.mark.rtvi(1)\ndef test_it(rtvi_client): pass", "-q", "*takes only keyword arguments*"),
-        ("def test_it(rtvi_client): pass", "--rtvi-header=nonsense", "*takes 'NAME: VALUE', not 'nonsense'*"),
         (
             "@pytest.mark.rtvi(reply='Hi')\ndef test_it(rtvi_client): pass",
             "-q",
@@ -315,12 +314,19 @@ def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
 )
 def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
     """They are named."""
-    url = ("--rtvi-url", "http://127.0.0.1:1") if "header" in option else ()
-    result = run("import pytest\n" + code, option, *url)
+    result = run("import pytest\n" + code, option)
     assert result.ret != 0
     result.stdout.fnmatch_lines([told])
     if "marker" in told:
         result.stdout.no_fnmatch_line("*pytest_plugin.py*")  # no traceback of the plugin
+
+
+def test_a_header_that_is_none(run: Run) -> None:
+    """It is one mistake of who has called pytest, and is not repeated, because it may hold a key."""
+    result = run(ASKS, "--rtvi-header", "Authorization=Bearer secret", "--rtvi-url", "http://127.0.0.1:1")
+    assert result.ret is pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--rtvi-header: a header looks like this*"])
+    assert "secret" not in f"{result.stdout}{result.stderr}"
 
 
 def test_several_processes(run: Run) -> None:

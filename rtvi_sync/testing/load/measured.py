@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -102,8 +101,9 @@ class MeasuredClient(RTVIClient):
         # The last question that was sent; answers to earlier ones are not waited for.
         self._asked_at = 0.0
         self._outcomes = Outcomes()
-        # The numbers of the last turns whose end was handled, and what is notified of each.
-        self._handled: deque[int] = deque(maxlen=MAX_TURNS)
+        # Turns whose end was handled: all up to a number, and some after it. What is notified of each.
+        self._handled_until = 0
+        self._handled: frozenset[int] = frozenset()
         self._notifier = Notifier()
         self._end: Event | None = None  # of the last session that is over
         signals.turn_ended.connect(self._on_turn_ended, sender=self)
@@ -209,7 +209,7 @@ class MeasuredClient(RTVIClient):
                 raise self._given_up_after(timeout, called) from None
             if turn.initiator == "bot" or self._is_replaced(turn):
                 continue
-            self._notifier.wait_for(partial(self._handled.__contains__, turn.number), deadline)  # it is measured then
+            self._notifier.wait_for(partial(self._is_handled, turn.number), deadline)  # it is measured then
             if self._outcomes.was_given_up(turn.number):
                 continue
             if (error := failure_of(turn)) is not None:
@@ -219,6 +219,9 @@ class MeasuredClient(RTVIClient):
             ending = self._manager.session().ending
             if ending.has_begun:  # else it was a text that could not be sent
                 raise ending.info.as_error("the answer was complete")
+
+    def _is_handled(self, number: int) -> bool:
+        return number <= self._handled_until or number in self._handled
 
     def _is_replaced(self, turn: Turn) -> bool:
         """Tell whether the user has asked something else instead."""
@@ -387,7 +390,8 @@ class MeasuredClient(RTVIClient):
                 self._report_cut(turn)
             else:
                 self._report_answer(turn, error)
-        self._handled.append(turn.number)
+        self._handled_until = max(self._handled_until, turn.number - MAX_TURNS)
+        self._handled = frozenset(each for each in (*self._handled, turn.number) if each > self._handled_until)
         self._notifier.notify_all()
 
     def _on_disconnected(self, _client: RTVIClient, event: Event) -> None:
