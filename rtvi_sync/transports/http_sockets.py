@@ -113,6 +113,7 @@ class _Transport(httpx.BaseTransport):
 
     def __init__(self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, budget: _Budget) -> None:
         backend = _Backend(signal, budget, proxy, forwards=tls is None)
+        self._forwarded = tls is None and proxy is not None
         options: dict[str, Any] = {"network_backend": backend, "max_connections": 1, "ssl_context": tls}
         if tls is not None or proxy is None:
             self._pool = httpcore.ConnectionPool(**options)  # the backend opens the tunnel through the proxy
@@ -126,11 +127,14 @@ class _Transport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and return its answer with the body unread."""
+        host = request.url.raw_host
+        if self._forwarded and b":" in host:
+            host = b"[" + host + b"]"  # httpcore puts it into the URL for the proxy as it is
         core_request = httpcore.Request(
             method=request.method,
             url=httpcore.URL(
                 scheme=request.url.raw_scheme,
-                host=request.url.raw_host,
+                host=host,
                 port=request.url.port,
                 target=request.url.raw_path,
             ),

@@ -520,6 +520,22 @@ def test_a_proxy_that_refuses(post, tls):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("authority", ["[2001:db8::7]:7860", "[2001:db8::7]"])
+def test_a_proxy_is_asked_for_an_ipv6_address_in_brackets(post, authority):
+    """Without them the port would be a part of the address."""
+    with Endpoint(answering()) as proxy:
+        post(f"http://{authority}/start", network=Network(proxy=proxy.authority))
+    assert proxy.requests[0][0].startswith(f"POST http://{authority}/start HTTP/1.1\r\nHost: {authority}\r\n")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_ipv6_address_needs_no_proxy(post, tls):
+    """It is reached directly, and through a tunnel if there is TLS."""
+    with Endpoint(answering(), tls=serving() if tls else None, host="::1") as server, Proxy() as proxy:
+        assert post(server.url) == {}
+        assert post(server.url, network=Network(ssl_context=trusting(), proxy=proxy.authority)) == {}
+
+
 def test_a_proxy_of_the_callers_client(post):
     """The refusal of a proxy that the caller's client uses is reported, and the advice is about the proxy."""
     with (
