@@ -97,7 +97,7 @@ def check_answer(
             raise profile.refused(f"The request to {where} failed: {text}", status=status)
         advice = profile.advice.get(status, "See the server's log" if status >= 500 else "")
         if proxy is not None:
-            advice = f"{advice}. " * bool(advice) + f"If the {proxy} has refused it, {proxy.alternative}"
+            advice = f"{advice}. " * bool(advice) + proxy.doubt
         text = refusal(
             f"{where} answered",
             status,

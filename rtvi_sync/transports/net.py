@@ -96,6 +96,10 @@ class Network:
             )
         return Proxy(parts, origin)
 
+    def forwarding_proxy_for(self, url: str) -> Proxy | None:
+        """Return the proxy that forwards requests to `url`, as it does without TLS, and may make their answers."""
+        return self.proxy_for(url) if urlsplit(url).scheme == "http" else None
+
 
 # -- proxies ----------------------------------------------------------------------------------------------------------
 
@@ -127,6 +131,11 @@ class Proxy:
         """Return the advice how to connect without the proxy."""
         no_proxy = "" if self.origin == PROXY_OPTION else "add the host to NO_PROXY or "
         return f"{no_proxy}pass proxy=False to reach the server directly"
+
+    @property
+    def doubt(self) -> str:
+        """Return the advice for a refusal that may be that of the server, or of this proxy, which has forwarded it."""
+        return f"If the {self} has refused it, {self.alternative}"
 
     def refusal(self, what: str, status: int, phrase: str) -> str:
         """Return the text of the error for the proxy's refusal to do `what`."""
