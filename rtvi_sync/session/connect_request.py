@@ -17,7 +17,7 @@ from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIEr
 from ..protocol.envelope import to_json
 from ..protocol.validation import URL
 from ..transports.base import StartRequest
-from ..transports.failures import hung_up
+from ..transports.failures import hung_up, status_of
 from ..transports.net import Network, merged_headers, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 
@@ -232,21 +232,22 @@ class ConnectRequest:
                     return self._start(APIRequest(url), params, signal)
                 return self._connect(url, params, signal)
             except StartBotError as error:
-                missing = error
-                if error.status not in (404, 405):
+                missing, status = error, _answered(error)
+                if status not in (404, 405):
                     break
-        if bot_url.ws_url is not None and missing.status in (400, 404, 405):
+        if bot_url.ws_url is not None and status in (400, 404, 405):
             return self._ask_for_route(bot_url, params, signal)
         if bot_url.root is not None and hung_up(missing) and self._has_only_websocket(bot_url, params, signal):
             return Bundle({"ws_url": bot_url.root})
-        if bot_url.offer_url is not None and missing.status in (404, 405):
+        if bot_url.offer_url is not None and status in (404, 405):
             return bot_url.direct
-        if len(endpoints) == 1 or missing.status not in (404, 405):
+        if len(endpoints) == 1 or status not in (404, 405):
             raise missing
+        proxy = self.network.forwarding_proxy_for(endpoints[1]) if self.http_client is None else None
         raise StartBotError(
-            f"{printable(endpoints[0])} is not there, and {printable(endpoints[1])} answered {missing.status}. "
-            "Give the whole URL of the endpoint that starts the bot",
-            status=missing.status,
+            f"{printable(endpoints[0])} is not there, and {printable(endpoints[1])} answered {status}. "
+            "Give the whole URL of the endpoint that starts the bot" + (f". {proxy.doubt}" if proxy else ""),
+            status=status,
         ) from missing
 
     def _ask_for_route(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
@@ -275,7 +276,7 @@ class ConnectRequest:
         try:
             self._get(bot_url.endpoints[0], params, signal)
         except (StartBotError, ConnectionTimeoutError) as error:
-            return error.status == HTTPStatus.UPGRADE_REQUIRED
+            return _answered(error) == HTTPStatus.UPGRADE_REQUIRED
         return False
 
     def _get(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Any:
@@ -313,6 +314,11 @@ class ConnectRequest:
         )
         request = StartRequest(url=url, headers=headers)
         return Bundle(answer, secure, f"{printable(url)} answered with", started=starts, request=request)
+
+
+def _answered(error: RTVIError) -> int | None:
+    """Return the status that the server has answered with; None without one, or if it is that of a proxy's refusal."""
+    return error.status if status_of(error) is None else None
 
 
 def _websocket_at(server: SplitResult, path: str) -> str:

@@ -333,8 +333,7 @@ class _Exchange:
             response = self._send(method, body, fields)
             self._answered = True
             if not response.has_redirect_location:
-                proxy = self._own_client.forwarding_proxy if self._own_client is not None else None
-                http_answers.check_answer(response, self.where, self._profile, self._signal, proxy)
+                http_answers.check_answer(response, self.where, self._profile, self._signal, self._own_client)
                 return response
             status = response.status_code
             target = str(response.url.join(response.headers["location"]))

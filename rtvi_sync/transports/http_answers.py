@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import httpx
 
 from ..concurrency.abort import AbortSignal
+from ..concurrency.deadline import Deadline
 from ..errors import RTVIError
 from ..protocol import envelope
 from ..protocol.text import one_line
-from .net import Proxy, socket_timeout
+from .net import socket_timeout
 from .refusals import refusal
+
+if TYPE_CHECKING:
+    from .http_sockets import AbandonableClient
 
 # A connect endpoint answers with a URL and a token; an iceConfig may add a few kB.
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -24,6 +29,8 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 # Base64 encodes three bytes as four characters; the names of fields and the line ends are added.
 MAX_ENCODED_BYTES: Final = MAX_EVENT_BYTES // 3 * 4 + MAX_BODY_BYTES
+# In seconds, as for a WebSocket's refusal. The body of a refusal only explains it: what comes later is ignored.
+_REASON_TIMEOUT = 1.0
 # The memory of a line of an incomplete event beyond its text: each line is a string of its own, however short.
 _LINE_BYTES = 64
 _SLICE_BYTES = 64 * 1024
@@ -61,7 +68,11 @@ class RequestProfile:
 
 
 def check_answer(
-    response: httpx.Response, where: str, profile: RequestProfile, signal: AbortSignal, proxy: Proxy | None = None
+    response: httpx.Response,
+    where: str,
+    profile: RequestProfile,
+    signal: AbortSignal,
+    client: AbandonableClient | None,
 ) -> None:
     """Refuse an answer that is not a success, or is compressed.
 
@@ -70,7 +81,7 @@ def check_answer(
         where: the URL without secrets.
         profile: of the request.
         signal: of the attempt.
-        proxy: the proxy that has forwarded the answer, and may have made it.
+        client: has sent the request; None: the caller's own has.
 
     Raises:
         RTVIError: the server refuses, or has compressed its answer.
@@ -80,17 +91,18 @@ def check_answer(
     encoding = response.headers.get("content-encoding", "").strip().lower()
     compressed = encoding not in ("", "identity")
     if not response.is_success:
+        proxy = client.forwarding_proxy if client is not None else None  # which may have made the answer
         if proxy is not None and status == 407:
             text = proxy.refusal("forward it", status, response.reason_phrase)
             raise profile.refused(f"The request to {where} failed: {text}", status=status)
         advice = profile.advice.get(status, "See the server's log" if status >= 500 else "")
         if proxy is not None:
-            advice = f"{advice}. " * bool(advice) + f"If the {proxy} has refused it, {proxy.alternative}"
+            advice = f"{advice}. " * bool(advice) + proxy.doubt
         text = refusal(
             f"{where} answered",
             status,
             phrase=response.reason_phrase,
-            body=b"" if compressed else _read_body(response, MAX_BODY_BYTES, signal),
+            body=b"" if compressed else _read_reason(response, signal, client),
             retry_after=response.headers.get("retry-after"),
             advice=advice,
         )
@@ -225,6 +237,24 @@ def _read_whole(
         error.status = response.status_code
         raise error
     return content
+
+
+def _read_reason(response: httpx.Response, signal: AbortSignal, client: AbandonableClient | None) -> bytes:
+    """Return the body of a refusal, as far as it is short and arrives within about 1 s."""
+    deadline = Deadline(_REASON_TIMEOUT)
+    if client is not None:
+        client.limit_reads(deadline)
+    else:
+        response.request.extensions.get("timeout", {})["read"] = _REASON_TIMEOUT  # of each read from now on
+    content = bytearray()
+    # An error is ignored, because the body is optional; if it comes from an abort, that is raised.
+    with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        for chunk in _chunks(response, signal):
+            content += chunk
+            if len(content) > MAX_BODY_BYTES or deadline.expired:
+                break
+    signal.raise_if_aborted()
+    return bytes(content)
 
 
 def _read_body(response: httpx.Response, limit: int, signal: AbortSignal) -> bytes:

@@ -18,6 +18,7 @@ import httpcore
 import httpx
 
 from ..concurrency.abort import AbortSignal
+from ..concurrency.deadline import Deadline
 from ..errors import RTVIError
 from .net import Detach, Network, Proxy, basic_authorization, naming, open_tunnel, socket_timeout
 from .refusals import check_is_http
@@ -46,7 +47,7 @@ class AbandonableClient:
     """
 
     def __init__(self, url: str, network: Network, signal: AbortSignal, max_received: int) -> None:
-        self._budget = _ByteBudget(max_received)
+        self._budget = _Budget(max_received)
         proxy = network.proxy_for(url)
         tls = urlsplit(url).scheme == "https"
         #: The proxy that forwards plain requests, and may have made their answers.
@@ -60,6 +61,10 @@ class AbandonableClient:
     def renew_budget(self) -> None:
         """Set the count of received bytes back to 0."""
         self._budget.received = 0
+
+    def limit_reads(self, deadline: Deadline) -> None:
+        """Let all reads together last until `deadline`, if the attempt does not end before."""
+        self._budget.deadline = deadline
 
     def build_request(
         self,
@@ -84,8 +89,8 @@ class AbandonableClient:
         return response
 
 
-class _ByteBudget:
-    """The limit of all bytes that a server may send.
+class _Budget:
+    """The limit of all bytes that a server may send, and of the time that it may take beside the attempt's.
 
     The body has a limit of its own. This one also counts the bytes before and around it, such as `100 Continue` without
     end.
@@ -94,6 +99,7 @@ class _ByteBudget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.received = 0
+        self.deadline = Deadline(None)
 
     def use(self, size: int) -> None:
         """Count received bytes; raise if the limit is exceeded."""
@@ -105,10 +111,9 @@ class _ByteBudget:
 class _Transport(httpx.BaseTransport):
     """httpcore's connection handling over sockets that the attempt's signal can shut down, from the first SYN on."""
 
-    def __init__(
-        self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, budget: _ByteBudget
-    ) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, proxy: Proxy | None, signal: AbortSignal, budget: _Budget) -> None:
         backend = _Backend(signal, budget, proxy, forwards=tls is None)
+        self._forwarded = tls is None and proxy is not None
         options: dict[str, Any] = {"network_backend": backend, "max_connections": 1, "ssl_context": tls}
         if tls is not None or proxy is None:
             self._pool = httpcore.ConnectionPool(**options)  # the backend opens the tunnel through the proxy
@@ -122,11 +127,14 @@ class _Transport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and return its answer with the body unread."""
+        host = request.url.raw_host
+        if self._forwarded and b":" in host:
+            host = b"[" + host + b"]"  # httpcore puts it into the URL for the proxy as it is
         core_request = httpcore.Request(
             method=request.method,
             url=httpcore.URL(
                 scheme=request.url.raw_scheme,
-                host=request.url.raw_host,
+                host=host,
                 port=request.url.port,
                 target=request.url.raw_path,
             ),
@@ -170,7 +178,7 @@ def _as_httpx_errors() -> Iterator[None]:
 class _Backend(httpcore.NetworkBackend):
     """The source of httpcore's connections: to the server, or to the proxy that forwards requests to it."""
 
-    def __init__(self, signal: AbortSignal, budget: _ByteBudget, proxy: Proxy | None, *, forwards: bool) -> None:
+    def __init__(self, signal: AbortSignal, budget: _Budget, proxy: Proxy | None, *, forwards: bool) -> None:
         self._signal = signal
         self._budget = budget
         self._tunnel = None if forwards else proxy
@@ -196,7 +204,7 @@ class _SocketStream(httpcore.NetworkStream):
         sock: socket.socket,
         detach: Detach,
         signal: AbortSignal,
-        budget: _ByteBudget,
+        budget: _Budget,
         proxy: Proxy | None = None,
     ) -> None:
         self._sock = sock
@@ -209,7 +217,8 @@ class _SocketStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         """Read up to `max_bytes`, within the attempt's limit and the budget."""
         with _mapped(httpcore.ReadTimeout, httpcore.ReadError), naming(self._proxy):
-            self._sock.settimeout(socket_timeout(self._signal))
+            limits = (socket_timeout(self._signal), self._budget.deadline.remaining())
+            self._sock.settimeout(min((limit for limit in limits if limit is not None), default=None))
             data = self._sock.recv(max_bytes)
             if len(self._begin) < 5:
                 self._begin += data[:5]

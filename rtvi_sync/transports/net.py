@@ -18,7 +18,6 @@ import attrs
 from .._version import __version__
 from ..concurrency.abort import AbortSignal
 from ..errors import InvalidTransportParamsError, RTVIError
-from ..protocol.text import one_line
 from .happy_eyeballs import Detach as Detach
 from .happy_eyeballs import connect_first
 from .refusals import NoHTTPError, check_is_http, refusal
@@ -44,6 +43,7 @@ _PLAIN_URL = re.compile(
 _MAX_PLAIN_URL = 2048
 # A host name in its ASCII form, or an IPv6 address.
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
 _SECRET = re.compile(r"/(sessions|ws-client|ws)/[^/]+")  # in a path, what stands after one of these
 
 
@@ -82,13 +82,23 @@ class Network:
         if not proxy:
             return None
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}", "http")
-        if parts is None:
-            # Only the scheme is shown, because the rest may hold a password.
+        # A password with one of /?# in it, not escaped, may look like a port and what follows it.
+        if parts is None or "@" in parts.path + parts.query + parts.fragment:
+            # Only a scheme is shown, because the rest may hold a password.
+            scheme = _SCHEME.match(proxy)
+            if scheme is not None and scheme[1].lower() != "http":
+                fault = f"has the scheme {scheme[1]!r}"
+            else:
+                fault = "is not a valid URL (in a password special characters are escaped, such as # as %23)"
             raise InvalidTransportParamsError(
-                f"The proxy ({origin}) has the scheme {one_line(proxy.partition('://')[0][:20])!r} or is not a valid "
-                "URL; only HTTP proxies are supported. Pass proxy='http://host:port', or proxy=False to use none."
+                f"The proxy ({origin}) {fault}; only HTTP proxies are supported. Pass proxy='http://host:port', or "
+                "proxy=False to use none."
             )
         return Proxy(parts, origin)
+
+    def forwarding_proxy_for(self, url: str) -> Proxy | None:
+        """Return the proxy that forwards requests to `url`, as it does without TLS, and may make their answers."""
+        return self.proxy_for(url) if urlsplit(url).scheme == "http" else None
 
 
 # -- proxies ----------------------------------------------------------------------------------------------------------
@@ -121,6 +131,11 @@ class Proxy:
         """Return the advice how to connect without the proxy."""
         no_proxy = "" if self.origin == PROXY_OPTION else "add the host to NO_PROXY or "
         return f"{no_proxy}pass proxy=False to reach the server directly"
+
+    @property
+    def doubt(self) -> str:
+        """Return the advice for a refusal that may be that of the server, or of this proxy, which has forwarded it."""
+        return f"If the {self} has refused it, {self.alternative}"
 
     def refusal(self, what: str, status: int, phrase: str) -> str:
         """Return the text of the error for the proxy's refusal to do `what`."""
@@ -244,6 +259,12 @@ def printable(url: str) -> str:
     netloc, path = parts.netloc.rpartition("@")[2], parts.path
     if not netloc:
         path = path.rpartition("@")[2]  # without a valid scheme, the path has the user and password
+    elif ":" in parts.netloc:  # the port may be the beginning of a password that has one of /?# in it
+        if "@" in f"{parts.query}#{parts.fragment}".partition("=")[0]:
+            return "(not a URL)"
+        if "@" in path:
+            host, slash, path = path.rpartition("@")[2].partition("/")
+            netloc, path = f"...@{host}", slash + path
     path = _SECRET.sub(r"/\1/...", path)
     shown = parts._replace(netloc=netloc, path=path, query="", fragment="").geturl()[:200]
     return "".join(c if c.isprintable() else "?" for c in shown)

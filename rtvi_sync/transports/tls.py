@@ -12,6 +12,8 @@ from typing import Any
 
 from ..concurrency.lifecycle import what_to_do
 from ..concurrency.logs import package_logger
+from ..errors import InvalidTransportParamsError
+from ..protocol.text import one_line
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -32,18 +34,36 @@ class NoTLSError(OSError):
 
 @functools.cache
 def default_context() -> ssl.SSLContext:
-    """Return the default context, which checks certificates and host names and takes TLS 1.2 or later."""
+    """Return the default context, which checks certificates and host names and takes TLS 1.2 or later.
+
+    Raises:
+        InvalidTransportParamsError: SSL_CERT_FILE or SSL_CERT_DIR names nothing that can be used.
+    """
     # Cached and made on demand, because loading the certificate authorities takes tens of milliseconds.
     # OpenSSL, httpx and others use the same two variables.
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if folder and not any(map(os.path.isdir, folder.split(os.pathsep))):  # OpenSSL would trust no one and say nothing
+        raise _unusable("SSL_CERT_DIR", folder, "there is no such directory")
     if file or folder:
-        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+        try:
+            context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+        except OSError as error:
+            # Not passed on, because around this call an OSError means that the server cannot be reached.
+            if file and what_to_do(error) is None:
+                raise _unusable("SSL_CERT_FILE", file, error.strerror or str(error)) from error
+            raise
     else:
         import certifi  # imported on demand, because it finds its file by importlib.resources, which imports much
 
         context = ssl.create_default_context(cafile=certifi.where())
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     return context
+
+
+def _unusable(variable: str, value: str, why: str) -> InvalidTransportParamsError:
+    return InvalidTransportParamsError(
+        f"{variable} ({one_line(value)}) cannot be used: {why}; correct it, unset it, or pass ssl_context="
+    )
 
 
 def warn_if_unverified(context: ssl.SSLContext) -> None:

@@ -389,7 +389,7 @@ class WebSocketConnection:
             self._stall_timer = self._io.call_later(self._stall_timeout - waited, self._check_stall, self)
 
     def _check_silence(self) -> None:
-        """Ping a peer that was silent for the interval, and end the connection if it remains silent."""
+        """Ping a peer that was silent for the interval; if it remains silent, end the connection or ping again."""
         now = self._catch_up()
         if self._info is not None or self._ping_interval is None or self._closing is not None:
             return  # a close has timeouts of its own
@@ -403,7 +403,7 @@ class WebSocketConnection:
             )
             self._finish(self._broken_info(error))
             return
-        elif not unanswered and now - self._received_at >= self._ping_interval:
+        elif (not unanswered or self._ping_timeout == math.inf) and now - self._received_at >= self._ping_interval:
             unanswered, self._ping = True, struct.pack("!d", now)
             with contextlib.suppress(DisconnectedError):
                 self.send(PING, self._ping)

@@ -18,6 +18,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
+from tests.support.loopback import Proxy
 from tests.support.slowness import GUARD
 
 QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD}
@@ -112,6 +113,31 @@ def test_a_server_without_an_endpoint_is_told_in_one_error(server: ScriptedServe
         client.connect()
     assert [request.path for request in server.requests] == ["/start", "/connect"] * 2 + ["/start"]
     client.close()
+
+
+@pytest.mark.parametrize("transport", ["websocket", "eval"])
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Not Allowed"])
+def test_a_proxy_that_refuses_is_no_missing_endpoint(transport: Any, status: str) -> None:
+    """A web server in place of the proxy knows no CONNECT: that ends it, and the error names the proxy."""
+    with Proxy(refuse=status) as proxy:
+        client = RTVIClient.for_url(
+            "https://bot.test", transport=transport, proxy=proxy.authority, mic=False, speaker=False
+        )
+        with pytest.raises(StartBotError, match=f"the proxy .* refused to connect .* {status[:3]}:"):
+            client.connect()
+        client.close()
+    assert len(proxy.heads) == 1
+
+
+def test_a_missing_endpoint_may_be_the_refusal_of_a_proxy() -> None:
+    """Without TLS its answer cannot be told from the server's: the error says so."""
+    with Proxy(refuse="404 Not Found") as proxy:
+        client = memory_client("http://bot.test", proxy=proxy.authority)
+        with pytest.raises(StartBotError, match=r"Give the whole URL .*\. If the proxy .* has refused it") as caught:
+            client.connect()
+        client.close()
+    assert caught.value.status == 404
+    assert len(proxy.heads) == 2
 
 
 def test_a_start_endpoint_is_told_by_bot_started(server: ScriptedServer) -> None:

@@ -70,10 +70,28 @@ def dripping_body(peer, *_):
     drip(peer)
 
 
+PHASES = [silent, silent_body, dripping_head, dripping_body]
+
+
+def silent_refusal(peer, *_):
+    """Send a refusal whose body is never complete."""
+    peer.send(b'HTTP/1.1 401 No\r\nContent-Length: 99\r\n\r\n{"detail":')
+    peer.server.reached.set()
+    peer.hold()
+
+
+def broken_refusal(peer, *_):
+    """Send a refusal whose body breaks off."""
+    peer.send(b'HTTP/1.1 401 No\r\nContent-Length: 99\r\n\r\n{"detail":')
+
+
 def dripping_refusal(peer, *_):
     """Send a refusal whose body comes byte by byte and never ends."""
-    peer.send(b"HTTP/1.1 500 Oops\r\n\r\n")
+    peer.send(b"HTTP/1.1 401 No\r\n\r\n")
     drip(peer)
 
 
-PHASES = [silent, silent_body, dripping_head, dripping_body, dripping_refusal]
+def dripping_chunk(peer, *_):
+    """Send a refusal of whose body nothing comes: the head of its first chunk never ends."""
+    peer.send(b"HTTP/1.1 401 No\r\nTransfer-Encoding: chunked\r\n\r\n5;")
+    drip(peer)

@@ -15,16 +15,28 @@ import respx
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
-from rtvi_sync.transports import http, net
+from rtvi_sync.session.reconnect_policy import is_transient
+from rtvi_sync.transports import http, http_answers, net
 from rtvi_sync.transports.http import MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES
 from rtvi_sync.transports.net import Network
 from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, at_some_limit
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
-from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
+from .endpoint import (
+    PHASES,
+    Endpoint,
+    answering,
+    bomb,
+    broken_refusal,
+    drip,
+    dripping_chunk,
+    dripping_refusal,
+    silent,
+    silent_refusal,
+)
 
 
 @pytest.fixture
@@ -508,6 +520,22 @@ def test_a_proxy_that_refuses(post, tls):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("authority", ["[2001:db8::7]:7860", "[2001:db8::7]"])
+def test_a_proxy_is_asked_for_an_ipv6_address_in_brackets(post, authority):
+    """Without them the port would be a part of the address."""
+    with Endpoint(answering()) as proxy:
+        post(f"http://{authority}/start", network=Network(proxy=proxy.authority))
+    assert proxy.requests[0][0].startswith(f"POST http://{authority}/start HTTP/1.1\r\nHost: {authority}\r\n")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_ipv6_address_needs_no_proxy(post, tls):
+    """It is reached directly, and through a tunnel if there is TLS."""
+    with Endpoint(answering(), tls=serving() if tls else None, host="::1") as server, Proxy() as proxy:
+        assert post(server.url) == {}
+        assert post(server.url, network=Network(ssl_context=trusting(), proxy=proxy.authority)) == {}
+
+
 def test_a_proxy_of_the_callers_client(post):
     """The refusal of a proxy that the caller's client uses is reported, and the advice is about the proxy."""
     with (
@@ -592,6 +620,52 @@ def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
     with Endpoint(phase, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
         abandon(posting, server.reached)
         assert not server.stopping.is_set()
+
+
+@pytest.mark.parametrize("refuse", [broken_refusal, silent_refusal, dripping_refusal])
+def test_a_refusal_counts_whatever_becomes_of_its_body(any_post, refuse):
+    """The body only explains it: an attempt without limit does not wait for one that does not come."""
+    with Endpoint(refuse) as server, running(lambda: any_post(server.url)) as posting:
+        with pytest.raises(StartBotError, match="answered 401: No") as caught:
+            posting.get()
+        assert not server.stopping.is_set()
+    assert caught.value.status == 401
+    assert not is_transient(caught.value)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_refusal_counts_though_bytes_around_its_body_come(post, tls):
+    """All reads of the body together have one limit, whatever they bring."""
+    with (
+        Endpoint(dripping_chunk, tls=serving() if tls else None) as server,
+        running(lambda: post(server.url)) as posting,
+    ):
+        with pytest.raises(StartBotError, match="answered 401: No"):
+            posting.get()
+        assert not server.stopping.is_set()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("refuse", [silent_refusal, dripping_refusal, dripping_chunk])
+def test_the_body_of_a_refusal_is_abandoned(any_post, abandon, refuse, tls, monkeypatch):
+    """An abort frees the thread at once, and its reason is raised."""
+    monkeypatch.setattr(http_answers, "_REASON_TIMEOUT", GUARD)
+    with Endpoint(refuse, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
+        abandon(posting, server.reached)
+        assert not server.stopping.is_set()
+
+
+def test_the_body_of_a_refusal_gets_no_more_than_the_attempt(post, monkeypatch):
+    """What the server has answered is told, also if the limit passes while its body is read."""
+    monkeypatch.setattr(http_answers, "_REASON_TIMEOUT", GUARD)
+    monkeypatch.setattr(net, "_GRACE", 0.05)
+
+    def check(limit: float) -> None:
+        signal = AbortController(Deadline(limit), AbandonedError).signal
+        with Endpoint(dripping_refusal) as server, pytest.raises(StartBotError, match="answered 401: No"):
+            post(server.url, signal=signal)
+
+    at_some_limit(check)
 
 
 def test_a_silent_tls_handshake_is_abandoned(any_post, abandon):

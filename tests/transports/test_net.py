@@ -139,6 +139,13 @@ def test_bad_urls_are_none(text):
         ("ws://ada:secret/word@host/", "(not a URL)"),
         ("ws://ada:secret#word@host/", "(not a URL)"),
         ("ws://ada:secret?word@host/", "(not a URL)"),
+        ("ws://ada:2024/secret@host:7860/ws?a=b", "ws://...@host:7860/ws"),
+        ("ws://ada:2024/sec@ret@host", "ws://...@host"),
+        ("ws://ada:se@2024:1/cret@host/", "ws://...@host/"),
+        ("ws://ada:2024?secret@host/", "(not a URL)"),
+        ("ws://ada:2024#secret@host/", "(not a URL)"),
+        ("ws://ada:2024/a?secret@host/", "(not a URL)"),
+        ("ws://host:7860/ws?mail=ada@host", "ws://host:7860/ws"),
         ("ada:secret@host/path", "ada:host/path"),
         ("//ada:secret@host/path?secret", "//host/path"),
         ("javascript:secret@alert(1)", "javascript:alert(1)"),
@@ -552,11 +559,25 @@ def test_the_argument_wins_over_the_environment(attempt, monkeypatch):
         assert len(proxy.heads) == 1
 
 
-@pytest.mark.parametrize("proxy", ["socks5://ada:secret@host:1", "https://ada:secret@host", "http://host:x:secret"])
-def test_other_kinds_of_proxies_are_refused(proxy):
-    """What cannot work says so, and does not show the password."""
+@pytest.mark.parametrize(
+    ("proxy", "fault"),
+    [
+        ("socks5://ada:secret@host:1", "has the scheme 'socks5'"),
+        ("https://ada:secret@host", "has the scheme 'https'"),
+        ("http://host:x:secret", "not a valid URL"),
+        ("secret:s3cr#t@host:1", "not a valid URL"),
+        ("secret:secret@host:80x", "not a valid URL"),
+        ("secret:a://b@host:1", "not a valid URL"),
+        ("secret:2024/secret@host:1", "not a valid URL"),
+        ("http://secret:2024?secret@host:1", "not a valid URL"),
+        ("http://secret:2024#secret@host:1", "not a valid URL"),
+    ],
+)
+def test_other_kinds_of_proxies_are_refused(proxy, fault):
+    """What cannot work says so, and does not show user and password."""
     with pytest.raises(InvalidTransportParamsError, match="only HTTP proxies") as caught:
         Network(proxy=proxy).proxy_for("ws://host/")
+    assert fault in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "secret" not in repr(Network(proxy=proxy))
 

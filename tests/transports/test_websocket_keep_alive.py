@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -175,24 +176,47 @@ def test_a_polite_close_is_not_a_death(link):
     at_some_limit(check)
 
 
-def test_without_a_ping_timeout_silence_ends_nothing(link, monkeypatch):
-    """`ping_timeout=None` means no limit: a peer that has not answered for many intervals is heard when it speaks."""
-    looks: list[float] = []
+def test_without_a_ping_timeout_silence_ends_nothing(link):
+    """`ping_timeout=None` means no limit: a ping in each interval keeps the line open until the peer speaks again."""
+
+    def check(limit: float) -> None:
+        client, bot = link(ping_interval=limit, ping_timeout=None)
+        pings = [bot.receive() for _ in range(5)]
+        assert {opcode for opcode, _ in pings} == {PING}
+        assert client.ends == []
+        sent = [struct.unpack("!d", payload)[0] for _, payload in pings]
+        assert all(later - earlier >= limit for earlier, later in itertools.pairwise(sent))
+        bot.send(b"".join(frame(PONG, payload) for _, payload in pings) + frame(BINARY, b"awake"))
+        assert client.received(1) == [(BINARY, b"awake")]
+        round_trip = client.connection.stats().round_trip
+        assert round_trip is not None, "the answer to the last ping has come within the interval"
+        assert 0 < round_trip <= time.monotonic() - sent[-1]
+        assert bot.receive()[0] == PING, "the silence after the answer is watched again"
+
+    at_some_limit(check)
+
+
+def test_no_pings_pile_up_behind_a_blocked_line(link, monkeypatch):
+    """Without a limit for the answer, too: what waits to be sent keeps the line as busy as a ping would."""
+    looks: list[WebSocketConnection] = []
     look = WebSocketConnection._check_silence
 
     def counted(connection: WebSocketConnection) -> None:
-        looks.append(0)
+        looks.append(connection)
         look(connection)
 
     monkeypatch.setattr(WebSocketConnection, "_check_silence", counted)
     client, bot = link(ping_interval=0.02, ping_timeout=None)
-    opcode, payload = bot.receive()
-    assert opcode == PING
-    until(lambda: len(looks) > 10)
-    assert client.ends == []
-    bot.send(frame(PONG, payload) + frame(BINARY, b"awake"))
-    assert client.received(1) == [(BINARY, b"awake")]
-    assert bot.receive()[0] == PING, "the silence after the answer is watched again"
+    payload = blocked(client, 8 * MB)
+    sent: list[int] = []
+    monkeypatch.setattr(client.connection, "send", lambda opcode, _: sent.append(opcode))
+    before = len(looks)
+    until(lambda: len(looks) > before + 10)
+    assert sent in ([], [PING])
+    monkeypatch.undo()
+    while (received := bot.receive())[0] == PING:
+        pass
+    assert received == (BINARY, payload)
 
 
 def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import functools
 import logging
+import os
 import socket
 import ssl
 import warnings
@@ -17,7 +19,16 @@ import httpx
 import pytest
 import trustme
 
-from rtvi_sync import RTVIClient, RTVIError, StartBotError, TransportStartError, WebSocketTransport, is_transient
+from rtvi_sync import (
+    InvalidTransportParamsError,
+    ReconnectPolicy,
+    RTVIClient,
+    RTVIError,
+    StartBotError,
+    TransportStartError,
+    WebSocketTransport,
+    is_transient,
+)
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.tls import default_context
@@ -223,6 +234,58 @@ def test_the_environment_names_the_usual_authorities(
     assert context.verify_mode is ssl.CERT_REQUIRED
     if argument == "cafile":
         assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "place", "why"),
+    [
+        ("SSL_CERT_FILE", "none.pem", "No such file or directory"),
+        ("SSL_CERT_FILE", "empty.pem", "no certificate or crl found"),
+        ("SSL_CERT_FILE", "", "Is a directory"),
+        ("SSL_CERT_DIR", "none", "there is no such directory"),
+        ("SSL_CERT_DIR", "empty.pem", "there is no such directory"),
+    ],
+)
+@pytest.mark.parametrize("by_request", [False, True])
+def test_a_wrong_variable_is_no_fault_of_the_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, place: str, why: str, by_request: bool
+) -> None:
+    """A program whose environment names no usable authorities is told so at once: nothing is tried again."""
+    (tmp_path / "empty.pem").touch()
+    monkeypatch.setenv(variable, str(tmp_path / place))
+    default_context.cache_clear()
+    with Server(lambda peer: peer.wait_for_end(), tls=serving()) as server:
+        transport = WebSocketTransport(None if by_request else f"wss://{server.authority}/")
+        params = {"base_url": f"https://{server.authority}"} if by_request else {}
+        again = ReconnectPolicy(first_connect=True, max_attempts=1)
+        client = quiet_client(transport, params=params, proxy=False, reconnect=again)
+        with pytest.raises(InvalidTransportParamsError) as caught:
+            client.connect()
+        client.close()
+    assert f"{variable} ({tmp_path / place}) cannot be used: " in str(caught.value)
+    assert why in str(caught.value)
+    assert not is_transient(caught.value)
+    assert server.connections <= 1
+
+
+def test_one_folder_of_several_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """SSL_CERT_DIR may name several folders, as for OpenSSL, which passes over those that are not there."""
+    monkeypatch.setenv("SSL_CERT_DIR", f"{tmp_path / 'none'}{os.pathsep}{tmp_path}")
+    assert default_context.__wrapped__().verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file that cannot be opened, because too many are, is not wrong: the error passes, and says what to do."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path))
+
+    def fail(**_: Any) -> ssl.SSLContext:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(ssl, "create_default_context", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        default_context.__wrapped__()
 
 
 # -- who is -----------------------------------------------------------------------------------------------------------
