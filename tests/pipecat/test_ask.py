@@ -217,3 +217,22 @@ def test_functions(talk: Talk, way: Way, scenario: str) -> None:
     calls = [(call.function_name, call.arguments, call.result) for call in turn.function_calls]
     assert calls == [*expected.calls]
     assert (hello.bot_text, len(turns)) == ("You said: Hello.", 2)
+
+
+@pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat == "1.14.0"]))  # 1.5 tells no model of it
+def test_a_function_that_takes_too_long(talk: Talk, way: Way) -> None:
+    """It is reported as cancelled, and the model goes on: what it says then is the answer, which nobody interrupted."""
+    script = {
+        "functions": {"get_weather": {"seconds": GUARD, "timeout": 0.3}},
+        "replies": {
+            "Weather?": [["call", [["get_weather", {}]]]],
+            "after get_weather": [["write", "Nobody answers there."]],
+        },
+    }
+    with talk(way, **script) as client:
+        turn = client.ask("Weather?", GUARD)
+        hello = client.ask("Hello", GUARD)
+        turns = client.turns()
+    assert (turn.status, turn.assumed, turn.bot_text) == ("complete", None, "Nobody answers there.")
+    assert [call.cancelled for call in turn.function_calls] == [True]
+    assert (hello.bot_text, len(turns)) == ("You said: Hello.", 2)

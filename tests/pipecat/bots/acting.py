@@ -124,7 +124,8 @@ def register(script: Script, llm: Any, rtvi: Any) -> None:
     """Register the functions of a script, and its filler."""
     for name, function in script.functions.items():
         is_remote = function.get("on") == "client"
-        llm.register_function(name, rtvi.handle_function_call if is_remote else _function(function))
+        options = {"timeout_secs": function["timeout"]} if "timeout" in function else {}  # 0.0.73 has none
+        llm.register_function(name, rtvi.handle_function_call if is_remote else _function(function), **options)
     if script.filler:
 
         @llm.event_handler("on_function_calls_started")
