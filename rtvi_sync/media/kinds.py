@@ -45,7 +45,7 @@ _FUNCTIONS: dict[Kind, Rule] = {
     "speaker": function_taking("pcm", "sample_rate_hz"),
 }
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
-_FILES: dict[Kind, type[WavSource | WavSink]] = {"mic": WavSource, "speaker": WavSink}
+_FILES = ("mic", "speaker")
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
 #: What shows that a str is the name of a file, which is sometimes passed by mistake instead of a device id.
 FILE_SUFFIXES: Final = (
@@ -151,6 +151,8 @@ def choice_of(kind: Kind, given: object) -> Any:
     if isinstance(given, MediaDeviceInfo):
         return given.device_id
     CHOICES[kind].check_one(kind, given)
+    if isinstance(given, Path):
+        return given.absolute()  # the application may change its directory
     if isinstance(given, str):
         _refuse_file(kind, given)
     elif given is False and kind == "speaker":
@@ -160,24 +162,36 @@ def choice_of(kind: Kind, given: object) -> Any:
     return given
 
 
-def open_file(kind: Kind, choice: Any, present: object = None) -> Any:
-    """Return the source or sink for a choice that is a `Path`, and any other choice as it is. May block.
+class AudioFiles:
+    """The audio files of one client: a `Path` that is chosen again is the same source or sink. One thread at a time."""
 
-    Args:
-        kind: of the device.
-        choice: of the application.
-        present: what was used last, which is returned if it is the one for this path, unless it is a source whose file
-            has changed.
+    def __init__(self) -> None:
+        self._recordings: dict[Path, WavSink] = {}
+        self._source: WavSource | None = None  # the last one, because each holds its samples
 
-    Raises:
-        DeviceError: the file cannot be used.
-        MissingExtraError: it needs a library that is not installed.
-    """
-    if not isinstance(choice, Path):
+    def open(self, choice: Any, kind: Kind) -> Any:
+        """Return the source or sink for a choice that is a `Path`, and any other choice as it is. May block.
+
+        A recording is continued. A source whose file has changed is read again.
+
+        Raises:
+            DeviceError: the file cannot be used.
+            MissingExtraError: it needs a library that is not installed.
+        """
+        if isinstance(choice, WavSink):
+            self._recordings[choice.path] = choice
+        elif isinstance(choice, WavSource):
+            self._source = choice
+        elif not isinstance(choice, Path):
+            return choice
+        elif kind == "speaker":
+            choice = self._recordings.get(choice) or self._recordings.setdefault(choice, WavSink(choice))
+        else:
+            source = self._source
+            if source is None or source.path.absolute() != choice or source.is_outdated:
+                source = self._source = WavSource(choice)
+            choice = source
         return choice
-    cls = _FILES[kind]
-    is_for_path = isinstance(present, cls) and present.path.absolute() == choice.absolute()
-    return present if is_for_path and not getattr(present, "is_outdated", False) else cls(choice)
 
 
 def is_file_name(kind: Kind, text: str) -> bool:

@@ -25,7 +25,7 @@ from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_devi
 from .device_slots import MediaCounters
 from .devices.backend import AudioBackend, audio_backend, cameras
 from .event_sink import NullEventSink
-from .kinds import CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind, open_file
+from .kinds import AudioFiles, CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind
 from .session import Insertion, MediaSession, Senders
 from .state import DeviceStatus
 from .status_reporter import DeviceStatusReporter
@@ -74,7 +74,7 @@ class MediaManager:
             "cam": choice_of("cam", cam),
             "screen": None,
         }
-        self._opened: dict[Kind, Any] = {}  # the last source or sink of each kind; that of a `Path` is used again
+        self._files = AudioFiles()
         # Guards `_session`. Any thread may hold it for an assignment; the I/O thread reads without it. Re-entrant,
         # because a finalizer may run on the thread that holds it.
         self._lock = threading.RLock()
@@ -159,9 +159,9 @@ class MediaManager:
                 self._backend, self.settings, self.status_reporter, workers, self._max_queued_audio_bytes
             )
         try:
-            for kind in kinds:
-                self._opened[kind] = self._open_file(kind, self._choices[kind])
-            missing = session.prepare(kinds, {**self._choices, **self._opened})
+            closed = [kind for kind in kinds if session.slots[kind].component is None]
+            opened = {kind: self._open_file(kind, self._choices[kind]) for kind in closed}
+            missing = session.prepare(kinds, {**self._choices, **opened})
         except BaseException:
             if before is None:
                 with self._lock:
@@ -175,7 +175,7 @@ class MediaManager:
 
     def _open_file(self, kind: Kind, choice: Any) -> Any:
         try:
-            return open_file(kind, choice, self._opened.get(kind))
+            return self._files.open(choice, kind)
         except (DeviceError, MissingExtraError) as error:
             self.status_reporter.error(kind, as_device_error(kind, None, error))
             raise
@@ -433,7 +433,7 @@ class MediaManager:
             session, given = self._session, choice
             slot = session.slots[kind] if session is not None else None
             if session is not None and slot is not None:
-                choice = open_file(kind, choice, slot.choice)
+                choice = self._files.open(choice, kind)
                 if choice is False:
                     session.slots.close(kind)
                     slot.choice = False
@@ -446,5 +446,4 @@ class MediaManager:
                 self.status_reporter.chosen(kind, found)
             if session is not None and slot is not None and (slot.component is not None or opens):
                 session.slots.replace(kind, choice)
-                self._opened[kind] = choice
             self._choices[kind] = given

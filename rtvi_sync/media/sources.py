@@ -207,13 +207,13 @@ class WavSource(BytesSource):
 
     @property
     def is_outdated(self) -> bool:
-        """Tell whether the file has changed since it was read, or is gone; a pipe cannot be read again."""
+        """Tell whether the file has changed since it was read. One that is gone, or is a pipe, cannot be read again."""
         if self._version is None:
             return False
         try:
             return _version_of(self.path.stat()) != self._version
         except OSError:
-            return True
+            return False
 
 
 def _version_of(found: os.stat_result) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSink, CallbackSource, MediaDeviceInfo, NullSink, WavSink, WavSource
-from rtvi_sync.media.kinds import choice_of, is_file_name, open_file
+from rtvi_sync.media.kinds import AudioFiles, choice_of, is_file_name
 from rtvi_sync.media.manager import MediaManager
 from tests.support.wavs import write_wav
 
@@ -122,15 +122,31 @@ def test_none_at_all():
 
 def test_a_file_is_opened_when_it_is_needed(tmp_path):
     """The choice touches no file; opening it reports one that cannot be used."""
-    path = tmp_path / "a.wav"
+    path, files = tmp_path / "a.wav", AudioFiles()
     assert choice_of("mic", path) is path
     with pytest.raises(DeviceError, match="Cannot read"):
-        open_file("mic", path)
+        files.open(path, "mic")
     write_wav(path, [b"\1\2"], 8000)
-    source = open_file("mic", path)
+    source = files.open(path, "mic")
     assert isinstance(source, WavSource)
-    assert open_file("mic", path, source) is source
-    sink = open_file("speaker", path)
+    assert files.open(path, "mic") is source
+    sink = files.open(path, "speaker")
     assert isinstance(sink, WavSink)
-    assert open_file("speaker", path, source) is not source
-    assert open_file("mic", None) is None
+    assert files.open(None, "mic") is None
+
+
+def test_a_file_that_is_chosen_again(tmp_path, monkeypatch):
+    """A recording is continued, whatever was chosen meanwhile; a source is read again only if its file has changed."""
+    one, two, files = tmp_path / "1.wav", tmp_path / "2.wav", AudioFiles()
+    first, second = files.open(one, "speaker"), files.open(two, "speaker")
+    assert (files.open(one, "speaker"), files.open(two, "speaker")) == (first, second)
+    assert files.open(other := WavSink(one), "speaker") is files.open(one, "speaker") is other
+    write_wav(one, [b"\1\2"], 8000)
+    source = files.open(one, "mic")
+    one.unlink()
+    assert files.open(one, "mic") is source
+    write_wav(one, [b"\1\2\3\4"], 8000)
+    assert files.open(one, "mic").pcm == b"\1\2\3\4"
+    monkeypatch.chdir(tmp_path)
+    assert choice_of("mic", Path("1.wav")) == one
+    assert files.open(given := WavSource("1.wav"), "mic") is files.open(one, "mic") is given
