@@ -238,7 +238,7 @@ class Answer:
         """Record that the bot speaks."""
         self._bot.has_voice = self._bot.tells_speaking = True
         self.speaking = self.has_spoken = True
-        self._unheard = False
+        self._unheard = self.is_cancelled = False
         self._speech_begin = self._speech_end
 
     def stop_speaking(self, *, may_be_cut: bool = False) -> None:
@@ -296,6 +296,7 @@ class Answer:
 
     def _add_unwritten(self) -> _Part:
         """Add a part that is spoken without the model, before what is written but not spoken yet."""
+        self.is_cancelled = False  # the bot says something of its own
         index = len(self._parts)
         while index and self._parts[index - 1].is_pending:
             index -= 1
@@ -389,8 +390,8 @@ class Answer:
 
     @property
     def lacks_speech(self) -> bool:
-        """Tell whether all its words were reported as spoken, but no speech was."""
-        return self._unheard and self.spoken_share >= _SPOKEN
+        """Tell whether words were reported as spoken, but no speech was."""
+        return self._unheard
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
@@ -404,7 +405,8 @@ class Answer:
             return None
         if not self._bot.has_voice:
             return waits.first_speech, "for the bot's first speech"
-        if self.has_spoken and any(part.spoken_letters and part.due_letters for part in self._to_be_spoken()):
+        has_spoken = self.has_spoken or not self._bot.tells_speaking
+        if has_spoken and any(part.spoken_letters and part.due_letters for part in self._to_be_spoken()):
             return waits.more_speech, "for the rest to be spoken"
         return waits.speech, "for the text to be spoken"
 

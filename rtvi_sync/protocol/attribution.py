@@ -198,6 +198,8 @@ class Attribution:
     def _status_at_end(self, turn: OpenTurn, *, lost: bool) -> TurnStatus:
         """Return how a turn ends with its session."""
         answer = turn.answer
+        if answer.is_cancelled and not (lost or answer.is_under_way):
+            return "interrupted"
         if answer.is_empty or answer.owes_run or answer.is_under_way:
             return "failed"
         if answer.owes_speech and self.bot.has_voice is None and not lost:
@@ -266,9 +268,9 @@ class Attribution:
             self.bot.has_voice = answer.lacks_speech
             self.bot.tells_speaking = not answer.lacks_speech
         is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self.bot.tells_interruption
+        is_cut = answer.is_cancelled or (is_cut and not answer.owes_run)
         if not is_cut:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
-        is_cut = answer.is_cancelled or (is_cut and not answer.owes_run)
         self.end(turn, now, "interrupted" if is_cut else "complete")
 
     def may_have_cut(self, turn: OpenTurn) -> bool:

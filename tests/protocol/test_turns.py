@@ -241,9 +241,9 @@ def test_a_function_that_took_too_long(is_last: bool) -> None:
     assert [call.cancelled for call in turn.function_calls] == [not is_last, is_last]
 
 
-@pytest.mark.parametrize("tells", [True, False])
-def test_a_cancelled_function_that_the_model_is_not_told_of(tells: bool) -> None:
-    """The answer was interrupted, whether the bot says so or does nothing more."""
+@pytest.mark.parametrize("then", ["tells", "waits", "ends"])
+def test_a_cancelled_function_that_the_model_is_not_told_of(then: str) -> None:
+    """The answer was interrupted, whether the bot says so, does nothing more, or ends the session."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -252,11 +252,31 @@ def test_a_cancelled_function_that_the_model_is_not_told_of(tells: bool) -> None
     talk.bot("bot-llm-stopped")
     talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "cancelled": True})
     assert not talk.over
-    if tells:
+    if then == "tells":
         talk.bot("bot-interrupted")
+    elif then == "ends":
+        talk._took(talk.tracker.end_session(talk.now))
     else:
         assert talk.wait() == pytest.approx(Waits().follow_up)
-    assert [turn.status for turn in talk.over] == ["interrupted"]
+    assert [(turn.status, turn.assumed) for turn in talk.over] == [("interrupted", None)]
+
+
+@pytest.mark.parametrize("as_segment", [True, False])
+def test_a_function_that_took_too_long_without_a_model(as_segment: bool) -> None:
+    """What the bot says of it is the answer, though no run of a model tells so."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "cancelled": True})
+    if as_segment:
+        talk.say("That took too long.")
+    else:
+        talk.bot("bot-started-speaking")
+        talk.bot("bot-tts-text", {"text": "That took too long."})
+        talk.bot("bot-stopped-speaking")
+    assert talk.wait() == pytest.approx(Waits().follow_up)
+    assert [(turn.status, turn.bot_text) for turn in talk.over] == [("complete", "That took too long.")]
 
 
 def test_a_bot_that_does_not_tell_when_it_speaks() -> None:
@@ -281,6 +301,24 @@ def test_a_bot_that_does_not_tell_when_it_speaks() -> None:
     assert len(talk.over) == 3
     talk.bot("bot-stopped-speaking")
     assert len(talk.over) == 4
+
+
+def test_a_bot_that_does_not_tell_when_it_speaks_nor_all_of_its_words() -> None:
+    """Any word that was spoken shows that it has a voice."""
+    talk = Conversation()
+    for number, wait in enumerate((Waits().first_speech, Waits().more_speech)):
+        talk.ask("Hi?", f"q{number}")
+        talk.acknowledge("Hi?", f"q{number}")
+        talk.run("Hello you. 1234567890")
+        talk.progress("Hello you.", "Hello you.", number)
+        assert len(talk.over) == number
+        assert talk.wait() == pytest.approx(wait)
+    talk.ask("Hi?", "q3")
+    talk.acknowledge("Hi?", "q3")
+    talk.run("Hello you.")
+    assert len(talk.over) == 2
+    talk.progress("Hello you.", "Hello you.", 3)
+    assert len(talk.over) == 3
 
 
 @pytest.mark.parametrize("tells_words", [None, False])
