@@ -217,7 +217,9 @@ class Expect:
         def is_more(event: Event) -> bool:
             nonlocal announced
             if event.type in _CALLS_BY_ID:
-                return event.data.tool_call_id not in calls
+                is_announced = event.data.tool_call_id in calls or announced > len(calls)
+                calls.add(event.data.tool_call_id)
+                return not is_announced
             if event.type in _CALLS_WITHOUT_ID:
                 announced += 1
                 return announced > len(calls)

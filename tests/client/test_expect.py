@@ -238,6 +238,18 @@ class TestNoMore:
             expect.turn(contains="time")
             expect.no_more(for_=0.0)
 
+    def test_a_call_whose_announcement_was_met(self) -> None:
+        """That has no id: the next one with an id belongs to it, and others do not."""
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            says(client, [ANNOUNCED, called("-in-progress"), called("")])
+            settle(client)
+            expect.event(f"{ANNOUNCED.type}")
+            expect.no_more(for_=0.0)
+            says(client, [called("-in-progress", "2")])
+            settle(client)
+            with pytest.raises(ExpectationError, match="it sent llm-function-call-in-progress"):
+                expect.no_more(for_=0.0)
+
     @pytest.mark.parametrize("first", ["", "-in-progress"])
     def test_a_call_that_was_met(self, first: str) -> None:
         """It is announced several times, in an order that depends on the bot, and ends."""
