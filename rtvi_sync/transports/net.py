@@ -262,7 +262,7 @@ def printable(url: str) -> str:
     elif ":" in parts.netloc:  # the port may be the beginning of a password that has one of /?# in it
         if "@" in f"{parts.query}#{parts.fragment}".partition("=")[0]:
             return "(not a URL)"
-        if "@" in path:
+        if re.search("[^/]@", path):  # but /@name is a path
             host, slash, path = path.rpartition("@")[2].partition("/")
             netloc, path = f"...@{host}", slash + path
     path = _SECRET.sub(r"/\1/...", path)

@@ -42,7 +42,9 @@ def default_context() -> ssl.SSLContext:
     # Cached and made on demand, because loading the certificate authorities takes tens of milliseconds.
     # OpenSSL, httpx and others use the same two variables.
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if folder and not any(map(os.path.isdir, folder.split(os.pathsep))):  # OpenSSL would trust no one and say nothing
+    if (
+        folder and not file and not any(map(os.path.isdir, folder.split(os.pathsep)))
+    ):  # OpenSSL would trust no one and say nothing
         raise _unusable("SSL_CERT_DIR", folder, "there is no such directory")
     if file or folder:
         try:

@@ -221,7 +221,7 @@ def test_functions(talk: Talk, way: Way, scenario: str) -> None:
 
 @pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat == "1.14.0"]))  # 1.5 tells no model of it
 def test_a_function_that_takes_too_long(talk: Talk, way: Way) -> None:
-    """It is reported as cancelled, and the model goes on: what it says then is the answer, which nobody interrupted."""
+    """It is reported as cancelled, and the model goes on: what it says then is the answer, not an interruption."""
     script = {
         "functions": {"get_weather": {"seconds": GUARD, "timeout": 0.3}},
         "replies": {

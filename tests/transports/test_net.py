@@ -150,6 +150,8 @@ def test_bad_urls_are_none(text):
         ("//ada:secret@host/path?secret", "//host/path"),
         ("javascript:secret@alert(1)", "javascript:alert(1)"),
         ("http://host/@me", "http://host/@me"),
+        ("https://host:7860/api/@scope/start", "https://host:7860/api/@scope/start"),
+        ("https://ada:2024/@secret@host/", "https://...@host/"),
         ("http://host/a/sessions/secret/api/offer", "http://host/a/sessions/.../api/offer"),
         ("http://host/sessions/secret", "http://host/sessions/..."),
         ("ws://host/a/ws-client/secret", "ws://host/a/ws-client/..."),

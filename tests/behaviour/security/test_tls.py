@@ -274,6 +274,14 @@ def test_one_folder_of_several_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert default_context.__wrapped__().verify_mode is ssl.CERT_REQUIRED
 
 
+def test_a_folder_that_is_missing_beside_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Scripts set both variables; the file is enough."""
+    authority().cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    assert len(default_context.__wrapped__().get_ca_certs()) == 1
+
+
 def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
