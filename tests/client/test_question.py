@@ -28,7 +28,7 @@ from rtvi_sync.client.question_source import source_of
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
-from tests.support.clients import bot_says, memory_client, session_of, transport_of
+from tests.support.clients import bot_says, memory_client, session_of, settle, transport_of
 from tests.support.scripted_talk import TalkingBot, acknowledgement, begun, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
@@ -240,6 +240,7 @@ def test_a_turn_that_a_spoken_question_interrupts() -> None:
     with bot.client(track_turns=True) as client:
         sent = transport_of(client).sent_audio
         says(client, [*heard("A story!"), *written("Once upon a time"), *begun("Once upon a time")])
+        settle(client)
         with running(lambda: client.ask(SPEECH, GUARD)) as asking:
             until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
             bot_says(client, "user-started-speaking", None)
