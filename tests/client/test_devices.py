@@ -123,7 +123,7 @@ def test_files(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: 
 
 
 def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path) -> None:
-    """It is read again for each session, and by `update_mic()`; one that is gone is sent as it was."""
+    """It is read again for each session, and by `update_mic()`; one that is gone, or open, is sent as it was."""
     path = write_wav(tmp_path / "a.wav", [b"\xe8\x03" * 1600])
     client = client_of(mic=path)
     with client:
@@ -137,8 +137,11 @@ def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: Embedded
         until(partial(has_heard, bot.wait_for_session(), 3000))
     path.unlink()
     client.init_devices()
+    path.write_bytes(b"no audio")  # what is open is not opened again
     with client:
         until(partial(has_heard, bot.wait_for_session(), 3000))
+    with pytest.raises(DeviceError, match="Cannot use the audio file"):
+        client.connect()
 
 
 @pytest.mark.parametrize("begins_with_sink", [False, True])
