@@ -144,7 +144,7 @@ DEVICES = {
     ),
     "sounddevice": (
         "sounddevice",
-        "sounddevice: cannot be used here (needs libportaudio2)",
+        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/audio.md)",
         ("libportaudio2",),
     ),
     "video": (
@@ -182,6 +182,7 @@ FOR_TESTS = {"PYTHONDONTWRITEBYTECODE": ""}
 SOAK_SECONDS = 7 * 24 * 3600.0
 BENCH_SECONDS = 6 * 3600.0
 WAIT_SECONDS = 0.1
+DEVICE_SECONDS = 120.0  # until the library of an extra for devices counts as hanging
 END_SECONDS = 3.0  # that threads have to end after a signal, when their programs have ended
 
 # Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
@@ -211,8 +212,8 @@ def pipecat_environment(version: str) -> Path:
 
 
 def has_devices(python: Path, part: str) -> bool:
-    """Return whether an environment has everything that an extra for devices needs."""
-    return run_quietly([python, "-c", f"import {DEVICES[part][0]}"])
+    """Return whether an environment has everything that an extra for devices needs, and it does not hang."""
+    return run_quietly([python, "-c", f"import {DEVICES[part][0]}"], DEVICE_SECONDS)
 
 
 def install_devices(python: Path) -> list[str]:

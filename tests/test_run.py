@@ -662,10 +662,22 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
     video = skipped + "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)"
     unavailable = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
-    other = skipped + "sounddevice: cannot be used here (needs libportaudio2)"
+    other = skipped + "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/audio.md)"
     assert unavailable == [[audio, other, video], [other, video], [other, video]]
     assert [done.returncode for done in runs] == [0, 0, 0]
     assert "libGL.so.1" in log
+
+
+@posix
+def test_devices_whose_library_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PortAudio may, on import: its extra is unavailable then, and the set-up goes on."""
+    (tmp_path / "sounddevice.py").write_text("import threading; threading.Event().wait()")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(machine, "CACHE", tmp_path)
+    monkeypatch.setattr(machine, "LOG", tmp_path / "log")
+    monkeypatch.setattr(run, "DEVICE_SECONDS", 0.5)
+    assert run.has_devices(Path(sys.executable), "sounddevice") is False
+    assert "timed out" in (tmp_path / "log").read_text()
 
 
 @posix

@@ -74,14 +74,24 @@ def no_answer(kind: str | None = None) -> DeviceError:
     Args:
         kind: of the device concerned; None: microphones and speakers.
     """
-    advice = (
-        "Restart its sound server (on Linux: systemctl --user restart pipewire pulseaudio), or unplug the device that "
-        "hangs"
+    return DeviceError(
+        "The audio system of this machine does not answer. Restart its sound server (on Linux: systemctl --user "
+        f"restart pipewire pulseaudio), or unplug the device that hangs{jack_advice()}",
+        devices=_devices(kind),
     )
+
+
+def jack_advice() -> str:
+    """Return the end of an error for what hangs, if JACK has a client registry on this machine; otherwise "".
+
+    A process that is killed while it loads PortAudio can leave a lock in that registry locked. Then every process that
+    loads PortAudio waits for it, until the registry is removed. Seen with libjack-jackd2 1.9.21, whose database is
+    Berkeley DB.
+    """
     this: str = sys.platform
-    if this == "linux" and (registry := _JACK_REGISTRIES / f"jack_db-{os.getuid()}").is_dir():
-        advice += f". If neither helps, remove {registry}, JACK's client registry, which a killed process may corrupt"
-    return DeviceError(f"The audio system of this machine does not answer. {advice}", devices=_devices(kind))
+    if this != "linux" or not (registry := _JACK_REGISTRIES / f"jack_db-{os.getuid()}").is_dir():
+        return ""
+    return f". If that does not help, remove {registry}, JACK's client registry, which a killed process may have locked"
 
 
 def crashed(code: int) -> DeviceError:

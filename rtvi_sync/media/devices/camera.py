@@ -226,9 +226,9 @@ class Camera(Device):
             logger.error("%s failed", type(self._source).__name__, exc_info=error.__cause__ or error)
         return self._on_failure(error)
 
-    def _error(self, what: str) -> DeviceError:
+    def _error(self, what: str, *, hangs: bool = False) -> DeviceError:
         if self._device is not None:
-            return super()._error(what)
+            return super()._error(what, hangs=hangs)
         return DeviceError(f"The {self._kind} {self._label} {what}", devices=(self._kind,))
 
     def _release_lease(self) -> None:

@@ -14,6 +14,7 @@ from ...concurrency.logs import package_logger
 from ...errors import DeviceError, RTVIError, fresh_copy
 from ..base import MediaDeviceInfo
 from ..kinds import Kind
+from .audio_errors import jack_advice
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -102,7 +103,7 @@ class Device:
         """
         if not self._first_open_done.wait(deadline):
             self.halt()
-            raise self._error("does not answer")
+            raise self._error("does not answer", hangs=True)
         if self._first_open_error is not None:
             raise fresh_copy(self._first_open_error)
 
@@ -123,7 +124,7 @@ class Device:
         self._checked_at = now
         # wait_opened() has the timeout of the first open.
         if call and now - self._watched_since >= self._hangs_after and self._first_open_done.is_set():
-            self._report_once(self._error("has stopped answering"))
+            self._report_once(self._error("has stopped answering", hangs=True))
 
     def halt(self) -> None:
         """Stop reporting. Never blocks; idempotent."""
@@ -182,10 +183,8 @@ class Device:
         # Set after the report, so that the device's thread, which may be in a call now, reports recovery only after it.
         self._reported = True
 
-    def _error(self, what: str) -> DeviceError:
-        advice = _ADVICE.get(self._kind)
-        return DeviceError(
-            f"The {_NAMES[self._kind]} {self._label!r} {what}"
-            + (f". {advice} one with update_{self._kind}()" if advice else ""),
-            devices=(self._kind,),
-        )
+    def _error(self, what: str, *, hangs: bool = False) -> DeviceError:
+        advice = f". {_ADVICE[self._kind]} one with update_{self._kind}()" if self._kind in _ADVICE else ""
+        if hangs and self._kind in ("mic", "speaker"):
+            advice += jack_advice()
+        return DeviceError(f"The {_NAMES[self._kind]} {self._label!r} {what}{advice}", devices=(self._kind,))

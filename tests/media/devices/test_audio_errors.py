@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, portaudio, sounddevice_binding
 from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
+from rtvi_sync.media.devices.device import Device
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
 from tests.support.fake_portaudio import FakeMachine
 from tests.support.stub import Stub
@@ -119,7 +121,12 @@ def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: 
     monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
     if there:
         (tmp_path / f"jack_db-{os.getuid()}").mkdir()
+    device = Device("speaker", "default", report=print, opened=print)
     assert ("jack_db" in str(audio_errors.no_answer())) is there
+    with pytest.raises(DeviceError, match="does not answer") as caught:
+        device.wait_opened(Deadline(0.0))
+    assert ("jack_db" in str(caught.value)) is there
+    assert "jack_db" not in str(device._error("failed: OSError()"))
 
 
 def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library: str, stub: Stub) -> None:
