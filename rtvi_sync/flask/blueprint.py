@@ -174,7 +174,9 @@ class RTVIBlueprint(flask.Blueprint):
         configuration:
 
             def post_worker_init(worker):
-                worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master, which gets Ctrl-C as well, sends SIGQUIT
+                for number in (signal.SIGTERM, signal.SIGQUIT):
+                    worker.wsgi.blueprints["rtvi"].end_streams_on(number)
 
         Without it the streams, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
 

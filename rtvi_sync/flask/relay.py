@@ -13,6 +13,7 @@ import attrs
 
 from ..client.client import RTVIClient
 from ..client.messaging import check_bot_takes
+from ..client.turn import Turn
 from ..concurrency.lifecycle import start_thread
 from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
@@ -29,6 +30,8 @@ _HEARTBEAT: Final = b":\n\n"
 # Seconds that a new stream waits for a slot, each time after a heartbeat on the open streams: if a page is gone, the
 # second heartbeat cannot be written, and a proxy in between may need some more.
 _SLOT_TIMEOUTS: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
+# What a page gets of a turn.
+_WORDS: Final = ("number", "status", "user_text", "bot_text", "spoken_text")
 _LEVELS: Final = frozenset(
     {
         RTVIEvent.USER_AUDIO_LEVEL,
@@ -84,13 +87,15 @@ class Relay:
         self._limits = limits
         self._forget = forget
         self._log = EventLog(limits.max_events)
-        # Guards `reason` and `_streams`, and wakes threads that wait for a slot. Any thread holds it briefly.
+        # Guards `reason`, `_streams`, `_connecting` and `_lost`, and wakes threads that wait for a slot. Any thread
+        # holds it briefly.
         self._lock = threading.Condition(threading.Lock())
         self._streams = 0
         self._wakeup = threading.Event()
         self._dropped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._connecting = True
+        self._lost: CloseInfo | None = None  # the end of the last attempt to connect, or of what followed it
         self._started_at = self._last_contact = self._last_activity = time.monotonic()
 
     def start(self, events: Iterable[RTVIEvent], connect: Callable[[RTVIClient], object]) -> None:
@@ -175,6 +180,8 @@ class Relay:
     def _on_event(self, event: RTVIEvent, data: Any) -> None:
         if isinstance(data, BotReadyData):  # of RTVI 0.3 it has the config: the prompt, and whatever keys there are
             data = attrs.evolve(data, config=None)
+        if isinstance(data, Turn):  # without what the bot's functions were called with, and have returned
+            data = {name: getattr(data, name) for name in _WORDS}
         if event in _LEVELS:
             self._log.replace(event, as_json(event.value, data))
         else:
@@ -182,8 +189,16 @@ class Relay:
             self.record_activity()
 
     def _on_disconnected(self, info: CloseInfo) -> None:
-        if not info.reconnecting:
-            self.end("failed" if self._connecting else "network" if info.initiator == "network" else "bot")
+        with self._lock:
+            self._lost = None if info.reconnecting else info
+            if self._connecting:  # `connect()` may try again
+                return
+        self._end_if_lost()
+
+    def _end_if_lost(self) -> None:
+        # While it is connected, what was lost is an attempt before, told late because of a handler of the application.
+        if (lost := self._lost) is not None and not self.client.connected:
+            self.end("network" if lost.initiator == "network" else "bot")
 
     # -- threads of the session ---------------------------------------------------------------------------------------
 
@@ -191,13 +206,15 @@ class Relay:
         try:
             connect(self.client)
         except RTVIError as error:
-            if self.reason in (None, "failed"):  # otherwise the attempt was aborted
+            if self.reason is None:  # otherwise the attempt was aborted
                 logger.warning("A session with the bot could not be started: %s", error)
             self.end("failed")
         except Exception:
             logger.exception("A session with the bot could not be started")
             self.end("failed")
-        self._connecting = False
+        with self._lock:
+            self._connecting = False
+        self._end_if_lost()
         self.record_activity()
         self._wakeup.set()
 
@@ -206,6 +223,9 @@ class Relay:
             while self.reason is None:
                 seconds, reason = self._next_end()
                 if seconds <= 0:
+                    if reason == "failed":
+                        limit = self._limits.start_timeout
+                        logger.warning("A session with the bot could not be started: not within %g s", limit)
                     self.end(reason)
                 elif self._wakeup.wait(seconds):
                     self._wakeup.clear()

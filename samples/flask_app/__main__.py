@@ -36,8 +36,10 @@ def load(bot_url: str | None) -> "Flask":
 
 
 def end_streams(worker: Any) -> None:
-    """Close all sessions, so that a server that is stopped does not wait for them."""
-    worker.wsgi.blueprints["rtvi"].end_streams_on(signal.SIGTERM)
+    """End the streams, and with them the sessions, on each signal that ends the worker: it would wait for them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master, which gets Ctrl-C as well, sends SIGQUIT
+    for number in (signal.SIGTERM, signal.SIGQUIT):
+        worker.wsgi.blueprints["rtvi"].end_streams_on(number)
 
 
 def tell(port: int) -> None:

@@ -6,7 +6,7 @@ import secrets
 from flask import Flask, Request, Response, render_template
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.flask import RTVIBlueprint
+from rtvi_sync.flask import DEFAULT_EVENTS, RTVIBlueprint
 
 # Only this application's own files are loaded: no inline script or style, and no frame around the page.
 CONTENT_SECURITY_POLICY = (
@@ -30,10 +30,11 @@ def create_app(bot_url: str) -> Flask:
             bot_url,
             mic=False,
             speaker=False,  # the page shows the transcript; the server plays no audio
+            max_turn_audio=0,
             connect_timeout=15,
         )
 
-    bot = RTVIBlueprint(make_client)
+    bot = RTVIBlueprint(make_client, events=(*DEFAULT_EVENTS, "turn-ended"))
     app.register_blueprint(bot, url_prefix="/bot")
 
     @app.get("/")

@@ -150,6 +150,20 @@ def test_the_transcript_appears_live(visitor: Callable[[], Visitor]) -> None:
     assert session.ended is None
 
 
+def test_an_answer_that_no_transcript_has(visitor: Callable[[], Visitor]) -> None:
+    """What follows the last sentence is told in no transcript, or with the next answer: the page has each, whole."""
+    page, session = visitor().talk()
+    for question, told, written in (("Me?", ["You."], "You. And me"), ("Him?", ["And me", "He!"], "He!")):
+        session.send(message("user-transcription", text=question, final=True))
+        session.send(message("bot-llm-started"))
+        for text in told:
+            session.send(message("bot-transcription", text=text))
+        session.send(message("bot-llm-text", text=written))
+        session.send(message("bot-llm-stopped"))
+        page.locator("li.bot", has_text=written).wait_for()
+    shows(page, ("you", "Me?"), ("bot", "You. And me"), ("you", "Him?"), ("bot", "He!"))
+
+
 @pytest.mark.parametrize("kind", ["user-transcription", "bot-transcription", "bot-output", "error", "send-text"])
 def test_markup_is_shown_as_text(visitor: Callable[[], Visitor], kind: str) -> None:
     """Markup in any message, of user or bot, is shown as text and not executed."""

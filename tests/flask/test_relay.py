@@ -14,7 +14,7 @@ import pytest
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import RTVIBlueprint
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.loopback import black_hole
 from tests.support.slowness import GUARD, takes
 
@@ -175,15 +175,15 @@ def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: Embedded
 
 def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> None:
     """A session is not idle while texts and messages go to the bot, though nothing comes from it."""
-    user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=1.0))
+    user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=5.0))
     user.start()
     stream = user.stream()
     for body in ({"type": "x"}, {"text": "x"}):
-        threading.Event().wait(0.6)
+        threading.Event().wait(2.7)
         used = time.monotonic()
         assert user.post("message" if "type" in body else "text", body).status_code == 202
     assert stream.until("relayEnd")[-1]["data"] == {"reason": "idle"}
-    assert time.monotonic() - used >= 1.0
+    assert time.monotonic() - used >= 5.0
     stream.close()
 
 
@@ -237,8 +237,8 @@ def test_a_bot_that_is_not_ready_in_time(caplog: pytest.LogCaptureFixture) -> No
     assert "0.2" in caplog.text
 
 
-def test_an_attempt_without_a_limit_is_broken_off() -> None:
-    """A client that would wait for ever is ended with the time to start."""
+def test_an_attempt_without_a_limit_is_broken_off(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that would wait for ever is ended with the time to start, and the log says so, once."""
     with black_hole() as port:
         blueprint = RTVIBlueprint(
             lambda _: client_for(f"ws://127.0.0.1:{port}", connect_timeout=None), start_timeout=0.3
@@ -247,6 +247,69 @@ def test_an_attempt_without_a_limit_is_broken_off() -> None:
         user.ask()
         with takes(3.0):
             assert user.stream().until("relayEnd")[-1]["data"] == {"reason": "failed"}
+        blueprint.close()
+    told = [record.getMessage() for record in caplog.records if "could not be started" in record.getMessage()]
+    assert told == ["A session with the bot could not be started: not within 0.3 s"]
+
+
+def test_an_attempt_that_the_client_repeats() -> None:
+    """A bot that closes before it is ready ends the attempt, and not the session of a client that tries again."""
+    forever = ReconnectPolicy.forever(initial_delay=0.05)
+    with EmbeddedBot(ready=False) as bot:
+        blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url, reconnect=forever))
+        user = User(site_of(blueprint))
+        user.ask()
+        stream = user.stream()
+        first = bot.wait_for_session(GUARD)
+        bot.ready = True
+        first.close(1012)
+        stream.until("botReady")
+        wait_until_ready(lambda: user.get("session").get_json())
+        stream.close()
+        blueprint.close()
+
+
+def test_turns_have_their_words_alone(relay: Relay, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of both sides, and nothing of the functions that the bot has called."""
+    answer = Reply("It is noon.", call=("clock", {"key": "secret"}), result={"hour": 12})
+    monkeypatch.setattr(bot, "replies", (answer,))
+    user = User(relay(events=("turn-ended",)))
+    user.start()
+    stream = user.stream()
+    user.post("text", {"text": "What time is it?", "audio_response": False})
+    (turn,) = [each["data"] for each in stream.until("turnEnded") if each["event"] == "turnEnded"]
+    assert turn == {
+        "number": 1,
+        "status": "complete",
+        "user_text": "What time is it?",
+        "bot_text": "It is noon.",
+        "spoken_text": "It is noon.",
+    }
+    stream.close()
+
+
+def test_an_end_that_is_told_late() -> None:
+    """That of an attempt before, because a handler of the application was slow, is not that of the session."""
+    forever, slow = ReconnectPolicy.forever(initial_delay=0.05), threading.Event()
+
+    def make_client(_: flask.Request) -> RTVIClient:
+        client = client_for(bot.ws_url, reconnect=forever)
+        client.once("disconnected", lambda: slow.wait(GUARD))
+        return client
+
+    with EmbeddedBot(ready=False) as bot:
+        blueprint = RTVIBlueprint(make_client)
+        user = User(site_of(blueprint))
+        user.ask()
+        stream = user.stream()
+        first = bot.wait_for_session(GUARD)
+        bot.ready = True
+        first.close(1012)
+        wait_until_ready(lambda: user.get("session").get_json())
+        slow.set()
+        stream.until("botReady")
+        assert user.get("session").get_json() == {"state": "ready"}
+        stream.close()
         blueprint.close()
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import free_port
 from tests.support.slowness import GUARD
 
@@ -26,7 +30,7 @@ runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+def sample(folder: Path, *command: str, **options: Any) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
     """Yield the sample, started so that it answers, and a browser for it."""
     port = free_port()
     with (folder / "sample.log").open("wb") as log:
@@ -37,6 +41,7 @@ def sample(folder: Path, *command: str) -> Iterator[tuple[httpx.Client, subproce
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
+            **options,
         )
     assert process.stdout is not None
     try:
@@ -73,3 +78,22 @@ def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) ->
         process.terminate()
         assert process.wait(GUARD) in (0, -15)
         assert "Control socket" not in (tmp_path / "sample.log").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gunicorn does not run there")
+def test_ctrl_c_while_a_page_is_open(tmp_path: Path) -> None:
+    """A terminal interrupts the server and its worker: the stream and the session end in good order. gunicorn, which
+    would wait for the stream, does not kill the worker."""
+    command = "-m", "samples.flask_app", "--url"
+    with EmbeddedBot() as bot, sample(tmp_path, *command, bot.ws_url, start_new_session=True) as (http, process):
+        http.get("/")
+        assert http.post("/bot/session", json={}).status_code == 201
+        wait_until_ready(lambda: http.get("/bot/session").json())
+        with http.stream("GET", "/bot/events") as stream:
+            parts = stream.iter_lines()
+            next(parts)
+            os.killpg(process.pid, signal.SIGINT)
+            for _ in parts:
+                pass
+        assert bot.wait_for_session().wait_ended(GUARD).code == 1000
+        process.wait(GUARD)

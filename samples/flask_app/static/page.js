@@ -7,6 +7,7 @@ let stream = null;
 let retry = null; // the timer of a page that may not follow now, because too many others do
 let interim = null; // the line of what the user is saying just now
 let chosen = {}; // many bots tell the same words by several events: the first kind is listened to
+let answer = []; // the lines of what the bot is saying just now
 
 const endings = {
   user: "The conversation was ended.",
@@ -41,7 +42,16 @@ function heard(event, data) {
 function said(event, data) {
   // A part of botOutput is told again with each word that is spoken.
   const again = (data.spoken_status ?? "new") !== "new" || data.output_type === "word";
-  if (first("bot", event) && !again) line("bot", data.text);
+  if (first("bot", event) && !again) answer.push(line("bot", data.text));
+}
+
+// Bots tell neither the end of an answer that ends with no sentence, nor where one begins that interrupts another.
+function turned(turn) {
+  if (turn.bot_text) {
+    (answer.shift() ?? line("bot", "")).textContent = turn.bot_text;
+    answer.forEach((rest) => rest.remove());
+  }
+  answer = [];
 }
 
 const handlers = {
@@ -52,6 +62,7 @@ const handlers = {
   botOutput: (data) => said("botOutput", data),
   error: (data) => note(`The bot reports an error: ${data.message}`),
   relayText: (data) => line("you", data.text),
+  turnEnded: turned,
   relayGap: (data) => line("note", `(${data.missed} earlier events are not shown)`),
   relayEnd: (data) => over(endings[data.reason] ?? "The conversation is over."),
 };
@@ -102,6 +113,7 @@ function follow() {
   $("transcript").replaceChildren(); // a new stream tells everything again
   interim = null;
   chosen = {};
+  answer = [];
   stream = new EventSource(bot + "events");
   stream.onopen = () => {
     $("end").disabled = false;
