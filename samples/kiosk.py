@@ -16,10 +16,12 @@ from rtvi_sync.testing import EmbeddedBot
 
 def serve(url: str, seconds: float | None) -> None:
     """Keep a session for `seconds`, or until Ctrl-C, whatever happens to the bot and the network."""
-    client = RTVIClient.for_url(url, reconnect=ReconnectPolicy.forever(max_delay=10))
+    limit = None if seconds is None else 15.0  # a kiosk waits for its bot as long as it runs
+    reconnect = ReconnectPolicy.forever(max_delay=10)
+    client = RTVIClient.for_url(url, reconnect=reconnect, connect_timeout=limit, max_turn_audio=0)
     client.on("bot-ready", lambda: print("ready", flush=True))
     client.on("user-transcription", lambda said: print("you:", said.text, flush=True) if said.final else None)
-    client.on("bot-transcription", lambda said: print("bot:", said.text, flush=True))
+    client.on("turn-ended", lambda turn: print("bot:", turn.bot_text, flush=True) if turn.bot_text else None)
     with contextlib.suppress(RequestTimeoutError), client:
         client.wait(seconds)
 
@@ -32,7 +34,7 @@ def main() -> None:
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         url = given.url or stack.enter_context(EmbeddedBot()).base_url
-        serve(url, given.seconds or (None if given.url else 5.0))
+        serve(url, 5.0 if given.seconds is None and not given.url else given.seconds)
 
 
 if __name__ == "__main__":

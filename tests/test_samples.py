@@ -96,6 +96,18 @@ def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
     assert re.fullmatch(r"The task failed: .*127\.0\.0\.1:1 cannot be reached.*\n", done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("broker", "reason"),
+    [("amqp://u:secret@127.0.0.1:1", "refused"), ("nothing://127.0.0.1", "nothing"), ("redis://127.0.0.1:1", "")],
+)
+def test_a_broker_that_cannot_be_used_is_one_line(broker: str, reason: str, tmp_path: Path) -> None:
+    """It does not answer, there is no such kind, or its package is missing."""
+    pytest.importorskip("celery")
+    line = failure(tmp_path, "-m", "samples.celery_task", "--broker", broker, "Hello")
+    assert re.fullmatch(rf"Celery's broker cannot be used: .*{reason}.*celery\[redis\]\n", line)
+    assert "secret" not in line
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
 @pytest.mark.parametrize("name", ["ask_text", "manual_events", "ask_wav", "voice_helper"])
 def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:

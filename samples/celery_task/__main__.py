@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.cli import run_program
@@ -29,6 +30,16 @@ def worker() -> Iterator[None]:
     finally:
         process.terminate()  # it completes its current tasks
         process.wait()
+
+
+def check_broker(app: Any) -> None:
+    """Raise RTVIError if Celery's broker cannot be used: the worker would try for long, and say it by a traceback."""
+    try:
+        with app.connection_for_write() as broker:
+            broker.ensure_connection(max_retries=1)
+    except Exception as error:  # noqa: BLE001 - the library of each broker has errors of its own
+        cure = "See that it runs, and that the package for it is installed, such as celery[redis]"
+        raise RTVIError(f"Celery's broker cannot be used: {error}. {cure}") from None
 
 
 def main() -> None:
@@ -48,8 +59,10 @@ def main() -> None:
         os.environ["RTVI_URL"] = given.url or stack.enter_context(EmbeddedBot()).ws_url
         from celery.exceptions import TimeoutError as TaskTimeoutError
 
-        from .tasks import ask
+        from .tasks import app, ask
 
+        if given.broker:
+            check_broker(app)
         stack.enter_context(worker())
         # All questions are sent first; the answers are printed in the order of the questions.
         for question, answer in [(question, ask.delay(question)) for question in given.questions]:

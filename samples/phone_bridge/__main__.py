@@ -7,10 +7,11 @@ Without a URL the callers talk to the embedded bot. README.md beside this file s
 
 import argparse
 import contextlib
-import functools
+import socket
 import sys
+import threading
 
-from websockets.sync.server import serve
+from websockets.sync.server import ServerConnection, serve
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.cli import run_program
@@ -29,9 +30,24 @@ def main() -> None:
     given = parser.parse_args()
     if given.url:
         RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first caller waits
+    calls: set[ServerConnection] = set()
+    ending = threading.Event()
+
+    def answer(call: ServerConnection) -> None:
+        calls.add(call)
+        if not ending.is_set():
+            hold_call(call, url)
+        calls.discard(call)
+
+    def end_calls() -> None:
+        ending.set()
+        for call in calls.copy():
+            with contextlib.suppress(OSError):  # it has ended
+                call.socket.shutdown(socket.SHUT_RDWR)
+
     with contextlib.ExitStack() as stack:
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
-        answer = functools.partial(hold_call, url=url)
+        stack.callback(end_calls)  # when the server has closed, which before version 17 leaves its connections open
         server = stack.enter_context(
             serve(answer, "127.0.0.1", given.port, compression=None, max_size=MAX_MESSAGE_BYTES)
         )

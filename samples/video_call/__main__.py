@@ -23,7 +23,7 @@ PATIENCE = 20  # seconds for the bot's first picture
 def call(client: RTVIClient, view: View, most: int | None) -> None:
     """Hold the call, and show what the bot shows, `most` pictures at most."""
     client.on("user-transcription", lambda said: print("you:", said.text, flush=True) if said.final else None)
-    client.on("bot-transcription", lambda said: print("bot:", said.text, flush=True))
+    client.on("turn-ended", lambda turn: print("bot:", turn.bot_text, flush=True) if turn.bot_text else None)
     with client.events("track_started", timeout=PATIENCE) as tracks, client:
         # With a buffer of 1 each picture is the newest one.
         for picture in islice(bot_video(tracks).frames(buffer=1), most):
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, metavar="N", help="end after N pictures")
     parser.add_argument("--silent", action="store_true", help="use neither microphone nor speaker")
     given = parser.parse_args()
-    client = RTVIClient.for_url(given.url, transport="webrtc", enable_cam=True, connect_timeout=15)
+    client = RTVIClient.for_url(given.url, transport="webrtc", enable_cam=True, max_turn_audio=0, connect_timeout=15)
     if given.silent:
         client.update_mic(False)
         client.update_speaker(False)
