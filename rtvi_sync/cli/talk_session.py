@@ -152,10 +152,12 @@ class TalkSession:
 
     def _send(self, text: str) -> None:
         self._show_transcript(flush=True)
-        self._note_said()
+        self._note_said()  # before it is sent, because the answer may arrive meanwhile
         try:
             self._client.send_text(text)
         except RTVIError as error:
+            if self._client.connected and not self._console.interactive:
+                raise
             self._console.print_line(str(error))
         else:
             self._console.print_utterance("you", text)

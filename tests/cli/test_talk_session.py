@@ -354,6 +354,19 @@ def test_a_bot_without_text_input_is_an_error_line(console: FakeConsole, monkeyp
     assert console.lines[1:] == ["This bot takes no text"]
 
 
+def test_a_line_of_a_pipe_that_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the error of the program, at once: what starts the program reads its status, and no line."""
+
+    def refuse(*_: Any) -> None:
+        raise UnsupportedFeatureError("This bot takes no text", feature="send-text")
+
+    monkeypatch.setattr(RTVIClient, "send_text", refuse)
+    console = FakeConsole(interactive=False)
+    console.script = iter(("one", "two", Key.END))
+    with pytest.raises(UnsupportedFeatureError, match="This bot takes no text"):
+        run_session(memory_client(), console)
+
+
 def test_what_the_bot_writes_is_a_line_at_the_end_of_each_run(console: FakeConsole) -> None:
     """Words are partial text until the model has stopped, or the conversation has ended."""
     client = memory_client()
