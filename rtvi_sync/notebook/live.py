@@ -29,10 +29,10 @@ class LiveOutput:
     def __init__(self, render: Callable[[], Mapping[str, str]]) -> None:
         self._render = render
         self._id = uuid.uuid4().hex
-        self._shown = False
         # Guards the fields below, and wakes the thread that publishes and callers of flush(). Any thread may hold it,
         # for a few assignments.
         self._condition = threading.Condition(threading.Lock())
+        self._shown = False
         self._stale = False
         self._publishing = False
         self._flush_requested = False
@@ -47,18 +47,21 @@ class LiveOutput:
         if type(shell.display_pub) is DisplayPublisher:
             publish_display_data(dict(self._render()))
             return
+        self._stale = False  # it is rendered now; once it is shown, all updates are
         publish_display_data(dict(self._render()), transient={"display_id": self._id})
-        if not self._shown:
-            self._shown = True
+        with self._condition:
+            first, self._shown = not self._shown, True
+            is_late = first and self._stale
+        if first:
             _flush_after_each_cell(shell.events, self)
+        if is_late:
+            self.notify_changed()
 
     def notify_changed(self) -> None:
         """Schedule an update. Never blocks."""
-        if not self._shown:
-            return
         with self._condition:
             self._stale = True
-            if self._publishing:
+            if self._publishing or not self._shown:
                 return
             self._publishing, self._flush_requested = True, False
         try:

@@ -17,6 +17,7 @@ from IPython.core.displaypub import DisplayPublisher
 from rtvi_sync.notebook import live
 from rtvi_sync.notebook.live import INTERVAL, LiveOutput
 from tests.support.slowness import GUARD, takes
+from tests.support.waiting import until
 
 
 class Kernel:
@@ -135,6 +136,24 @@ def test_a_terminal_shows_it_once(kernel: Kernel) -> None:
     output.flush()
     assert [options for _, options in kernel.published] == [{}]
     assert kernel.after_cell == []
+
+
+def test_a_change_while_it_is_shown_for_the_first_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is published behind what was rendered before it, also if it is the last one."""
+    state = State()
+    output = LiveOutput(state.render)
+
+    def publish_late(data: dict[str, str], **options: Any) -> None:
+        kernel.publish(data, **options)
+        if "update" not in options:
+            state.number += 1
+            output.notify_changed()
+
+    monkeypatch.setattr(IPython.display, "publish_display_data", publish_late)
+    output.show()
+    until(lambda: len(kernel.published) > 1)
+    output.flush()
+    assert [data["text/plain"] for data, _ in kernel.published] == ["0", "1"]
 
 
 def test_before_it_is_shown_nothing_is_published(kernel: Kernel) -> None:
