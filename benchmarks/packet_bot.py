@@ -109,7 +109,7 @@ class Session:
         audio.sender.replaceTrack(self._voice)
         audio.direction = "sendrecv"
         setattr(audio.receiver, aiortc_audio._JITTER_BUFFER, self._ear)
-        be_patient(audio.sender)
+        be_patient(audio.sender, lambda: None)
         await self._pc.setLocalDescription(await self._pc.createAnswer())
         if self._loss:
             transport = audio.sender.transport

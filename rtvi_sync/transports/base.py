@@ -93,7 +93,8 @@ class TransportStats:
         bytes_sent, bytes_received: on the wire, including the frame headers, without TLS.
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
-        audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly.
+        audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly; over
+            WebRTC because this process was too busy.
         audio_lost: packets of the bot's audio that the network has lost (RTP).
         audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.

@@ -206,7 +206,7 @@ class SmallWebRTCTransport(Transport):
         )
         offer = _result(connection.peer.offer(), abort)
         if not signalling.candidates(offer):
-            raise TransportStartError(advice.NO_ADDRESS)
+            raise TransportStartError(advice.for_no_address())
         self._begin_step(abort, lambda: f"an answer of {printable(target.url)} to the offer")
         answer = self._exchange(offer, connection, target, abort)
         self._begin_step(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
+from ...concurrency.lifecycle import what_to_do
 from .peer import ICEServer
 from .signalling import candidates
 
-NO_ADDRESS = (
+_NO_ADDRESS = (
     "This machine has no address for WebRTC: it has no network but loopback, which WebRTC does not use. "
     "Connect it to a network, or use WebSocket"
 )
@@ -15,6 +17,17 @@ _FIREWALL = (
     "A firewall blocks UDP, or the bot is behind a NAT: give a TURN server, "
     "ice_servers=[{'urls': 'turn:host:3478?transport=tcp', 'username': ..., 'credential': ...}], or use WebSocket"
 )
+
+
+def for_no_address() -> str:
+    """Return why an offer has no address, and what to do. aioice ignores why a socket cannot be opened."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("", 0))
+    except OSError as error:
+        advice = what_to_do(error) or "Let this process use UDP, or use WebSocket"
+        return f"No UDP socket can be opened for WebRTC: {error}. {advice}"
+    return _NO_ADDRESS
 
 
 def for_gathering(servers: Sequence[ICEServer]) -> str | None:

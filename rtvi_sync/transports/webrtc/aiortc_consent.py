@@ -12,6 +12,7 @@ import functools
 import logging
 import random
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from aioice import stun
@@ -40,10 +41,14 @@ def _warn_of_aioice() -> None:
     )
 
 
-def be_patient(sender: RTCRtpSender) -> bool:
+def be_patient(sender: RTCRtpSender, on_lost: Callable[[], None]) -> bool:
     """Have the connection of `sender` wait longer; return whether this version of aiortc and aioice allows it.
 
     Called before the connection opens.
+
+    Args:
+        sender: of any track.
+        on_lost: called on the loop if the bot has not answered, before the connection is closed.
     """
     ice: Any = getattr(sender.transport.transport, "_connection", None)
     if not all(hasattr(ice, name) for name in _PARTS):
@@ -64,6 +69,7 @@ def be_patient(sender: RTCRtpSender) -> bool:
                 with contextlib.suppress(stun.TransactionError, asyncio.TimeoutError):
                     await asyncio.wait_for(request, answered + LIMIT - time.monotonic())
                     answered = time.monotonic()
+        on_lost()
         ice._query_consent_task = None  # it is this one, for which the end would wait
         await ice.close()
 

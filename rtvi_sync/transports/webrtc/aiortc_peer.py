@@ -18,6 +18,7 @@ from aiortc import (
     RTCPeerConnection,
     RTCRtpSender,
     RTCSessionDescription,
+    rtcsctptransport,
 )
 
 from ...concurrency.deadline import Deadline
@@ -45,6 +46,11 @@ def _is_harmless(record: logging.LogRecord) -> bool:
 for _name in [*logging.root.manager.loggerDict]:
     if _name.partition(".")[0] in ("aiortc", "aioice"):
         logging.getLogger(_name).addFilter(_is_harmless)
+
+# Before 1.16 aiortc's packets of messages are larger than the smallest MTU of IPv6, which is that of many VPNs: such a
+# packet is lost each time that it is sent, and all messages wait behind it.
+if hasattr(rtcsctptransport, "USERDATA_MAX_LENGTH"):
+    rtcsctptransport.USERDATA_MAX_LENGTH = min(rtcsctptransport.USERDATA_MAX_LENGTH, 1160)
 
 #: The step after ICE.
 DTLS: Final = "the DTLS handshake"
@@ -129,7 +135,7 @@ class AiortcPeer:
         self._mic = MicTrack(self._loop, self._limits.audio_bitrate)
         audio = connection.addTransceiver(self._mic)
         _prefer(audio, "audio/opus")
-        be_patient(audio.sender)
+        be_patient(audio.sender, self._on_consent_lost)
         # The bot takes the tracks by their order, and looks at none that is added later.
         self._cam, self._screen = PictureTrack(), PictureTrack()
         for track, direction, limits in (
@@ -194,14 +200,19 @@ class AiortcPeer:
     def _on_state(self) -> None:
         if self._connection is None or self._connection.connectionState not in ("failed", "closed"):
             return
-        if self._is_open:  # aiortc fails by itself for no other reason
-            reason = "the bot does not answer ICE any more"
-            self._end(f"{reason}: this machine or the bot's is too busy, or the way to it is blocked")
+        if self._is_open and self._connection.connectionState == "failed":  # by aioice's own watch
+            self._on_consent_lost()
+        elif self._is_open:  # aiortc does so by itself if the bot closes DTLS
+            self._on_channel_closed()
         elif self.step == DTLS:
             reason = "the bot's certificate is not that of the answer's fingerprint"
             self._end(f"waiting for {DTLS} has failed: {reason}, or something between changes packets")
         else:
             self._end(f"waiting for {self.step} has failed")
+
+    def _on_consent_lost(self) -> None:
+        reason = "the bot does not answer ICE any more"
+        self._end(f"{reason}: this machine or the bot's is too busy, or the way to it is blocked")
 
     def _on_channel_closed(self) -> None:
         self._end("the bot has closed the connection without saying that it leaves")
@@ -213,8 +224,11 @@ class AiortcPeer:
 
     def _on_own_track_ended(self, name: str) -> None:
         """Take the end of a track. aiortc stops one that it cannot send, warns, and goes on without it."""
-        if self._ended or self._connection is None or self._connection.connectionState != "connected":
+        connection = self._connection
+        if self._ended or connection is None or connection.connectionState != "connected":
             return  # all tracks end
+        if any(sender.transport.state == "closed" for sender in connection.getSenders()):
+            return  # the bot has closed DTLS, and aiortc closes the connection next
         if name == "microphone":
             self._end("the WebRTC library has failed to send the user's audio; see its warning in the log")
         else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import av
 from aiortc import MediaStreamTrack, RTCRtpSender
-from aiortc.codecs import vpx
+from aiortc.codecs import h264, vpx
 from aiortc.mediastreams import MediaStreamError
 
 from ...concurrency.future import Future
@@ -22,8 +22,17 @@ logger: logging.Logger = package_logger(__name__)
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)
+# A time stamp that is later by more, in seconds, is of another clock.
+_LONGEST_PAUSE = 86_400
 # Where aiortc keeps the encoder of a sender, which it makes with the first picture.
 _ENCODER = "_RTCRtpSender__encoder"
+
+# aiortc's packets of pictures are larger than the smallest MTU of IPv6, which is that of many VPNs. This leaves room
+# for the headers of RTP with its extensions, SRTP, UDP and IPv6.
+_codec: Any
+for _codec in (h264, vpx):
+    if hasattr(_codec, "PACKET_MAX"):
+        _codec.PACKET_MAX = min(_codec.PACKET_MAX, 1180)
 
 
 class PictureTrack(MediaStreamTrack):
@@ -75,8 +84,9 @@ class PictureTrack(MediaStreamTrack):
             self._encoding = None
 
     def _stamp(self, timestamp: float) -> int:
-        if self._began is None:
-            self._began = timestamp
+        soonest = (self._last + 1) / _CLOCK_HZ
+        if self._began is None or not 0 <= timestamp - self._began - soonest < _LONGEST_PAUSE:
+            self._began = timestamp - soonest  # the first picture, or one of another clock, or of the same moment
         self._last = max(self._last + 1, round((timestamp - self._began) * _CLOCK_HZ))
         return self._last
 

@@ -27,6 +27,9 @@ _PING_INTERVAL = 1.0
 # A message after more seconds than these without a ping comes behind one: if this process was stopped, the bot would
 # keep the message and never read it.
 _PING_OVERDUE = 2.0
+# So does one by which there are more characters than these: over a slow line they may take so long that the bot counts
+# the client as gone, though the pings of the timer wait behind them. One of `_MAX_MESSAGE` needs 0.7 Mbit/s.
+_PING_EVERY = 32_768
 # A bot that runs sends an RTCP packet each second or so. One that was stopped for 6 s came back unharmed.
 SILENCE_LIMIT = 10.0
 # Messages that wait for a bot that takes none, in bytes, or for the client to be told that it is connected, in memory.
@@ -73,7 +76,9 @@ class WebRTCConnection:
         self._tracks_on = tracks_on
         self._is_open = False
         self._info: CloseInfo | None = None
+        # Of these two a race costs a ping more, or one message that is not counted.
         self._pinged = 0.0  # by the clock that also counts while the machine sleeps
+        self._sent_since = 0  # characters
         # Guards the change of these two from None or False. Any thread may hold it, for an assignment; re-entrant,
         # because a finalizer may end a session during one.
         self._lock = threading.RLock()
@@ -121,12 +126,14 @@ class WebRTCConnection:
         if self.peer.bytes_waiting > _MAX_WAITING:
             self._end("it takes no messages any more; send less, or see the bot's log")
             self.check_open()
-        if not 0 <= time.time() - self._pinged < _PING_OVERDUE:
+        is_much = self._sent_since > 0 and self._sent_since + len(text) > _PING_EVERY
+        if is_much or not 0 <= time.time() - self._pinged < _PING_OVERDUE:
             self._ping()
+        self._sent_since += len(text)
         self.peer.send_text(text)
 
     def _ping(self) -> None:
-        self._pinged = time.time()
+        self._pinged, self._sent_since = time.time(), 0
         self.peer.send_text(f"ping: {round(1000 * self._pinged)}")
 
     def check_open(self) -> None:
@@ -222,7 +229,7 @@ class WebRTCConnection:
         self._silent_for = self._silent_for + _PING_INTERVAL if is_silent else 0.0
         self.stats = stats
         if self._silent_for >= SILENCE_LIMIT:
-            self._end(
+            self._lost(
                 f"no packet has come for {SILENCE_LIMIT:.0f} s: the bot's process has died, or the network is gone, or "
                 "the address of this machine has changed"
             )
@@ -259,6 +266,12 @@ class WebRTCConnection:
             unsent = self.peer.bytes_waiting
         finally:
             self._loop.release()
+        if self.stats.audio_unsent:
+            # Audio is dropped instead of delayed, and the application must be able to see that.
+            logger.warning(
+                "Audio was lost in this session: at least %.2f s were not sent because this process was too busy",
+                self.stats.audio_unsent,
+            )
         return unsent
 
 

@@ -27,7 +27,7 @@ _DEFAULT_MAX_MESSAGE_SIZE = 65536
 _MAX_LINES = 1000
 _MAX_CANDIDATES = 100
 # What aiortc takes: names and IPv4 addresses.
-_ICE_URL = re.compile(r"(stuns?:[\w.-]+(:\d{1,5})?|turns?:[\w.-]+(:\d{1,5})?(\?transport=(udp|tcp))?)")
+_ICE_URL = re.compile(r"(?:stuns?:[\w.-]+(?::(\d{1,5}))?|turns?:[\w.-]+(?::(\d{1,5}))?(?:\?transport=(?:udp|tcp))?)")
 # Of these aiortc takes no notice: STUN over TLS, and TURN over DTLS.
 _UNUSABLE_ICE_URL = re.compile(r"stuns:.*|turns:.*\?transport=udp")
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
@@ -143,17 +143,31 @@ def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ..
 
 
 def _usable(server: ICEServer, *, by_server: bool) -> ICEServer:
-    unusable = [url for url in server.urls if _UNUSABLE_ICE_URL.fullmatch(url)]
-    if not unusable:
-        return server
-    text = (
-        f"{', '.join(map(repr, unusable))}: STUN over TLS and TURN over DTLS are not supported; use 'stun:', or "
-        "'turns:' over TCP"
-    )
-    if not by_server:
-        raise ValueError(f"ice_servers has {text}")
-    logger.warning("The server names ICE servers that are left out, %s", text)
-    return attrs.evolve(server, urls=tuple(url for url in server.urls if url not in unusable))
+    usable = []
+    for url in server.urls:
+        fault = _fault_of(url)
+        if fault is None:
+            usable.append(url)
+            continue
+        shown = re.sub(":.*@", ":***@", url)
+        if not by_server or re.match("(?i)(stun|turn)s?:", url) is None:
+            raise ValueError(f"ice_servers has {shown!r}: {fault}")
+        logger.warning("The server names an ICE server that is left out, %r: %s", shown, fault)
+    return attrs.evolve(server, urls=tuple(usable))
+
+
+def _fault_of(url: str) -> str | None:
+    """Return why the URL of an ICE server cannot be used; None: it can."""
+    if _UNUSABLE_ICE_URL.fullmatch(url):
+        return "STUN over TLS and TURN over DTLS are not supported; use 'stun:', or 'turns:' over TCP"
+    found = _ICE_URL.fullmatch(url)
+    if found is None:
+        return (
+            "URLs must be such as 'stun:host:3478' or 'turn:host:3478?transport=tcp', with a name or an IPv4 address, "
+            "and without user and password"
+        )
+    port = found[1] or found[2]
+    return None if port is None or 1 <= int(port) <= 65535 else "ports are numbers from 1 to 65535"
 
 
 def _ice_server(server: Any) -> ICEServer:
@@ -164,12 +178,6 @@ def _ice_server(server: Any) -> ICEServer:
     urls = (urls,) if isinstance(urls, str) else urls
     if not isinstance(urls, Sequence) or not urls or not all(isinstance(url, str) for url in urls):
         raise TypeError("each mapping of ice_servers needs urls: a URL, or a list of URLs")
-    for url in urls:
-        if _ICE_URL.fullmatch(url) is None:
-            raise ValueError(
-                "ice_servers must have URLs such as 'stun:host:3478' or 'turn:host:3478?transport=tcp', with a name or "
-                f"an IPv4 address, and without user and password, not {re.sub(':.*@', ':***@', url)!r}"
-            )
     login = entry.get("username"), entry.get("credential")
     if not all(part is None or isinstance(part, str) for part in login):
         raise TypeError("username and credential of ice_servers must be strings")

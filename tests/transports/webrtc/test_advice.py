@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+
 import pytest
 
 from rtvi_sync.transports.webrtc import advice
@@ -30,6 +33,17 @@ def test_servers_that_have_given_no_address(offer: str, servers: list[ICEServer]
     assert [name for name in ("STUN", "TURN") if f"No {name} server has given an address" in text] == said
     assert "the bot's: host" in text
     assert not any(word in text for word in ("192.0.2", "198.51", "203.0", "example", "ada", "secret"))
+
+
+def test_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no network, or no socket: aioice tells both alike."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    assert "no network but loopback" in advice.for_no_address()
+    monkeypatch.setattr(socket, "socket", refuse)
+    assert "Too many open files. Close files and connections" in advice.for_no_address()
 
 
 def test_a_search_that_takes_long() -> None:

@@ -42,7 +42,7 @@ def sender_of(ice: Any) -> Any:
 async def connected() -> AsyncIterator[tuple[aioice.Connection, aioice.Connection]]:
     """Yield two ends that are connected; the first one is patient."""
     near, far = aioice.Connection(ice_controlling=True), aioice.Connection(ice_controlling=False)
-    assert be_patient(sender_of(near))
+    assert be_patient(sender_of(near), lambda: None)
     for end, other in ((near, far), (far, near)):
         await end.gather_candidates()
         other.remote_username, other.remote_password = end.local_username, end.local_password
@@ -114,7 +114,7 @@ def test_aiortc_has_what_is_used(caplog: pytest.LogCaptureFixture) -> None:
 
     async def look() -> tuple[bool, bool]:
         sender = aiortc.RTCPeerConnection().addTransceiver("audio").sender
-        return be_patient(sender), be_patient(sender_of(object()))
+        return be_patient(sender, print), be_patient(sender_of(object()), print)
 
     module._warn_of_aioice.cache_clear()
     assert asyncio.run(look()) == (True, False)

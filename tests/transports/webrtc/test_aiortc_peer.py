@@ -12,6 +12,7 @@ import traceback
 import types
 
 import pytest
+from aiortc import rtcsctptransport
 
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
@@ -271,6 +272,29 @@ def test_the_bot_closes(peer, call, heard, far_loop):
     call.drop()
     until(lambda: heard.ends)
     assert heard.ends == ["the bot has closed the connection without saying that it leaves"]
+
+
+def test_the_bot_closes_dtls_alone(peer, call, heard, far_loop):
+    """As when the packet that closes the data channel is lost; aiortc closes the connection by itself then."""
+    connect(peer, call, far_loop)
+
+    async def close_dtls():
+        call.pc.sctp._abort = call.pc.sctp._transmit = lambda *_: asyncio.sleep(0)  # no packet of its own
+        await call.pc.sctp.transport.stop()
+
+    far_loop.run(close_dtls())
+
+    def has_ended():
+        peer.send_audio(bytes(640), 16000)  # what cannot be sent then is no failure of the microphone
+        return heard.ends
+
+    until(has_ended)
+    assert heard.ends == ["the bot has closed the connection without saying that it leaves"]
+
+
+def test_packets_of_messages_pass_everywhere():
+    """With the headers of SCTP, DTLS, UDP and IPv6 they have 1280 bytes at most, with each version of aiortc."""
+    assert rtcsctptransport.USERDATA_MAX_LENGTH + 12 + 16 + 37 + 8 + 40 <= 1280
 
 
 def test_a_wrong_fingerprint(peer, call, far_loop):

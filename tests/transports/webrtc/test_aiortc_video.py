@@ -69,6 +69,20 @@ def test_pictures_in_time(run):
     assert run(send()) == [0, fractions.Fraction(1, 10), fractions.Fraction(1, 10) + second]
 
 
+def test_pictures_of_several_clocks(run):
+    """A time stamp before the last one, or far behind it, is of another clock, and time goes on from there."""
+
+    async def send():
+        track, found = PictureTrack(), []
+        for timestamp in (100.0, 100.5, 1.7e18, 1.7e18, 7.0, 7.5, 3607.5):
+            put(track, timestamp)
+            found.append((await track.recv()).pts)
+        track.stop()
+        return found
+
+    assert run(send()) == [0, 45_000, 45_001, 45_002, 45_003, 90_003, 90_003 + 3600 * 90_000]
+
+
 def test_the_newest_wins(run):
     """One that was not taken yet is dropped."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import threading
@@ -172,6 +173,33 @@ def test_a_message_after_a_stall(link, monkeypatch):
     assert link.peer.sent == ["soon", "ping: 1004900", "late", "then", "ping: 1000000", "before"]
 
 
+def test_many_messages_at_once(link, monkeypatch):
+    """A ping goes between them after 32 kB at most: over a slow line they may take longer than 3 s."""
+    monkeypatch.setattr(module, "_PING_INTERVAL", GUARD)
+    monkeypatch.setattr(module, "SILENCE_LIMIT", math.inf)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(time=lambda: 1000.0))
+    link.opened()
+    on_the_loop(link)
+    del link.peer.sent[:]
+    for size in (20_000, 10_000, 10_000, 250_000, 250_000, 1):
+        link.send("x" * size)
+    sizes = [len(text) for text in link.peer.sent if not text.startswith("ping: ")]
+    pings = [number for number, text in enumerate(link.peer.sent) if text.startswith("ping: ")]
+    assert sizes == [20_000, 10_000, 10_000, 250_000, 250_000, 1]
+    assert pings == [2, 4, 6, 8]
+
+
+def test_audio_that_was_not_sent(link, caplog):
+    """It is told at the end, and how much it was."""
+    link.peer.measure = lambda done: done(PeerStats(audio_unsent=1.5))
+    link.opened()
+    on_the_loop(link)
+    link.close(0.0)
+    link.close(0.0)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "at least 1.50 s were not sent because this process was too busy" in warning
+
+
 def test_a_change_is_told_at_once(link, log):
     """A track that the application switches does not wait for the next ping."""
     link.opened()
@@ -228,6 +256,16 @@ def test_a_bot_that_said_that_it_leaves(link, log):
     link.peer.events.on_text('{"type": "signalling", "message": {"type": "peerLeft"}}')
     link.peer.events.on_closed("the WebRTC connection has failed")
     assert [info.initiator for info in log] == ["server"]
+
+
+def test_a_bot_that_said_that_it_leaves_and_is_silent(link, log, monkeypatch):
+    """The end of a bot that has said so is its own, also if the packets that close the connection were lost."""
+    monkeypatch.setattr(module, "_PING_INTERVAL", 0.002)
+    monkeypatch.setattr(module, "SILENCE_LIMIT", 0.02)
+    link.peer.events.on_text('{"type": "signalling", "message": {"type": "peerLeft"}}')
+    link.opened()
+    until(lambda: log)
+    assert [(info.initiator, info.error) for info in log] == [("server", None)]
 
 
 def test_our_own_end(link, log):

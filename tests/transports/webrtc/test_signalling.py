@@ -104,6 +104,8 @@ def test_ice_servers_of_the_server():
         (["stuns:a"], ValueError),
         (["turns:a?transport=udp"], ValueError),
         (["stun:[::1]:3478"], ValueError),
+        (["stun:a:70000"], ValueError),
+        (["turn:a:0?transport=tcp"], ValueError),
         (["turn:user:secret@a"], ValueError),
         (["TURN:a"], ValueError),
         ([{"urls": iter(["stun:a"])}], TypeError),
@@ -128,10 +130,11 @@ def test_urls_of_ice_servers(url):
 
 def test_servers_of_the_bots_server_that_cannot_be_used(caplog):
     """They are left out: those beside them may be enough."""
-    servers = [{"urls": ["turns:a?transport=udp", "turns:a"], "username": "u", "credential": "secret"}, "stuns:b"]
+    unusable = ["turns:a?transport=udp", "turn:[2001:db8::1]:3478", "TURN:a", "stun:a:70000", "turn:user:secret@a"]
+    servers = [{"urls": [*unusable, "turns:a"], "username": "u", "credential": "secret"}, "stuns:b"]
     (server,) = ice_servers(servers, by_server=True)
     assert (server.urls, server.username) == (("turns:a",), "u")
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 6
     assert "secret" not in caplog.text
 
 
