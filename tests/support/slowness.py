@@ -31,6 +31,9 @@ LIMITS = (0.1, 1.0, 5.0, 25.0)
 _ROUND = range(10_000)
 _ROUND_SECONDS = 0.0004
 _COUNT = struct.Struct("Q")
+# Seconds that memory of this process alone may cost, which the clock does not see: a collection of garbage among ten
+# thousand tests, or pages that the system has to read again.
+_STALL = 0.5
 # Seconds: how long it computes without a pause once a block begins, and then the length of each burst and pause.
 # A burst is long enough to get no more of a busy machine than any other process that computes.
 _WITHOUT_PAUSE, _BURST, _PAUSE = 1.0, 0.05, 0.2
@@ -108,14 +111,14 @@ def takes(at_most: float, *, at_least: float = 0.0) -> Iterator[Stopwatch]:
     """Fail if a block takes longer than it may.
 
     Args:
-        at_most: seconds that it may take on an idle machine.
+        at_most: seconds that it may take on an idle machine, beside one stall of this process (`_STALL`).
         at_least: seconds of real time that it must take.
     """
     with Stopwatch() as watch:
         yield watch
     took, given = watch.took, watch.given
     assert took >= at_least, f"it took {took:.3f} s, less than {at_least:g} s"
-    assert given <= at_most, f"it took {took:.2f} s, {given:.2f} s on an idle machine, more than {at_most:g} s"
+    assert given <= at_most + _STALL, f"it took {took:.2f} s, {given:.2f} s on an idle machine, more than {at_most:g} s"
 
 
 def at_some_limit(check: Callable[[float], object]) -> None:
