@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+import random
 import threading
 from typing import Any
 
 import aiortc
 import pytest
-from aiortc.codecs import vpx
+from aiortc.codecs import h264, vpx
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
@@ -303,3 +304,14 @@ def test_aiortc_has_the_encoder(run):
     assert "_Vp8Encoder__target_bitrate" in vars(vpx.Vp8Encoder())
     other: Any = object()
     assert not limit_bitrate(other, 100_000)
+
+
+@pytest.mark.parametrize("encoder", [vpx.Vp8Encoder, h264.H264Encoder], ids=["VP8", "H264"])
+def test_packets_of_pictures_pass_everywhere(encoder):
+    """With the headers of RTP and its extensions, SRTP, UDP and IPv6 they have 1280 bytes at most."""
+    noise = random.Random(1).randbytes(3 * 320 * 240)
+    picture = picture_of(VideoFrame(image=noise, width=320, height=240, timestamp=0.0))
+    picture.pts, picture.time_base = 0, fractions.Fraction(1, 90_000)
+    packets, _ = encoder().encode(picture)
+    assert len(packets) > 1
+    assert max(map(len, packets)) <= 1280 - 12 - 20 - 10 - 8 - 40
