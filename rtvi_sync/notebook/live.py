@@ -47,7 +47,9 @@ class LiveOutput:
         if type(shell.display_pub) is DisplayPublisher:
             publish_display_data(dict(self._render()))
             return
-        self._stale = False  # it is rendered now; once it is shown, all updates are
+        with self._condition:
+            if not self._shown:
+                self._stale = False  # it is rendered now, and no other cell waits for an update
         publish_display_data(dict(self._render()), transient={"display_id": self._id})
         with self._condition:
             first, self._shown = not self._shown, True

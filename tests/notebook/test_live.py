@@ -156,6 +156,21 @@ def test_a_change_while_it_is_shown_for_the_first_time(kernel: Kernel, monkeypat
     assert [data["text/plain"] for data, _ in kernel.published] == ["0", "1"]
 
 
+def test_another_cell_shows_it_while_an_update_waits(kernel: Kernel) -> None:
+    """The first cell gets the update all the same: what another one shows does not change it."""
+    state = State()
+    output = LiveOutput(state.render)
+    output.show()
+    for _ in range(2):  # the second change waits for the interval after the first
+        state.number += 1
+        output.notify_changed()
+        until(lambda: len(kernel.published) > 1)
+    output.show()
+    output.flush()
+    updates = [data["text/plain"] for data, options in kernel.published if "update" in options]
+    assert updates[-1] == "2"
+
+
 def test_before_it_is_shown_nothing_is_published(kernel: Kernel) -> None:
     """An output that is never shown has no thread and no message."""
     output = LiveOutput(State().render)
