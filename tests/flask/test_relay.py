@@ -252,19 +252,31 @@ def test_an_attempt_without_a_limit_is_broken_off(caplog: pytest.LogCaptureFixtu
     assert told == ["A session with the bot could not be started: not within 0.3 s"]
 
 
-def test_an_attempt_that_the_client_repeats() -> None:
-    """A bot that closes before it is ready ends the attempt, and not the session of a client that tries again."""
-    forever = ReconnectPolicy.forever(initial_delay=0.05)
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
+def test_an_attempt_that_the_client_repeats(is_late: bool) -> None:
+    """A bot that closes before it is ready ends the attempt, and not the session of a client that tries again; also if
+    that end is told late, because a handler of the application is slow."""
+    told = threading.Event()
+    if not is_late:
+        told.set()
+
+    def make_client(_: flask.Request) -> RTVIClient:
+        client = client_for(bot.ws_url, reconnect=ReconnectPolicy.forever(initial_delay=0.05))
+        client.once("disconnected", lambda: told.wait(GUARD))
+        return client
+
     with EmbeddedBot(ready=False) as bot:
-        blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url, reconnect=forever))
+        blueprint = RTVIBlueprint(make_client)
         user = User(site_of(blueprint))
         user.ask()
         stream = user.stream()
         first = bot.wait_for_session(GUARD)
         bot.ready = True
         first.close(1012)
-        stream.until("botReady")
         wait_until_ready(lambda: user.get("session").get_json())
+        told.set()
+        stream.until("botReady")
+        assert user.get("session").get_json() == {"state": "ready"}
         stream.close()
         blueprint.close()
 
@@ -286,31 +298,6 @@ def test_turns_have_their_words_alone(relay: Relay, bot: EmbeddedBot, monkeypatc
         "spoken_text": "It is noon.",
     }
     stream.close()
-
-
-def test_an_end_that_is_told_late() -> None:
-    """That of an attempt before, because a handler of the application was slow, is not that of the session."""
-    forever, slow = ReconnectPolicy.forever(initial_delay=0.05), threading.Event()
-
-    def make_client(_: flask.Request) -> RTVIClient:
-        client = client_for(bot.ws_url, reconnect=forever)
-        client.once("disconnected", lambda: slow.wait(GUARD))
-        return client
-
-    with EmbeddedBot(ready=False) as bot:
-        blueprint = RTVIBlueprint(make_client)
-        user = User(site_of(blueprint))
-        user.ask()
-        stream = user.stream()
-        first = bot.wait_for_session(GUARD)
-        bot.ready = True
-        first.close(1012)
-        wait_until_ready(lambda: user.get("session").get_json())
-        slow.set()
-        stream.until("botReady")
-        assert user.get("session").get_json() == {"state": "ready"}
-        stream.close()
-        blueprint.close()
 
 
 def test_a_user_who_leaves_during_the_connect(caplog: pytest.LogCaptureFixture) -> None:

@@ -338,30 +338,18 @@ def processor_times(pid: int) -> Iterator[dict[str, float]]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
-def test_the_program(tmp_path: Path) -> None:
-    """It says where it waits, answers with the embedded bot, and ends with Ctrl-C during a call."""
-    with program(tmp_path) as process:
-        assert process.stdout is not None
-        with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
-            caller.say(voice(0.4))
-            talk_until(lambda: caller.heard, caller)
-            process.send_signal(signal.SIGINT)
-            talk_until(lambda: caller.close_code is not None, caller)
-        assert process.communicate(timeout=GUARD) == ("call MZ7\nend of MZ7\n", "")
-    assert process.returncode == 130
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
-def test_the_program_ends_calls(tmp_path: Path) -> None:
-    """Ctrl-C ends calls whose bot is elsewhere and talks on, with each version of websockets: the bot is left in good
-    order, and the caller told."""
-    with EmbeddedBot(transcripts="Hello") as bot, program(tmp_path, "--url", bot.ws_url) as process:
-        assert process.stdout is not None
-        with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
-            caller.say(voice(0.4))
-            talk_until(lambda: caller.heard, caller)
-            process.send_signal(signal.SIGINT)
-            talk_until(lambda: caller.close_code is not None, caller)
-        assert process.communicate(timeout=GUARD) == ("call MZ7\nend of MZ7\n", "")
-        assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
-    assert process.returncode == 130
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["embedded bot", "bot elsewhere"])
+def test_the_program(elsewhere: bool, tmp_path: Path) -> None:
+    """It says where it waits, and ends with Ctrl-C during a call: the caller is told, the bot left in good order."""
+    with EmbeddedBot(transcripts="Hello") as bot:
+        with program(tmp_path, *(["--url", bot.ws_url] if elsewhere else [])) as process:
+            assert process.stdout is not None
+            with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
+                caller.say(voice(0.4))
+                talk_until(lambda: caller.heard, caller)
+                process.send_signal(signal.SIGINT)
+                talk_until(lambda: caller.close_code is not None, caller)
+            assert process.communicate(timeout=GUARD) == ("call MZ7\nend of MZ7\n", "")
+        assert process.returncode == 130
+        if elsewhere:
+            assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
