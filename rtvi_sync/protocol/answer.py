@@ -38,7 +38,8 @@ class BotTraits:
         tells_speaking: False: it reports what it has spoken, but not when it begins and stops to speak.
         tells_words: it reports what it has spoken. None: not known yet.
         tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
-        tells_user_input: it acknowledges typed texts by `user-input`.
+        tells_user_input: it acknowledges typed texts by `user-input`. None: not known yet; bots of its version do,
+            unless they are configured not to.
         may_acknowledge: False: it was waited for that once, in vain.
         tells_typed, tells_spoken: it acknowledges what the user typed, or said, by `user-llm-text`.
     """
@@ -49,7 +50,7 @@ class BotTraits:
     tells_speaking: bool = True
     tells_words: bool | None = None
     tells_output: bool = False
-    tells_user_input: bool = False
+    tells_user_input: bool | None = False
     may_acknowledge: bool = True
     tells_typed: bool = False
     tells_spoken: bool = False

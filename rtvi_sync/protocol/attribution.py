@@ -60,7 +60,7 @@ class Attribution:
         self.bot = BotTraits(
             version=version,
             has_voice=None if audio_out else False,
-            tells_user_input=version is not None and version >= _TELLS_USER_INPUT,
+            tells_user_input=None if version is not None and version >= _TELLS_USER_INPUT else False,
         )
         self.asked = Questions(self.bot)
         self.stale.clear()

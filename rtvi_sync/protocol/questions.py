@@ -115,7 +115,7 @@ class Questions:
         return self.is_first_reached or not is_told
 
     def _tells_input_of(self, turn: OpenTurn) -> bool:
-        return self._bot.tells_user_input and not turn.is_file
+        return self._bot.tells_user_input is not False and not turn.is_file
 
 
 def _key_of(text: str) -> str:

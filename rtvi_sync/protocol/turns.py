@@ -240,6 +240,8 @@ class TurnTracker:
         if question is not None:
             self._turns.bot.tells_typed = self._turns.bot.tells_typed or question.modality == "text"
             self._turns.bot.tells_spoken = self._turns.bot.tells_spoken or question.modality == "audio"
+            if question.modality == "text" and not question.is_file and self._turns.bot.tells_user_input is None:
+                self._turns.bot.tells_user_input = False  # it would have come before
             question.told_llm_text, question.told_text = True, data.text[:MAX_CHARACTERS]
             self._turns.acknowledge(at, question)
             return

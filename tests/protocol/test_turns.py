@@ -534,6 +534,41 @@ def test_a_greeting_by_the_model_of_a_bot_that_acknowledges_later() -> None:
     assert [(turn.initiator, turn.bot_text) for turn in talk.over] == [("bot", "Welcome."), ("user", "Yes.")]
 
 
+def test_a_bot_that_is_configured_to_tell_no_user_input() -> None:
+    """Pipecat 1.13 and 1.14 with `RTVIObserverParams(user_input_enabled=False)`, and other servers of RTVI 2.2."""
+    talk = Conversation(audio_out=False)
+    for text in ("Hi?", "And you?"):
+        talk.ask(text, text)
+        talk.bot("bot-interrupted")
+        talk.bot("user-llm-text", {"text": text})
+        talk.run("Fine.")
+    assert [(turn.user_text, turn.bot_text, turn.status) for turn in talk.over] == [
+        ("Hi?", "Fine.", "complete"),
+        ("And you?", "Fine.", "complete"),
+    ]
+
+
+def test_what_is_said_to_a_bot_that_is_configured_to_tell_no_user_input() -> None:
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    talk.bot("user-transcription", {"text": "What is it?", "final": True})
+    talk.bot("user-stopped-speaking")
+    talk.run("A bot.")
+    talk.say("A bot.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text) == ("What is it?", "A bot.")
+
+
+def test_a_greeting_by_the_model_before_the_first_user_input() -> None:
+    """Before that it is not known whether the bot tells it."""
+    talk = Conversation(audio_out=False)
+    talk.ask("Hi?")
+    talk.run("Welcome.")
+    talk.acknowledge("Hi?")
+    talk.run("Yes.")
+    assert [(turn.initiator, turn.bot_text) for turn in talk.over] == [("bot", "Welcome."), ("user", "Yes.")]
+
+
 def test_a_spoken_question() -> None:
     talk = Conversation()
     talk.bot("user-started-speaking")
