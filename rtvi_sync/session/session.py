@@ -175,9 +175,9 @@ class Session:
     def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now. On the connect thread."""
         self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
-        self.media.status_reporter.event_sink = self.publisher
-        self.media.expect(self.runtime)
         self.check_wanted()  # else the end has come first, and does not come again
+        self.media.status_reporter.event_sink = self.publisher  # after it: the next session may have begun
+        self.media.expect(self.runtime)
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self.channel.receive)
