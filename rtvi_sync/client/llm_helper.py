@@ -59,7 +59,9 @@ class LLMHelper(RTVIClientHelper):
         """
         BOOL.check(interrupt=interrupt)
         _MESSAGES.check(context=context)
-        messages = context.get("messages", []) if isinstance(context, Mapping) else list(context)
+        messages = context.get("messages") if isinstance(context, Mapping) else list(context)
+        if messages is None:
+            raise ValueError('context must be a list of messages or {"messages": [...]}; put one message in a list')
         return self._call("set_context", {"messages": messages, "interrupt": interrupt}, timeout)
 
     def append_to_messages(
