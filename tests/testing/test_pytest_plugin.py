@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,26 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
         return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
 
     return run_pytest
+
+
+def test_where_the_package_is_installed(
+    run: Run, pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-p` may name the plugin although pytest finds it by its entry point, as `samples/bot_test` does."""
+    declared = (ROOT / "pyproject.toml").read_text("utf-8")
+    section = declared.split("[project.entry-points.pytest11]")[1].split("\n[")[0]
+    info = tmp_path / "installed" / "rtvi_sync-0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rtvi_sync\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[pytest11]" + section.replace('"', ""))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{info.parent}")
+    run(ASKS).assert_outcomes(passed=1)
+    run(ASKS, "-n", "1").assert_outcomes(passed=1)
+    shown = [
+        pytester.runpytest_subprocess(*options, "--help").stdout.str()
+        for options in ((), ("-p", "no:rtvi_sync.testing.pytest_plugin"))
+    ]
+    assert ["--rtvi-url" in text for text in shown] == [True, False]
 
 
 ASKS = """
