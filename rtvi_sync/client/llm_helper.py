@@ -18,6 +18,12 @@ LLMContextMessage: TypeAlias = Mapping[str, Any]
 
 _MANY = iterable("")
 _MESSAGES = Rule("a list of messages or a mapping", lambda given: isinstance(given, Mapping) or _MANY.has_type(given))
+# A single message is none: it has no "messages", and an empty context would erase the bot's.
+_CONTEXT = Rule('a list of messages or {"messages": [...]}', lambda given: _MANY.has_type(_messages_of(given)))
+
+
+def _messages_of(context: Any) -> Any:
+    return context.get("messages") if isinstance(context, Mapping) else context
 
 
 class LLMHelper(RTVIClientHelper):
@@ -58,11 +64,8 @@ class LLMHelper(RTVIClientHelper):
             The bot's result, usually True.
         """
         BOOL.check(interrupt=interrupt)
-        _MESSAGES.check(context=context)
-        messages = context.get("messages") if isinstance(context, Mapping) else list(context)
-        if messages is None:
-            raise ValueError('context must be a list of messages or {"messages": [...]}; put one message in a list')
-        return self._call("set_context", {"messages": messages, "interrupt": interrupt}, timeout)
+        _CONTEXT.check(context=context)
+        return self._call("set_context", {"messages": list(_messages_of(context)), "interrupt": interrupt}, timeout)
 
     def append_to_messages(
         self,

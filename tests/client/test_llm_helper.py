@@ -22,12 +22,6 @@ from tests.support.threads import InThread
 from tests.support.waiting import until
 
 
-def test_a_context_that_is_a_single_message_is_refused() -> None:
-    """It has no `messages`, and would erase the bot's."""
-    with pytest.raises(ValueError, match="put one message in a list"):
-        LLMHelper().set_context({"role": "system", "content": "Be kind"})
-
-
 class TestCalls:
     @pytest.mark.parametrize(
         ("call", "result"),

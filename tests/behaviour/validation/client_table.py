@@ -570,7 +570,7 @@ TABLE: dict[str, Call] = {
     "LLMHelper.set_context": call(
         lambda targets: targets.helper().set_context,
         {"context": []},
-        context=(5, None, "Hello"),
+        context=(5, None, "Hello", {"role": "system", "content": "A single message"}, {"messages": "Hello"}),
         interrupt=NOT_BOOL,
         timeout=NOT_WAIT,
     ),
