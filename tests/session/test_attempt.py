@@ -21,6 +21,7 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
+from rtvi_sync.media import BytesSink
 from rtvi_sync.session.attempt import ConnectAttempt
 from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
@@ -189,6 +190,34 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
     assert caught.value.phase == "begin"
     assert states == ["initializing", "error"]
     assert client.state is TransportState.ERROR
+
+
+def test_a_late_thread_leaves_the_next_session_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of an attempt that was given up before it ran: what is told of audio belongs to the session after it."""
+    run, begun, ended = threading.Event(), threading.Event(), threading.Event()
+    work = ConnectAttempt._work
+
+    def work_late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
+        monkeypatch.setattr(ConnectAttempt, "_work", work)
+        begun.set()
+        assert run.wait(GUARD)
+        work(self, session, options)
+        ended.set()
+
+    monkeypatch.setattr(ConnectAttempt, "_work", work_late)
+    transport = MemoryTransport(audio=True)
+    client = RTVIClient(transport=transport, mic=False, speaker=BytesSink(), connect_timeout=GUARD)
+    connecting = InThread(client.connect)
+    assert begun.wait(GUARD)
+    client.disconnect()
+    connecting.error()
+    client.connect()
+    run.set()
+    assert ended.wait(GUARD)
+    with client.events("track_started", timeout=GUARD) as started:
+        transport.receive_audio(bytes(320), 16_000)
+        next(started)
+    client.disconnect()
 
 
 def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
