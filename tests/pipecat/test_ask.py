@@ -108,6 +108,16 @@ def test_one_after_the_other(talk: Talk, way: Way, count: int) -> None:
             assert turn.audio.seconds == pytest.approx(4 * WORD_SECONDS if way.is_aloud else 0)
 
 
+def test_a_bot_that_tells_no_user_input(talk: Talk, tmp_path: Path) -> None:
+    """It is configured so, and acknowledges by `user-llm-text` alone, as bots before RTVI 2.2."""
+    question = write_wav(tmp_path / "question.wav", [tone(0.6)])
+    with talk(VERSIONS[0], hears=["hello bot"], observed={"user_input_enabled": False}) as client:
+        for asked, told in (("number 1", "number 1"), (question, "hello bot"), ("number 2", "number 2")):
+            turn = client.ask(asked, GUARD)
+            assert (turn.user_text, turn.bot_text) == (told, f"You said: {told}.")
+            assert (turn.status, turn.assumed) == ("complete", None)
+
+
 def looking_up(count: int) -> dict[str, Any]:
     """Return the script of a bot that calls a function for every other number."""
     numbers = range(0, count, 2)

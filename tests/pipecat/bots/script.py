@@ -21,6 +21,7 @@ class Script:
         functions: by name: `seconds` that it takes, `result`; `on` "client": it runs there.
         filler: said when functions are called; "": nothing.
         report: how exactly calls are reported.
+        observed: parameters of the RTVI observer, such as `user_input_enabled`.
         voice: how the voice reports what it has spoken, "word" or "sentence"; None: the bot has none.
         voice_fails: how many of its first sentences the voice fails to speak.
         model: False: what it answers is spoken without a language model.
@@ -37,6 +38,7 @@ class Script:
     functions: dict[str, Any] = field(default_factory=dict)
     filler: str = ""
     report: str = "full"
+    observed: dict[str, bool] = field(default_factory=dict)
     voice: str | None = "word"
     voice_fails: int = 0
     model: bool = True

@@ -106,7 +106,7 @@ async def bot(websocket: WebSocket) -> None:
         params=PipelineParams(enable_metrics=True, enable_usage_metrics=True),
         idle_timeout_secs=None,
         rtvi_observer_params=RTVIObserverParams(
-            function_call_report_level={"*": RTVIFunctionCallReportLevel(script.report)}
+            function_call_report_level={"*": RTVIFunctionCallReportLevel(script.report)}, **script.observed
         ),
     )
     if script.model:
