@@ -245,6 +245,9 @@ class WebSocketConnection:
     def _read(self, slice_end: float) -> None:
         more = True
         while more:
+            if not (self._writer.is_plain or self.intact):  # OpenSSL waits for another file if that blocks
+                self._fail_descriptor()
+                return
             try:
                 if self._writer.is_plain:
                     data = self._sock.recv(_READ_BYTES, DONT_WAIT)
@@ -420,9 +423,7 @@ class WebSocketConnection:
 
     def _broken_info(self, error: BaseException | None) -> CloseInfo:
         """Return how a connection without a close frame of the peer has ended: as planned, if it was being closed."""
-        if not self.intact:
-            error = closed_error()
-        return self._closing or CloseInfo(initiator="network", error=error)
+        return self._closing or CloseInfo(initiator="network", error=error if self.intact else closed_error())
 
     def _finish(self, info: CloseInfo) -> None:
         if self._info is not None:

@@ -606,7 +606,9 @@ def test_the_line_is_reset(pair):
 @numbered_sockets
 def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monkeypatch):
     """What the application has opened with the number does not get the frame."""
-    client, _ = pair
+    client, bot = pair
+    bot.send(frame(BINARY, b""))
+    client.received(1)  # so are the tickets of TLS, whose read would find the other descriptor first
     number = client.connection._sock.fileno()
     opened, other_end = socket.socketpair()
 
@@ -624,6 +626,27 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
             assert client.ended().initiator == "network"
             with pytest.raises(BlockingIOError):
                 other_end.recv(1)
+        finally:
+            os.close(number)
+
+
+@numbered_sockets
+def test_the_descriptor_is_another_one_by_the_time_of_a_read(pair):
+    """A read does not wait for what the application has opened with the number, which may block, nor take it."""
+    client, _ = pair
+    number = client.connection._sock.fileno()
+    opened, other_end = socket.socketpair()
+
+    def replace_and_read() -> None:
+        os.dup2(opened.fileno(), number)
+        client.connection.on_readable()
+
+    with opened, other_end:
+        try:
+            on(client.io, replace_and_read)
+            with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
+                client.connection.send(BINARY, b"x")
+            assert client.ended().initiator == "network"
         finally:
             os.close(number)
 
