@@ -13,13 +13,6 @@ import pytest
 
 if __name__ == "__main__":
     # Where the package is installed, pytest finds its plugin by itself.
-    plugin = [
-        "-p",
-        "rtvi_sync.testing.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(Path(__file__).parent),
-    ]
+    plugin = ["-p", "rtvi_sync.testing.pytest_plugin", "-p", "no:cacheprovider"]
     options = ["--rtvi-url" + option[5:] if option.split("=")[0] == "--url" else option for option in sys.argv[1:]]
     sys.exit(pytest.main([*plugin, str(Path(__file__).parent), *options]))
