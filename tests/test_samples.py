@@ -217,7 +217,7 @@ def test_barge_in(tmp_path: Path) -> None:
 
 
 def test_bot_test(tmp_path: Path) -> None:
-    """All tests pass but the one that needs a live bot, also without the plugins that only this project's tests need."""
+    """All tests pass but the one that needs a live bot, also without plugins that only this project needs."""
     *_, end = run(tmp_path, "bot_test", "-q", "-W", "error", "-p", "no:timeout")
     assert re.match(r"5 passed, 1 skipped in", end)
 
