@@ -331,7 +331,7 @@ class SessionManager:
         """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
         self._closed = True
         self.disconnect()
-        self._dispatcher.end_waiting_streams(CloseInfo(initiator="client"))
+        self._dispatcher.end_for_good(CloseInfo(initiator="client"))
 
     # -- properties and internal --------------------------------------------------------------------------------------
 
@@ -380,7 +380,7 @@ class SessionManager:
         session = self._session
         if self._beginning or (session is not None and not session.ending.closed.is_set()):
             return True
-        return self._reconnector is not None and self._reconnector.pending is not None
+        return session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session)
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:

@@ -92,6 +92,7 @@ class Dispatcher:
         # The last session that no other followed, though one might have, and how it ended. Written by the thread that
         # has given up.
         self._given_up: tuple[int, CloseInfo | None] = (0, None)
+        self._closed = False  # the client is: no further session begins
         self._tally = threading.local()  # counts the events that process_events() has delivered on this thread
         self._forked = False
         register_for_fork(self)
@@ -128,11 +129,7 @@ class Dispatcher:
         """Undo `add_helper()`."""
         for type_ in set(map(_event_of, messages)):
             for handler in self._handlers_of(type_):
-                if (
-                    isinstance(handler, SpecialHandler)
-                    and handler.messages is not None
-                    and handler.function == function
-                ):
+                if isinstance(handler, SpecialHandler) and handler.messages and handler.function == function:
                     self._discard(handler, type_)
 
     def observe(self, types: Iterable[RTVIEvent], function: Callable[[Event], object]) -> Callable[[], None]:
@@ -175,6 +172,8 @@ class Dispatcher:
             stream.session = max(self._begun, over + 1)
             stream.after = info if self._begun == over > 0 else None
             if self._last_over[0] == over:
+                if self._closed and stream.session > self._begun:
+                    stream.end(info or CloseInfo())
                 return stream
             # A session ended between the two reads of `_last_over`, and its end may have missed the stream.
 
@@ -286,9 +285,9 @@ class Dispatcher:
                 stream.end(info)
                 self.close_stream(stream)
 
-    def end_waiting_streams(self, info: CloseInfo) -> None:
-        """End the streams that wait for a further session: there will be none."""
-        info = attrs.evolve(info, reconnecting=False)
+    def end_for_good(self, info: CloseInfo) -> None:
+        """End the streams that wait for a further session, those that are opened later, too: there will be none."""
+        self._closed = True
         over, last = self._over
         if over == self._begun and last is not None and last.reconnecting:
             self._over = over, info  # before the streams, so that one that is opened now is ended or knows
@@ -305,13 +304,16 @@ class Dispatcher:
             number: of that; None: of the one that was begun last.
         """
         info = attrs.evolve(info, reconnecting=False)
-        # Before the streams, so that one that is opened now is ended or knows.
-        self._given_up = self._begun if number is None else number, info
+        begun = self._begun
+        last = begun if number is None else number
+        self._given_up = last, info  # before the streams, so that one that is opened now is ended or knows
         streams = self._streams.copy()  # not those that the application opens until the item is run
 
         def end() -> None:
             for key, ref in streams.items():
-                if key in self._streams and (stream := ref()) is not None:  # else it has ended meanwhile, or was closed
+                stream = ref() if key in self._streams else None  # else it has ended meanwhile, or was closed
+                # If another thread has begun a session since, its streams go on.
+                if stream is not None and (last == begun or stream.session <= last):
                     stream.end(info)
                     self.close_stream(stream)
 

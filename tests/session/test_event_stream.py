@@ -170,6 +170,18 @@ class TestEvents:
         with pytest.raises(DisconnectedError):
             awaiting.get()
 
+    @pytest.mark.parametrize("was_connected", [True, False])
+    def test_after_close(self, was_connected: bool) -> None:
+        """A stream that is opened when no session can come any more ends at once."""
+        client = memory_client()
+        if was_connected:
+            client.connect()
+        client.close()
+        assert list(client.events(timeout=GUARD)) == []
+        for event in ("bot_ready", "metrics"):
+            with pytest.raises(DisconnectedError, match=r"before the .* event came"):
+                client.wait_for(event, timeout=GUARD)
+
     def test_closed_by_another_thread(self) -> None:
         """A call that waits in it stops."""
         with memory_client() as client:

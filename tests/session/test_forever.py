@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -12,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync import (
+    BotAlreadyStartedError,
     CloseInfo,
     ConnectError,
     DisconnectedError,
@@ -54,10 +57,10 @@ def kiosk(port: int) -> Iterator[RTVIClient]:
     client.close()
 
 
-def client_at(port: int, **options: Any) -> RTVIClient:
+def client_at(port: int, policy: ReconnectPolicy = POLICY, **options: Any) -> RTVIClient:
     """Return a client that never gives up, without devices."""
     url = f"http://127.0.0.1:{port}"
-    return RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), reconnect=POLICY, **options)
+    return RTVIClient.for_url(url, enable_mic=False, speaker=NullSink(), reconnect=policy, **options)
 
 
 def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) -> None:
@@ -138,6 +141,27 @@ def test_disconnect_ends_the_first_connect(kiosk: RTVIClient) -> None:
     until(lambda: attempts, "the attempt was not repeated")
     kiosk.disconnect()
     assert isinstance(connecting.error(GUARD), DisconnectedError | ConnectError)
+
+
+def test_what_listens_to_the_session_of_another_thread_goes_on(port: int) -> None:
+    """A repeated `connect()` gives up because another thread has connected between two of its attempts."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def retry(_: BaseException) -> bool:
+        waits.set()
+        return goes_on.wait(GUARD)
+
+    client = client_at(port, attrs.evolve(POLICY, retry_on=retry))
+    with contextlib.closing(client):
+        repeated = InThread(client.connect)
+        assert waits.wait(GUARD)
+        with EmbeddedBot(port=port, replies="It is noon."):
+            client.connect()
+            with client.events("bot-transcription", timeout=GUARD) as stream:
+                goes_on.set()
+                assert isinstance(repeated.error(GUARD), BotAlreadyStartedError)
+                client.send_text("What time is it?")
+                assert next(stream).data.text == "It is noon."
 
 
 def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:
