@@ -181,6 +181,8 @@ class Reconnector:
 
     def is_to_replace(self, session: Session) -> bool:
         """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
+        if self.pending is not None:
+            return True
         return session.ending.is_replaced and session.number > self._unwanted and self.failed is None
 
     def check_ready(self, session: Session) -> None:
@@ -302,7 +304,7 @@ class _Run:
     def join(self, deadline: Deadline) -> None:
         """Wait until the thread of the run has ended. Any thread, also before it has begun."""
         self._started.wait(deadline)
-        if self._thread is not None:
+        if self._thread is not None and self._thread is not threading.current_thread():  # `retry_on` may disconnect
             join_thread(self._thread, deadline)
 
     def _should_retry(self, error: BaseException) -> bool:

@@ -45,6 +45,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.sessionless import Sessionless
 from rtvi_sync.concurrency import lifecycle
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.protocol.about import about_this_client
 from rtvi_sync.session.publisher import EventPublisher
@@ -744,6 +745,27 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
         )
 
 
+def test_an_action_before_the_first_attempt_is_planned(server: ScriptedServer) -> None:
+    """It is refused as in the session, and not sent by HTTP to a bot of its own."""
+    told = queue.SimpleQueue[BaseException]()
+    with reconnecting_client(policy=SLOW, params={"base_url": server.url}) as client:
+
+        def act() -> None:
+            session = manager_of(client).last_session
+            assert session is not None
+            assert session.ending.closed.wait(Deadline(GUARD))
+            try:
+                client.action({"service": "llm", "action": "run"})
+            except RTVIError as error:
+                told.put(error)
+
+        client.on("disconnected", act)
+        client.connect({})
+        lose(client)
+        assert isinstance(told.get(timeout=GUARD), BotNotReadyError)
+    assert server.requests == []
+
+
 def test_what_a_call_is_told_after_disconnect() -> None:
     """Where the application has stopped the reconnection, the next session is its own to begin."""
     with reconnecting_client(policy=SLOW) as client:
@@ -802,6 +824,26 @@ def test_a_rule_that_disconnects() -> None:
         assert client.stats().sessions == 1
         assert watch.took > 0
         assert watch.given < 5.0
+
+
+def test_a_rule_that_disconnects_after_a_failed_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    """It runs on the thread for which `disconnect()` waits elsewhere."""
+    done = threading.Event()
+
+    def rule(error: BaseException) -> bool:
+        if isinstance(error, TransportStartError):
+            client.disconnect()
+            done.set()
+        return True
+
+    policy = ReconnectPolicy(initial_delay=0.01, retry_on=rule)
+    with reconnecting_client(MoodyBot("ready", TransportStartError("no")), policy) as client:
+        client.connect()
+        lose(client)
+        assert done.wait(GUARD)
+        until(lambda: not thread_names())
+        assert client.stats().reconnects == 0
+    assert "retry_on" not in caplog.text
 
 
 @pytest.mark.parametrize("answer", [True, False])
