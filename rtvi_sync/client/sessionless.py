@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
@@ -132,7 +134,7 @@ class Sessionless:
                 raise
             publisher.move(TransportState.AUTHENTICATED)
             publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
-            self.started = bundle
+            self.started = attrs.evolve(bundle, started=False)  # it has been published
             return bundle.content
 
     def check_no_start(self) -> None:

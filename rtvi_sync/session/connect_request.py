@@ -54,7 +54,7 @@ class Bundle:
         content: the parameters of the transport.
         secure: True if an https endpoint returned them.
         source: where they come from; see `Transport.bundle_source`.
-        started: True if a start endpoint returned them.
+        started: True if a start endpoint has returned them, and no event has told so yet.
         request: what they are the answer to.
     """
 

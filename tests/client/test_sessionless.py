@@ -76,6 +76,17 @@ class TestStartBot:
         client.disconnect()
         assert heard == [{"sessionId": "7"}, {"sessionId": "7"}, "ready"]
 
+    def test_bot_started_comes_once(self, server: ScriptedServer) -> None:
+        """The session with the bot that `start_bot()` has started does not tell it again."""
+        server.answers["/start"] = Answer({"sessionId": "7"})
+        client = memory_client()
+        heard: list[Any] = []
+        client.on("bot_started", lambda data: heard.append(data.response))
+        client.on("bot_ready", lambda: heard.append("ready"))
+        client.connect(client.start_bot(f"{server.url}/start"))
+        client.disconnect()
+        assert heard == [{"sessionId": "7"}, "ready"]
+
     def test_other_origin(self, server: ScriptedServer) -> None:
         """Headers and data of the params are for `base_url`'s origin only; another port is another origin."""
         server.answers["/start"] = Answer({})
