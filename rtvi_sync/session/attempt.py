@@ -50,7 +50,10 @@ _DOING = {
 
 _NOT_BEGUN = "The session could not begin"
 
-_LIMIT = "the limit (connect_timeout= of the client, in seconds, or timeout= of start_bot())"
+_LIMIT = (
+    "the limit (connect_timeout= of the client, or attempt_timeout= of its reconnect policy, in seconds, or timeout= "
+    "of start_bot())"
+)
 _ADVICE = {
     "begin": f"Raise {_LIMIT}, or give the machine less to do.",
     "devices": "See which device, source or sink does not answer.",

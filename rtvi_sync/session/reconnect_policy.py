@@ -92,8 +92,8 @@ class ReconnectPolicy:
         retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether
             another attempt follows. None: `is_transient`. Called once for each, on a thread of the package; the
             `disconnected` of a lost session waits for the result.
-        attempt_timeout: seconds that one attempt may take, where the client's `connect_timeout` allows more. None: no
-            limit of its own.
+        attempt_timeout: seconds that one attempt may take, also the first `connect()`, where the client's
+            `connect_timeout` allows more. None: no limit of its own.
         first_connect: `connect()` is repeated as well, until a bot is ready or the client's `connect_timeout` passes,
             which then limits all attempts of this call together.
     """

@@ -17,6 +17,7 @@ from rtvi_sync import (
     ConnectionTimeoutError,
     DisconnectedError,
     MemoryTransport,
+    ReconnectPolicy,
     RTVIClient,
     TransportState,
     WebSocketTransport,
@@ -47,6 +48,15 @@ def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
     if diagnosis is not None:
         transport_of(client).diagnosis = diagnosis
     timed_out("bot-ready", partial(connect_within, client), rf"to be ready\. {said}")
+
+
+@pytest.mark.parametrize(
+    "limits", [{"connect_timeout": 0.1}, {"reconnect": ReconnectPolicy(attempt_timeout=0.1)}], ids=["call", "attempt"]
+)
+def test_the_advice_names_the_limit(limits: dict[str, Any]) -> None:
+    client = memory_client(silent_bot, **{"connect_timeout": GUARD, **limits})
+    (name,) = limits if "reconnect" not in limits else ("attempt_timeout",)
+    timed_out("bot-ready", client.connect, rf"within 0\.1 s.*raise the limit \(.*{name}=")
 
 
 def only_left(roles: list[str]) -> bool:
