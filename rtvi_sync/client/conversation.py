@@ -71,9 +71,9 @@ class SessionFollower:
         self.early: list[Callable[[], None]] = []  # what has come before the conversation has begun with the session
         self._timer_due: float | None = None
 
-    def post(self, call: Callable[[], None]) -> None:
-        """Queue a call behind the events that have come."""
-        self._publisher.call(call, 0)
+    def post(self, call: Callable[[], None]) -> bool:
+        """Queue a call behind the events that have come; return False if the last one has been queued."""
+        return self._publisher.call(call, 0)
 
     def publish(self, type_: RTVIEvent, turn: Turn) -> None:
         """Deliver an event. On the thread that takes the events."""
@@ -158,7 +158,8 @@ class ConversationTracker:
             self.unclaimed.clear()  # now, because `connect()` may return before `_begin()` runs
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
-        follower.post(partial(self._begin, follower, first.bot, entries))
+        if not follower.post(partial(self._begin, follower, first.bot, entries)) and self._coming is follower:
+            self._coming = None  # the session is over
 
     def _begin(self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry]) -> None:
         """Begin with a session: with what it has kept, and then with what has come since."""

@@ -203,9 +203,9 @@ class EventPublisher:
             measured.queued = True
             self._post(partial(self._deliver_latest, type_, measured), when=self._accepts_events, force=False)
 
-    def call(self, function: Callable[[], None], size: int) -> None:
-        """Queue a call of `function`, which holds `size` bytes, unless the last event has been queued."""
-        self._post(function, when=self._accepts_events, size=size, force=False)
+    def call(self, function: Callable[[], None], size: int) -> bool:
+        """Queue a call of `function`, which holds `size` bytes; return False if the last event has been queued."""
+        return self._post(function, when=self._accepts_events, size=size, force=False)
 
     def count(self) -> None:
         """Count the call of a function of the application, for `process_events()`. On the thread that calls it."""

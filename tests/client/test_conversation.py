@@ -59,6 +59,16 @@ def test_it_begins_while_a_message_arrives(monkeypatch: pytest.MonkeyPatch) -> N
         assert (turn.user_text, turn.bot_text) == ("one", "You said one")
 
 
+def test_it_begins_after_the_session() -> None:
+    """It waits for no event of a session that is over."""
+    with TalkingBot().client() as client:
+        client.disconnect()
+        assert client.turns() == ()
+        assert client._conversation.get()._coming is None
+        client.connect()
+        assert client.ask("x", GUARD).bot_text == "You said x"
+
+
 def test_the_next_session_begins_while_events_are_queued() -> None:
     """They belong to the session that they came in."""
     ended: list[Turn] = []
