@@ -7,11 +7,13 @@ thread, and the main thread only waits for it.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline, on_main_thread
+from .latch import sleepless
 from .lifecycle import NoThreadError
 from .pool_task import PoolTask
 
@@ -26,23 +28,25 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
     """Return what `work()` returns, or raise what it raises. Once begun, the work is never interrupted.
 
     Args:
-        work: runs on another thread if this is the main thread.
+        work: runs on another thread if this is the main thread, or, with a `limit`, one that must not block.
         on_interrupt: called if an exception, Ctrl-C for example, interrupts this thread while it waits. It makes `work`
             end early, and the exception is raised afterwards. None: it is raised at once, and the work continues.
-        limit: the main thread waits up to this many seconds. The caller may be a signal handler that has interrupted
-            code which holds a lock, of `logging` for example, that the work needs.
+        limit: the main thread waits up to this many seconds, a thread that must not block not at all. The caller may be
+            a signal handler that has interrupted code which holds a lock, of `logging` for example, that the work
+            needs, or a finalizer.
 
     Raises:
         TimeoutError: the limit has passed; the work continues.
     """
-    if not on_main_thread():
+    must_not_block = limit is not None and threading.get_ident() in sleepless
+    if not (on_main_thread() or must_not_block):
         return work()
     call = _Call(work)
     task = PoolTask("call", call.run)
     try:
         try:
             task.start()
-            done = task.done.wait(Deadline(limit))
+            done = task.done.wait(Deadline(0.0 if must_not_block else limit))
         except NoThreadError:
             call.run()
             done = True

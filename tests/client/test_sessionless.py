@@ -28,6 +28,7 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import SilenceSource
 from rtvi_sync.session.publisher import EventPublisher
 from tests.support.attempts import timed_out
@@ -428,6 +429,26 @@ def test_the_end_is_waited_for(slow: SlowServer, end: str, monkeypatch: pytest.M
     assert isinstance(error, DisconnectedError)
     assert error.initiator == "client"
     until(lambda: states == ["authenticating", "disconnected"])
+
+
+def test_disconnect_on_the_thread_that_reads(slow: SlowServer) -> None:
+    """A finalizer may run there: the call ends, and that thread does not wait for it."""
+    client, runtime = memory_client(connect_timeout=None), acquire_runtime()
+    starting, raised = starts(client, slow), queue.SimpleQueue[BaseException | None]()
+
+    def disconnect() -> None:
+        try:
+            client.disconnect()
+        except BaseException as error:
+            raised.put(error)
+        else:
+            raised.put(None)
+
+    runtime.io.call(disconnect)
+    assert raised.get(timeout=GUARD) is None
+    assert isinstance(starting.error(), DisconnectedError)
+    until(lambda: client.state is TransportState.DISCONNECTED)
+    runtime.release()
 
 
 def test_disconnect_while_several_calls_try(slow: SlowServer) -> None:
