@@ -563,6 +563,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] not in COMMANDS:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
+    os.environ.pop("PYTHONPATH", None)  # pip would count the packages there as those of the environment
     signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as shells have it for `command &`
         signal.signal(signal.SIGINT, stop)

@@ -1077,6 +1077,20 @@ def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, whee
 
 
 @posix
+def test_packages_of_the_shell_are_not_those_of_the_environment(
+    bare_python: Path, wheels: Path, tmp_path: Path
+) -> None:
+    """What `PYTHONPATH` has is installed all the same, for shells without it."""
+    box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
+    elsewhere = tmp_path / "elsewhere"
+    with zipfile.ZipFile(next(wheels.glob("throwaway-*.whl"))) as archive:
+        archive.extractall(elsewhere)
+    done = box.run("demo", PYTHONPATH=str(elsewhere))
+    assert done.returncode == 0, done.stderr
+    assert list((box.project / ".venv").rglob("throwaway.py"))
+
+
+@posix
 def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_path: Path) -> None:
     """Without any pip its wheel is downloaded from the index of pip's settings, with its login."""
     box = Machine(bare_python, tmp_path)
