@@ -16,9 +16,6 @@ _FORMATS = {
     b"fLaC": "FLAC",
     b"OggS": "Ogg",
     b"ID3": "MP3",
-    b"\xff\xfb": "MP3",
-    b"\xff\xf3": "MP3",
-    b"\xff\xf2": "MP3",
     b"FORM": "AIFF",
     b".snd": "AU",
     b"caff": "CAF",
@@ -52,9 +49,14 @@ def _decode(data: bytes) -> tuple[bytes, int]:
         return _decode_by_soundfile(data, str(error))
     except ValueError:
         name = next((name for begin, name in _FORMATS.items() if data.startswith(begin)), None)
-        if name is None:
+        if name is None and not _is_mpeg_layer_3(data):
             raise
-        return _decode_by_soundfile(data, name)
+        return _decode_by_soundfile(data, name or "MP3")
+
+
+def _is_mpeg_layer_3(data: bytes) -> bool:
+    """Tell whether a file without a tag begins with a frame of MP3: eleven bits of sync, and the bits of its layer."""
+    return len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
 
 
 def _decode_by_soundfile(data: bytes, what: str) -> tuple[bytes, int]:

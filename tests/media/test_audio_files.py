@@ -91,6 +91,7 @@ def test_logarithmic_samples(monkeypatch):
         (b"OggS\0\2", "Ogg"),
         (b"ID3\4\0", "MP3"),
         (b"\xff\xfb\x90\x64", "MP3"),
+        (b"\xff\xe3\x18\xc4", "MP3"),  # MPEG 2.5, of 8 to 12 kHz
     ],
 )
 @pytest.mark.parametrize("missing", [None, "its library"])
