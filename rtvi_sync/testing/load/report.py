@@ -169,7 +169,7 @@ class Report:
         """
         _STREAM.check(stream=stream)
         stream = stream or sys.stdout
-        if stream.isatty():
+        if has_method(stream, "isatty") and stream.isatty():
             try:
                 from rich.console import Console
             except ModuleNotFoundError:

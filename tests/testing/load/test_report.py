@@ -74,6 +74,20 @@ class TestReport:
             assert word in terminal.getvalue()
         assert pipe.getvalue() == poor.getvalue() == f"{report}\n"
 
+    def test_to_what_can_only_write(self, report: Report) -> None:
+        """A stream of the application's own needs no more."""
+
+        class Log:
+            def __init__(self) -> None:
+                self.text = ""
+
+            def write(self, text: str) -> None:
+                self.text += text
+
+        log: Any = Log()
+        report.show(log)
+        assert log.text == f"{report}\n"
+
     def test_json(self, report: Report, tmp_path: Path) -> None:
         """JSON has all rows and percentiles, in seconds, as text and in a file."""
         text = report.to_json(tmp_path / "report.json")
