@@ -24,6 +24,25 @@ def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:
     assert pcm_of(items)[: len(tone(0.3))] == tone(0.3)
 
 
+def test_a_reply_that_raises(talk: Talk) -> None:
+    """It is an error that is not fatal; the next one is heard."""
+    asked: list[str] = []
+
+    def reply(said: str) -> str:
+        asked.append(said)
+        if len(asked) == 1:
+            raise ValueError("no model")
+        return "Yes."
+
+    with EmbeddedBot(replies=reply, transcripts=["one", "two"], hangover=QUICK) as bot:
+        client = talk(bot)
+        client.say(tone(0.3) + silence(0.3))
+        assert client.until("error")[-1]["data"] == {"error": "Error processing frame: no model", "fatal": False}
+        client.say(tone(0.3) + silence(0.3))
+        client.until("bot-stopped-speaking")
+    assert asked == ["one", "two"]
+
+
 def test_audio_inside_of_messages_is_heard(talk: Talk) -> None:
     """raw-audio and raw-audio-batch messages have the effect of audio frames."""
     pcm = base64.b64encode(tone(0.3)).decode()
