@@ -19,6 +19,7 @@ from rtvi_sync.protocol.validation import (
     NAME,
     STRING,
     WAIT,
+    Rule,
     function_taking,
     instance_of,
     integer,
@@ -33,7 +34,16 @@ from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 
 _FRAME = instance_of("a frame", *get_args(Frame))
-_CODE = integer(0, 65535)
+_CODE = Rule(
+    "a code of a close frame (1000 to 1003, 1007 to 1014, or 3000 to 4999)",
+    integer(0).has_type,
+    lambda code: 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999,
+)
+_REASON = Rule(
+    "up to 123 bytes of UTF-8, which a close frame has room for",
+    STRING.has_type,
+    lambda text: len(text.encode(errors="replace")) <= 123,
+)
 _DATA = instance_of("bytes or a string", bytes, bytearray, memoryview, str)
 
 
@@ -248,7 +258,7 @@ class BotSession:
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection with a code and a reason; wait up to 2 s for the client's close frame."""
         _CODE.check(code=code)
-        STRING.check(reason=reason)
+        _REASON.check(reason=reason)
         self._connection.close(code, reason)
 
     def drop(self) -> None:

@@ -242,7 +242,9 @@ TABLE: dict[str, Call] = {
         report_level=(5, None, "all"),
     ),
     "BotSession.close": call(
-        lambda targets: targets.session().close, code=(*NOT_INTEGER, None, -1, 65536), reason=(*NOT_STRING, None)
+        lambda targets: targets.session().close,
+        code=(*NOT_INTEGER, None, -1, 999, 1005, 1006, 1015, 2999, 5000),
+        reason=(*NOT_STRING, None, "é" * 62),
     ),
     "BotSession.send": call(lambda targets: targets.session().send, {"message": {}}, message=(*NOT_MAPPING, None)),
     "BotSession.send_frame": call(lambda targets: targets.session().send_frame, frame=(5, None, b"frame", {})),
