@@ -124,7 +124,7 @@ class Proxy:
         return self.url.hostname or "", self.url.port or 80
 
     def __str__(self) -> str:
-        return f"proxy {_authority(*self.address)} ({self.origin})"
+        return f"proxy {authority(*self.address)} ({self.origin})"
 
     @property
     def alternative(self) -> str:
@@ -139,7 +139,7 @@ class Proxy:
 
     def refusal(self, what: str, status: int, phrase: str) -> str:
         """Return the text of the error for the proxy's refusal to do `what`."""
-        login = f"Put user and password into its URL, http://user:password@{_authority(*self.address)}, or "
+        login = f"Put user and password into its URL, http://user:password@{authority(*self.address)}, or "
         advice = (login if status == 407 else "See the proxy's log, or ") + self.alternative
         return refusal(f"the {self} refused to {what} with", status, phrase=phrase, advice=advice)
 
@@ -190,7 +190,8 @@ def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
     return proxy, f"{variable} in the environment" if variable is not None else "settings of the system"
 
 
-def _authority(host: str, port: int) -> str:
+def authority(host: str, port: int) -> str:
+    """Return host and port as a URL has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -402,7 +403,7 @@ def open_tunnel(host: str, port: int, proxy: Proxy | None, signal: AbortSignal) 
     with naming(proxy):
         sock, detach = open_tcp(*proxy.address, signal)
         try:
-            _request_tunnel(sock, proxy, _authority(host, port), signal)
+            _request_tunnel(sock, proxy, authority(host, port), signal)
         except BaseException:
             detach()
             sock.close()

@@ -25,6 +25,7 @@ from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.reply import PATTERN, matches
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
+from rtvi_sync.transports.net import authority
 
 if TYPE_CHECKING:
     from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
@@ -131,14 +132,14 @@ class EmbeddedBot(BotOptions):
             raise RuntimeError("The bot is running already; call stop() before start()")
         secure = "s" if self.ssl_context else ""
         self._websocket_server = WebSocketServer(self.host, self.ssl_context, self._serve)
-        self.ws_url = f"ws{secure}://{self.host}:{self._websocket_server.port}/ws"
+        self.ws_url = f"ws{secure}://{authority(self.host, self._websocket_server.port)}/ws"
         self._api = BotAPI(self, self.ws_url)
         try:
             self._endpoint = HTTPEndpoint(self.host, self.port, self.ssl_context, self._api.answer)
         except BaseException:
             self.stop()
             raise
-        self.base_url = f"http{secure}://{self.host}:{self._endpoint.port}"
+        self.base_url = f"http{secure}://{authority(self.host, self._endpoint.port)}"
 
     def stop(self, timeout: float = 5.0) -> None:
         """End all sessions (close code 1012) and all threads. Idempotent; may be called before `start()`.

@@ -15,7 +15,7 @@ import attrs
 
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, listen
 
 logger: logging.Logger = package_logger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
@@ -73,7 +73,7 @@ class HTTPEndpoint:
     """
 
     def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, respond: Responder) -> None:
-        listening = socket.create_server((host, port), backlog=128)
+        listening = listen(host, port)
         if ssl_context is not None:
             listening = ssl_context.wrap_socket(listening, server_side=True)
         self.respond: Final = respond

@@ -25,6 +25,16 @@ _SLICE = 0.5
 _PAUSE = 0.1
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes any free one.
+
+    Raises:
+        OSError: the port is taken, or the host is not one of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
 class TCPServer:
     """A server that runs from its construction to `stop()`, with a thread for each connection.
 

@@ -14,7 +14,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, cut
+from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, cut, listen
 
 logger: logging.Logger = package_logger(__name__)
 # At DEBUG, websockets logs every request and message of a client, including its token; its INFO lines would clutter the
@@ -97,8 +97,7 @@ class WebSocketServer:
         self._serve_client = serve_client
         self._server = serve(
             self._serve_connection,
-            host,
-            0,
+            sock=listen(host, 0),
             ssl=ssl_context,
             compression=None,
             close_timeout=_CLOSE_TIMEOUT,

@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 
 from rtvi_sync.concurrency.lifecycle import start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
+from rtvi_sync.concurrency.timer_thread import LONGEST_WAIT
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import ConnectionFault, Direction
+from rtvi_sync.transports.net import authority
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -99,8 +101,7 @@ class FaultProxy:
     def url(self, url: str) -> str:
         """Return `url` with the proxy's host and port in place of the server's."""
         URL.check(url=url)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return urlsplit(url)._replace(netloc=f"{host}:{self.port}").geturl()
+        return urlsplit(url)._replace(netloc=authority(self.host, self.port)).geturl()
 
     @property
     def connections(self) -> list[ProxyConnection]:
@@ -255,7 +256,7 @@ class FaultProxy:
                         due = self._run_once(selector)
                         self._iterations += 1
                         self._changed.notify_all()
-                    selector.select(None if due is None else max(0.0, due - time.monotonic()))
+                    selector.select(None if due is None else min(max(0.0, due - time.monotonic()), LONGEST_WAIT))
             finally:
                 with self._changed:
                     self._running = False

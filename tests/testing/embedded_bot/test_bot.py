@@ -10,7 +10,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.errors import DisconnectedError
+from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import count_descriptors
@@ -32,6 +34,15 @@ def test_a_hundred_clients_at_once(talk: Talk) -> None:
             client.say(tone(0.2) + silence(0.25))
         for client in clients:
             assert pcm_of(client.until("bot-stopped-speaking"))[: len(tone(0.2))] == tone(0.2)
+
+
+def test_ipv6() -> None:
+    """Both of its servers listen there, and their URLs have the address in brackets."""
+    with EmbeddedBot(host="::1", replies="Yes.") as bot:
+        assert all("://[::1]:" in url for url in (bot.base_url, bot.ws_url))
+        for url in bot.base_url, bot.ws_url:
+            with RTVIClient.for_url(url, enable_mic=False, speaker=NullSink()) as client:
+                assert client.ask("Well?", timeout=GUARD).bot_text == "Yes."
 
 
 def test_stop_leaves_nothing_behind() -> None:
