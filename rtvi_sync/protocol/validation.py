@@ -58,8 +58,15 @@ def is_function(value: object) -> bool:
 
 def _is_plain(value: object) -> bool:
     """Tell whether a value is a usual function or method; False if that takes a closer look, as `inspect` has it."""
+    return _plain_function(value) is not None or type(value) is types.BuiltinFunctionType
+
+
+def _plain_function(value: object) -> types.FunctionType | None:
+    """Return the function of a usual function or method of Python; None if that takes a closer look."""
     function = value.__func__ if type(value) is types.MethodType else value
-    return type(function) is types.FunctionType and not (function.__code__.co_flags & _NOT_CALLED or vars(function))
+    if type(function) is not types.FunctionType or function.__code__.co_flags & _NOT_CALLED or vars(function):
+        return None
+    return function
 
 
 def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool = True) -> bool:
@@ -70,11 +77,12 @@ def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool
         arguments: by position.
         follow_wrapped: a decorated function is judged by the one inside it: not if the decorator adds arguments.
     """
-    if type(function) is types.FunctionType and _is_plain(function):
-        code = function.__code__
-        required = code.co_argcount - len(function.__defaults__ or ())
-        fits = len(arguments) <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
-        return fits and len(arguments) >= required and code.co_kwonlyargcount == len(function.__kwdefaults__ or ())
+    plain = _plain_function(function)
+    if plain is not None:
+        code, given = plain.__code__, len(arguments) + (plain is not function)  # a method gets its object, too
+        required = code.co_argcount - len(plain.__defaults__ or ())
+        fits = given <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
+        return fits and given >= required and code.co_kwonlyargcount == len(plain.__kwdefaults__ or ())
     try:
         signature = inspect.signature(function, follow_wrapped=follow_wrapped, **_NOT_EVALUATED)
     except (TypeError, ValueError):  # some built-in functions have none; nor has a partial() of what its function lacks
