@@ -112,6 +112,13 @@ def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
         WavSource(tmp_path / "a.wav")
 
 
+def test_aac_is_not_taken_for_mp3():
+    """A frame of ADTS begins with the same bits of sync, and has no layer."""
+    for begin in b"\xff\xf1\x50\x80", b"\xff\xf9\x50\x80":
+        with pytest.raises(ValueError, match="not a WAV file"):
+            decode(begin)
+
+
 def test_files_that_are_damaged(tmp_path):
     """A file that libsndfile refuses is refused with its reason."""
     pytest.importorskip("soundfile", reason="the extra `files` installs it")

@@ -150,7 +150,8 @@ class HTTPActionRun:
         # Real servers end their bot with an action of their own, whose response is sent like the others.
         yield message("action-response", {"result": True}, "END")
         if self._wants_run:
-            said, reply = self._context.run()
+            said = self._context.said
+            reply = self._context.run(said)
             yield message("user-llm-text", {"text": said})
             yield message("bot-llm-started")
             yield from written(reply.text or "")

@@ -51,16 +51,16 @@ class LLMContext:
         """Add one message."""
         self.extend([{"role": role, "content": content}])
 
-    def run(self) -> tuple[str, Reply]:
-        """Answer the user's last message, and add the reply as a message of the assistant.
+    @property
+    def said(self) -> str:
+        """Return what the user said last, "" if nothing."""
+        return next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
 
-        Returns:
-            What the user said, "" if nothing, and the reply.
-        """
-        said = next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
+    def run(self, said: str) -> Reply:
+        """Return the reply to what the user said, and add it as a message of the assistant."""
         reply = choose_reply(self._replies, said, next(self._runs))
         self.add("assistant", reply.text or reply.filler)
-        return said, reply
+        return reply
 
 
 def _text(message: dict[str, Any]) -> str:

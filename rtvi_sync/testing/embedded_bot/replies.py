@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
@@ -24,6 +26,8 @@ from rtvi_sync.testing.embedded_bot.scripted_faults import FaultKind, FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
+
+logger: logging.Logger = package_logger(__name__)
 
 _TONES_HZ: Final = 24000
 # To the thread of a reply: the id of a call and its result, or None to stop. No SimpleQueue: in Python 3.10 its get()
@@ -114,11 +118,19 @@ class ReplyPlayer:
         """Run the language model on the context and play its reply.
 
         Args:
-            utterance: the audio of the user's last message, if it was spoken and has just ended.
+            utterance: the audio of the user's last message, if it was spoken and has just ended. Then an exception of
+                the application's `replies`, for which no message waits, is a failure of the model.
             spoken: False: the reply is text only.
         """
-        said, reply = self._context.run()
+        said = self._context.said
         fault = self._fault_plan.ask(said)
+        try:
+            reply = self._context.run(said)
+        except Exception:
+            if utterance is None:
+                raise
+            logger.exception("The reply to speech failed")
+            reply, fault = Reply(""), "error"
         acknowledgement = [message("user-llm-text", {"text": said})]
         if utterance is not None and self._messenger.bot_version.generation > 0:
             at = 1 if self._messenger.bot_version.generation > 1 else 0

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import itertools
-import logging
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from rtvi_sync.concurrency.logs import package_logger
-from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
@@ -18,10 +15,8 @@ from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.script import Message, words_of
 from rtvi_sync.testing.embedded_bot.session import BotSession
-from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted, Utterance
+from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted
 from rtvi_sync.testing.embedded_bot.validation import field
-
-logger: logging.Logger = package_logger(__name__)
 
 _USER: Final = "user-1"
 # The pace of interim transcripts while the user is still speaking.
@@ -115,16 +110,7 @@ class SpeechInput:
             text = self._transcript() or f"({heard.duration:.1f} s of speech)"
             self.transcribe(text, final=True)
             self._context.add("user", text)
-            self._reply(heard)
-
-    def _reply(self, heard: Utterance) -> None:
-        try:
             self._reply_player.respond(heard)
-        except DisconnectedError:
-            raise
-        except Exception as error:  # of `replies` that are the application's
-            logger.exception("The reply to speech failed")
-            self._messenger.send_error(f"Error processing frame: {error}")
 
     def _transcript(self) -> str:
         texts = self._options.transcripts

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
+from rtvi_sync import BotError, RTVIClient
+from rtvi_sync.media import BytesSource, NullSink, SilenceSource
 from rtvi_sync.protocol.frames import (
     AudioRawFrame,
     TranscriptionFrame,
 )
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
 
 from .bot_client import QUICK, RATE, Talk, pcm_of
@@ -24,8 +29,8 @@ def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:
     assert pcm_of(items)[: len(tone(0.3))] == tone(0.3)
 
 
-def test_a_reply_that_raises(talk: Talk) -> None:
-    """It is an error that is not fatal; the next one is heard."""
+def test_a_reply_that_raises() -> None:
+    """It is a failure of the bot's model, as in a fault; the next one is heard."""
     asked: list[str] = []
 
     def reply(said: str) -> str:
@@ -34,12 +39,15 @@ def test_a_reply_that_raises(talk: Talk) -> None:
             raise ValueError("no model")
         return "Yes."
 
-    with EmbeddedBot(replies=reply, transcripts=["one", "two"], hangover=QUICK) as bot:
-        client = talk(bot)
-        client.say(tone(0.3) + silence(0.3))
-        assert client.until("error")[-1]["data"] == {"error": "Error processing frame: no model", "fatal": False}
-        client.say(tone(0.3) + silence(0.3))
-        client.until("bot-stopped-speaking")
+    with (
+        EmbeddedBot(replies=reply, transcripts=["one", "two"], hangover=QUICK) as bot,
+        RTVIClient.for_url(bot.ws_url, mic=SilenceSource(RATE), speaker=NullSink()) as client,
+    ):
+        with pytest.raises(BotError, match="answered nothing: The model failed") as failed:
+            client.ask(BytesSource(tone(0.3), RATE), timeout=GUARD)
+        assert failed.value.turn is not None
+        assert failed.value.turn.user_text == "one"
+        assert client.ask(BytesSource(tone(0.3), RATE), timeout=GUARD).bot_text == "Yes."
     assert asked == ["one", "two"]
 
 
