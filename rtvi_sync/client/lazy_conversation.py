@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..concurrency.lifecycle import register_for_fork
-from ..concurrency.shield import shielded
 from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
 from .ask_lock import AskLock
@@ -31,10 +30,9 @@ class LazyConversation:
         self._manager = manager
         self._max_turn_audio = max_turn_audio
         # Guards `_conversation`. The first thread that asks holds it while it begins to follow the session; re-entrant,
-        # because a finalizer may ask meanwhile.
+        # because a signal handler may ask meanwhile.
         self._lock = threading.RLock()
         self._conversation: ConversationTracker | None = None
-        self._begun = False  # it follows the session, if there is one
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()
         register_for_fork(self)
@@ -46,23 +44,17 @@ class LazyConversation:
             ForkedProcessError: the session is the parent's.
         """
         self._dispatcher.check_process()
-        if not self._begun and self._manager.last_session is None:
-            self._begin()  # without a thread: an application may do this before it forks
-        elif not self._begun:
-            shielded(self._begin)
-        assert self._conversation is not None, "it was begun"
-        return self._conversation
-
-    def _begin(self) -> None:
         from .conversation import ConversationTracker  # most clients need none
 
         with self._lock:
-            if self._conversation is not None:
-                return
-            self._conversation = ConversationTracker(self._dispatcher, max_turn_audio=self._max_turn_audio)
-            if (session := self._manager.last_session) is not None:
-                self._conversation.follow(session)  # unless it is not ready yet: then it will be followed when it is
-            self._begun = True
+            conversation = self._conversation
+            if conversation is None:
+                conversation = self._conversation = ConversationTracker(
+                    self._dispatcher, max_turn_audio=self._max_turn_audio
+                )
+                if (session := self._manager.last_session) is not None:
+                    conversation.follow(session)  # unless it is not ready yet: then it will be followed when it is
+        return conversation
 
     def begin_for(self, *events: RTVIEvent) -> None:
         """Begin to follow it if one of `events` tells of turns."""

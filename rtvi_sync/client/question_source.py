@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ..media.audio_files import decode
 from ..media.base import AudioSource
@@ -12,12 +12,9 @@ from ..media.component_factory import rate_of
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
 from ..media.loudness import WINDOWS_PER_SECOND, audible_windows
+from ..media.pcm import MICROPHONE_RATE_HZ
 from ..media.resample import resample
 from ..media.sources import BytesSource, MemorySource, PackagedSource, WavSource
-
-# The rate of microphones, which Pipecat expects, because it does not resample. At other rates its bots take pauses for
-# longer or shorter than they are, and those of Pipecat 0.0.73 lag more and more.
-_RATE_HZ: Final = 16_000
 
 
 def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
@@ -65,11 +62,11 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
 def at_microphone_rate(source: AudioSource) -> AudioSource:
     """Return the source, or one of the rate of microphones that reads it. Errors as of `rate_of()`."""
     rate_hz = rate_of(source)
-    if rate_hz == _RATE_HZ:
+    if rate_hz == MICROPHONE_RATE_HZ:
         return source
     if isinstance(source, BytesSource):
-        return BytesSource(resample(source.pcm, rate_hz, _RATE_HZ), _RATE_HZ)
-    return ResamplingSource(source, _RATE_HZ)
+        return BytesSource(resample(source.pcm, rate_hz, MICROPHONE_RATE_HZ), MICROPHONE_RATE_HZ)
+    return ResamplingSource(source, MICROPHONE_RATE_HZ)
 
 
 def voiced_seconds(source: BytesSource) -> float:

@@ -14,6 +14,7 @@ import attrs
 
 from ..errors import DeviceError
 from ..protocol.validation import Rule, function_taking, has_method, is_function
+from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .sinks import CallbackSink, NullSink, WavSink
 from .sources import CallbackSource, WavSource
@@ -172,7 +173,7 @@ class AudioFiles:
     def open(self, choice: Any, kind: Kind) -> Any:
         """Return the source or sink for a choice that is a `Path`, and any other choice as it is. May block.
 
-        A recording is continued. A source whose file has changed is read again.
+        A recording is continued. A source has the rate of microphones, and is read again if its file has changed.
 
         Raises:
             DeviceError: the file cannot be used.
@@ -187,9 +188,14 @@ class AudioFiles:
         elif kind == "speaker":
             choice = self._recordings.get(choice) or self._recordings.setdefault(choice, WavSink(choice))
         else:
-            source = self._source
-            if source is None or source.path.absolute() != choice or source.is_outdated:
-                source = self._source = WavSource(choice)
+            source, rate_hz = self._source, pcm_tools.MICROPHONE_RATE_HZ
+            if (
+                source is None
+                or source.path.absolute() != choice
+                or source.sample_rate_hz != rate_hz
+                or source.is_outdated
+            ):
+                source = self._source = WavSource(choice, rate_hz)
             choice = source
         return choice
 

@@ -25,6 +25,10 @@ _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_ALAW, _FORMAT_MULAW, _FORMAT_EXTENSIBLE = 1,
 # The bytes that a sample may have.
 _WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
 _COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
+# The usual rate of speech recognition, at which Pipecat's bots read what comes by WebSocket unless they say otherwise:
+# they do not convert it. At other rates they take pauses for longer or shorter than they are, and those of Pipecat
+# 0.0.73 lag more and more.
+MICROPHONE_RATE_HZ = 16_000
 # Converts unsigned bytes to signed ones by flipping the high bit.
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
 

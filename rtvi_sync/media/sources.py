@@ -18,6 +18,7 @@ from ..protocol.validation import BYTES, COUNT_OR_ZERO, PATH, WAIT, function_tak
 from . import pcm as pcm_tools
 from .audio_files import decode
 from .base import file_error
+from .resample import resample
 
 MAX_WAV_FILE_BYTES = 256 * 1024 * 1024
 
@@ -171,11 +172,13 @@ class WavSource(BytesSource):
     """A source of the audio of a file; the constructor reads the whole file, so that it can report a wrong path.
 
     It reads WAV files of 8, 16, 24 and 32-bit PCM, floating point, µ-law and A-law, and, with the extra `files`, what
-    soundfile reads: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels) at the file's
-    sample rate, bit exact if the file is 16-bit mono.
+    soundfile reads: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels), bit exact if the
+    file is 16-bit mono and keeps its sample rate.
 
     Args:
         path: an audio file of at most 256 MiB.
+        sample_rate_hz: the rate to which the audio is converted; None: it keeps the file's. Pipecat's bots do not
+            convert what comes by WebSocket: they hear it at the speed of their own rate, which is 16 kHz by default.
 
     Raises:
         DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
@@ -183,8 +186,9 @@ class WavSource(BytesSource):
         MissingExtraError: only soundfile can read the file, and that is not installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], sample_rate_hz: int | None = None) -> None:
         PATH.check(path=path)
+        pcm_tools.RATE.or_none.check(sample_rate_hz=sample_rate_hz)
         self.path: Path = Path(path)
         try:
             with self.path.open("rb") as file:
@@ -200,6 +204,8 @@ class WavSource(BytesSource):
             pcm, rate = decode(data)
         except ValueError as error:
             raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
+        if sample_rate_hz not in (None, rate):
+            pcm, rate = resample(pcm, rate, sample_rate_hz), sample_rate_hz
         super().__init__(pcm, rate)
 
     def __repr__(self) -> str:

@@ -141,12 +141,25 @@ def test_a_file_that_is_chosen_again(tmp_path, monkeypatch):
     first, second = files.open(one, "speaker"), files.open(two, "speaker")
     assert (files.open(one, "speaker"), files.open(two, "speaker")) == (first, second)
     assert files.open(other := WavSink(one), "speaker") is files.open(one, "speaker") is other
-    write_wav(one, [b"\1\2"], 8000)
+    write_wav(one, [b"\1\2"], 16_000)
     source = files.open(one, "mic")
     one.unlink()
     assert files.open(one, "mic") is source
-    write_wav(one, [b"\1\2\3\4"], 8000)
+    write_wav(one, [b"\1\2\3\4"], 16_000)
     assert files.open(one, "mic").pcm == b"\1\2\3\4"
     monkeypatch.chdir(tmp_path)
     assert choice_of("mic", Path("1.wav")) == one
     assert files.open(given := WavSource("1.wav"), "mic") is files.open(one, "mic") is given
+
+
+def test_a_file_has_the_rate_of_microphones(tmp_path):
+    """Bots of Pipecat hear other rates too slowly, or too fast; a source of the application's stays as it is."""
+    path, files = tmp_path / "a.wav", AudioFiles()
+    write_wav(path, [bytes(2 * 4800)], 48_000)
+    source = files.open(path, "mic")
+    assert (source.sample_rate_hz, len(source.pcm)) == (16_000, 2 * 1600)
+    given = WavSource(path)
+    assert (given.sample_rate_hz, len(given.pcm)) == (48_000, 2 * 4800)
+    assert files.open(given, "mic") is given
+    assert files.open(path, "mic").sample_rate_hz == 16_000
+    assert len(WavSource(path, 8_000).pcm) == 2 * 800

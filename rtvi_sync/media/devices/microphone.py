@@ -18,14 +18,13 @@ from ...errors import DeviceError, MissingExtraError, RTVIError
 from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
 from ..capture import CHUNKS_PER_SECOND, SendAudio
+from ..pcm import MICROPHONE_RATE_HZ
 from .backend import AudioBackend, InputStream
 from .device import RETRY_INTERVAL, Device, wait_until
 from .echo_canceller import EchoCanceller
 
 logger: logging.Logger = package_logger(__name__)
 
-# The usual rate of speech recognition. A device that refuses it is read at its own rate.
-_RATE_HZ = 16000
 PERIOD = 1 / CHUNKS_PER_SECOND
 # Chunks of silence that are sent after muting or a failure, so that the bot's VAD can end the turn.
 _SILENCE_CHUNKS = CHUNKS_PER_SECOND
@@ -93,7 +92,7 @@ class DeviceMic(Device):
         self._started = False
         # Used only by the microphone's thread, except that other threads read `_stale`.
         self._ident = 0
-        self._rate = _RATE_HZ
+        self._rate = MICROPHONE_RATE_HZ
         self._silence_left = 0  # chunks of silence that are still to be sent
         self._due = 0.0  # when the next of them is due
         self._stale = 0
@@ -158,7 +157,8 @@ class DeviceMic(Device):
 
     def _record(self) -> None:
         """Open the device and send its audio until it is muted or halted."""
-        stream = self._call_library(lambda: self._backend.open_input(self._device_id, _RATE_HZ, PERIOD))
+        # A device that refuses this rate is read at its own.
+        stream = self._call_library(lambda: self._backend.open_input(self._device_id, MICROPHONE_RATE_HZ, PERIOD))
         try:
             self._rate = stream.sample_rate_hz
             if self._echo is not None:
