@@ -52,7 +52,8 @@ class EmbeddedBot(BotOptions):
         replies: what the bot does when the user has said something: replies by pattern, where the first one counts that
             is found in the user's words, in any case of letters; replies turn by turn and again from the first; or a
             function from the user's words to the reply. A reply is a string or a `Reply`. To what fits no pattern, and
-            without replies, the bot says "You said: ...".
+            without replies, the bot says "You said: ...". An exception of the function is a failure of the bot's model
+            if the user has spoken, and an `error-response` if the user has typed.
         greeting: what the bot does unasked when it is ready, a string or a `Reply`.
         faults: what goes wrong, and when: `Fault` objects.
         on_request: answers to `client-message` requests by their type: a value, or a function of the request's data

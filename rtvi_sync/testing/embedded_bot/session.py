@@ -39,11 +39,16 @@ _CODE = Rule(
     integer(0).has_type,
     lambda code: 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999,
 )
-_REASON = Rule(
-    "up to 123 bytes of UTF-8, which a close frame has room for",
-    STRING.has_type,
-    lambda text: len(text.encode(errors="replace")) <= 123,
-)
+
+
+def _fits_close_frame(reason: str) -> bool:
+    try:
+        return len(reason.encode()) <= 123
+    except UnicodeEncodeError:
+        return False
+
+
+_REASON = Rule("a string of up to 123 bytes of UTF-8, as a close frame has it", STRING.has_type, _fits_close_frame)
 _DATA = instance_of("bytes or a string", bytes, bytearray, memoryview, str)
 
 

@@ -110,7 +110,7 @@ BOT = construct(
 
 TABLE: dict[str, Call] = {
     # sources
-    "WavSource": construct(WavSource, {"path": "no_such_file.wav"}, path=(*NOT_PATH, None)),
+    "WavSource": construct(WavSource, {"path": "no_such_file.wav"}, path=(*NOT_PATH, None), sample_rate_hz=NOT_RATE),
     "BytesSource": construct(
         BytesSource,
         {"pcm": b"", "sample_rate_hz": 16_000},
@@ -244,7 +244,7 @@ TABLE: dict[str, Call] = {
     "BotSession.close": call(
         lambda targets: targets.session().close,
         code=(*NOT_INTEGER, None, -1, 999, 1005, 1006, 1015, 2999, 5000),
-        reason=(*NOT_STRING, None, "é" * 62),
+        reason=(*NOT_STRING, None, "é" * 62, "\ud800"),
     ),
     "BotSession.send": call(lambda targets: targets.session().send, {"message": {}}, message=(*NOT_MAPPING, None)),
     "BotSession.send_frame": call(lambda targets: targets.session().send_frame, frame=(5, None, b"frame", {})),
