@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Latch
+from ..concurrency.latch import Latch, must_not_block
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError
@@ -283,6 +283,8 @@ class SessionManager:
         if not (session or self._under_way.calls() or self._sessionless.active or self.devices.hold.held):
             return
         calls = self._under_way.calls()  # a call that begins later is not meant
+        if session is not None and must_not_block():  # the rest is done by another thread
+            session.ending.begin(CloseInfo(initiator="client"))
         if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread
             self._disconnect(session, calls)
         else:
@@ -440,10 +442,9 @@ class SessionManager:
         self._beginning = False
         self._under_way.clear()
         self._sessionless.after_fork_in_child()
-        if self._reconnector is not None:
-            self._reconnector.after_fork_in_child()
         session = self._session
+        is_replaced = self._reconnector is not None and self._reconnector.after_fork_in_child(session)
         if session is not None and session.lost_by_fork:
             self._dispatcher.lose_session()
-        elif session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session):
-            self._dispatcher.give_up(session.ending.info)()  # the parent does it
+        elif session is not None and is_replaced:
+            self._dispatcher.give_up(session.ending.info)()  # the parent replaces it

@@ -18,6 +18,11 @@ from .deadline import Deadline, slice_of
 sleepless: set[int] = set()
 
 
+def must_not_block() -> bool:
+    """Tell whether the calling thread is one of `sleepless`."""
+    return threading.get_ident() in sleepless
+
+
 class Notifier:
     """A set of threads that wait for a condition to become true.
 
@@ -68,7 +73,7 @@ class Notifier:
                 remaining = deadline.remaining()
                 if remaining == 0.0:
                     return False
-                if threading.get_ident() in sleepless:
+                if must_not_block():
                     raise WouldDeadlockError(
                         "A call would block the thread that reads the network, and so wait for itself. Do not make "
                         "calls that wait in a finalizer: it may run on any thread."

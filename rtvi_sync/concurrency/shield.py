@@ -7,13 +7,12 @@ thread, and the main thread only waits for it.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .deadline import Deadline, on_main_thread
-from .latch import sleepless
+from .latch import must_not_block
 from .lifecycle import NoThreadError
 from .pool_task import PoolTask
 
@@ -38,15 +37,15 @@ def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = 
     Raises:
         TimeoutError: the limit has passed; the work continues.
     """
-    must_not_block = limit is not None and threading.get_ident() in sleepless
-    if not (on_main_thread() or must_not_block):
+    not_here = limit is not None and must_not_block()
+    if not (on_main_thread() or not_here):
         return work()
     call = _Call(work)
     task = PoolTask("call", call.run)
     try:
         try:
             task.start()
-            done = task.done.wait(Deadline(0.0 if must_not_block else limit))
+            done = task.done.wait(Deadline(0.0 if not_here else limit))
         except NoThreadError:
             call.run()
             done = True

@@ -303,17 +303,16 @@ class Dispatcher:
             info: how the last session ended.
             number: of that; None: of the one that was begun last.
         """
+        if number is not None and number < self._begun:
+            return lambda: None  # the streams go on with the session that another thread has begun
         info = attrs.evolve(info, reconnecting=False)
-        begun = self._begun
-        last = begun if number is None else number
-        self._given_up = last, info  # before the streams, so that one that is opened now is ended or knows
+        # Before the streams, so that one that is opened now is ended or knows.
+        self._given_up = self._begun if number is None else number, info
         streams = self._streams.copy()  # not those that the application opens until the item is run
 
         def end() -> None:
             for key, ref in streams.items():
-                stream = ref() if key in self._streams else None  # else it has ended meanwhile, or was closed
-                # If another thread has begun a session since, its streams go on.
-                if stream is not None and (last == begun or stream.session <= last):
+                if key in self._streams and (stream := ref()) is not None:  # else it has ended meanwhile, or was closed
                     stream.end(info)
                     self.close_stream(stream)
 

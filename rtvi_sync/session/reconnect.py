@@ -183,7 +183,8 @@ class Reconnector:
         """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
         if self.pending is not None:
             return True
-        return session.ending.is_replaced and session.number > self._unwanted and self.failed is None
+        is_lost = session.ending.is_replaced and session.publisher.was_ready  # else it was an attempt of `connect()`
+        return is_lost and session.number > self._unwanted and self.failed is None
 
     def check_ready(self, session: Session) -> None:
         """Raise if the client's last session has no bot because it is being replaced, or could not be.
@@ -268,10 +269,14 @@ class Reconnector:
                 self._run = None
             return True
 
-    def after_fork_in_child(self) -> None:
-        """Forget the thread, which is the parent's."""
+    def after_fork_in_child(self, session: Session | None) -> bool:
+        """Forget what the parent does; tell whether it replaces `session`, the client's last one."""
+        is_replaced = session is not None and self.is_to_replace(session)
         self._lock = threading.RLock()
         self._run = None
+        if session is not None:
+            self._unwanted = max(self._unwanted, session.number)
+        return is_replaced
 
 
 class _Stopped(Exception):  # noqa: N818 - it is no error

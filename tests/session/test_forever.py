@@ -155,13 +155,14 @@ def test_what_listens_to_the_session_of_another_thread_goes_on(port: int) -> Non
     with contextlib.closing(client):
         repeated = InThread(client.connect)
         assert waits.wait(GUARD)
-        with EmbeddedBot(port=port, replies="It is noon."):
+        before = client.events("bot-transcription", timeout=GUARD)
+        with before, EmbeddedBot(port=port, replies="It is noon."):
             client.connect()
             with client.events("bot-transcription", timeout=GUARD) as stream:
                 goes_on.set()
                 assert isinstance(repeated.error(GUARD), BotAlreadyStartedError)
                 client.send_text("What time is it?")
-                assert next(stream).data.text == "It is noon."
+                assert next(stream).data.text == next(before).data.text == "It is noon."
 
 
 def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:

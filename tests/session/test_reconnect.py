@@ -35,6 +35,7 @@ from rtvi_sync import (
     ProtocolError,
     ReconnectingData,
     ReconnectPolicy,
+    RequestRejectedError,
     RTVIClient,
     RTVIError,
     RTVIEvent,
@@ -1238,6 +1239,23 @@ def test_in_a_forked_child() -> None:
 
         in_child(child)
         pending(client)
+
+
+def test_an_action_in_a_forked_child(server: ScriptedServer) -> None:
+    """It goes out as without a session: the parent's is not the child's to wait for."""
+    with reconnecting_client(policy=SLOW, params={"base_url": server.url}) as client:
+        client.connect({})
+        lose(client)
+        pending(client)
+
+        def child() -> None:
+            with pytest.raises(RequestRejectedError, match="404"):
+                client.action({"service": "llm", "action": "run"})
+
+        in_child(child)
+        until(lambda: len(server.requests) == 1)
+        with pytest.raises(BotNotReadyError):
+            client.action({"service": "llm", "action": "run"})
 
 
 def test_a_stream_in_a_forked_child_after_it_gave_up(server: ScriptedServer) -> None:
