@@ -157,9 +157,9 @@ class SmallWebRTCTransport(Transport):
             self._open(connection, target, abort)
         except BaseException:
             connection.close(0.0)
-            raise
-        finally:
             self._begin_step(abort, str)
+            raise
+        self._begin_step(abort, str, advice.for_silent_bot)
 
     def _begin_step(
         self, abort: AbortSignal, step: Callable[[], str], advice: Callable[[], str | None] | None = None

@@ -175,6 +175,19 @@ def test_an_attempt_that_is_given_up(bot, client):
     assert client(transport).connect().version == "2.2.0"
 
 
+def test_a_connection_without_a_bot(far_loop):
+    """Pipecat's server opens one though `bot()` has failed, or has no entry for it: the error says so."""
+    with rtc_bot(far_loop, lambda _: []) as silent:
+        transport = SmallWebRTCTransport(f"{silent.url}/api/offer")
+        client = RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), connect_timeout=GUARD)
+        connects = InThread(client.connect)
+        until(lambda: client.state == "connected")
+        assert 'entry "webrtc" in its transport_params' in (transport.diagnosis() or "")
+        client.close()
+        assert isinstance(connects.error(), DisconnectedError)
+        assert transport.diagnosis() is None
+
+
 def test_an_attempt_that_ends_late(monkeypatch):
     """It changes nothing of what the next one tells about itself."""
     transport = SmallWebRTCTransport("http://bot.example/api/offer")

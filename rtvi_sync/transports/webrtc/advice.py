@@ -63,5 +63,15 @@ def for_step(step: str, offer: str, answer: str, servers: Sequence[ICEServer]) -
     return f"No network packet came from the bot ({addresses}). {''.join(silent)}{_FIREWALL}"
 
 
+def for_silent_bot() -> str:
+    """Return what to do about a bot that is not ready though the connection is open."""
+    return (
+        "The WebRTC connection is open. Pipecat's server opens it also for a bot whose bot() has failed, or that has "
+        'no entry "webrtc" in its transport_params: see the bot\'s log. A bot without RTVI (in Pipecat: '
+        "enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does not know its config; one that takes "
+        "longer needs a larger connect_timeout"
+    )
+
+
 def _kinds(description: str) -> list[str]:
     return [*dict.fromkeys(each.split()[0] for each in candidates(description))]
