@@ -27,7 +27,10 @@ from .publisher import EventPublisher
 logger: logging.Logger = package_logger(__name__)
 
 # A further cause of a bot's silence. (Seen: Pipecat 0.0.73 and 0.0.108.)
-_SILENCE = {"action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one."}
+_SILENCE = {
+    "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
+    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/messages.md).",
+}
 
 
 class MessageChannel:
@@ -111,7 +114,7 @@ class MessageChannel:
             self._transmit(message)
             if not answer.wait(deadline):
                 raise RequestTimeoutError(
-                    f"The bot has not answered the {message.type!r} request within {deadline.timeout:.3g} s; the "
+                    f"The bot has not answered the {_named(message)} request within {deadline.timeout:.3g} s; the "
                     f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
                 )
             return answer.result()
@@ -181,3 +184,9 @@ class MessageChannel:
                             publisher.perform(effect)
         finally:
             publisher.flush()
+
+
+def _named(message: RTVIMessage) -> str:
+    """Return the type of a request, and the application's own name for it."""
+    name = message.data.get("t") if message.type == "client-message" and isinstance(message.data, dict) else None
+    return repr(message.type) if name is None else f"{message.type!r} {name!r:.100}"
