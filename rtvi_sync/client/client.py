@@ -273,6 +273,26 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         WAIT.or_none.check(timeout=timeout)
         return self._dispatcher.wait_for_end(timeout)
 
+    def wait_until_ready(self, timeout: Seconds | None = None) -> None:
+        """Wait until there is a bot that is ready: return at once if there is, else when the next session has one.
+
+        For calls between two sessions of a client that reconnects, and on threads beside that of `connect()`. In manual
+        mode it delivers events meanwhile.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Raises:
+            BotNotReadyError: the last session has ended, or could not begin, and is not replaced; the text says why.
+            RequestTimeoutError: not within `timeout` seconds.
+            WouldDeadlockError: called inside a handler of this client while no bot is ready.
+            ForkedProcessError: the client was connected when the process forked.
+        """
+        from .readiness import wait_until_ready  # most clients never wait for it
+
+        WAIT.or_none.check(timeout=timeout)
+        wait_until_ready(self._manager, self._dispatcher, timeout)
+
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
         self._manager.close()

@@ -31,7 +31,7 @@ logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 
-_WAIT = "call again when the event bot_ready has come"
+_WAIT = "call wait_until_ready() before you try again"
 
 
 @attrs.frozen(kw_only=True)

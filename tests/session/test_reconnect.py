@@ -705,7 +705,7 @@ def test_connect_while_an_attempt_is_under_way() -> None:
         with pytest.raises(BotAlreadyStartedError):
             client.connect()
         # Nor is a call that needs the bot told to wait for a connect() that is not there.
-        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*call again when the event bot_ready") as told:
+        with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*call wait_until_ready\(\)") as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
         go_on.set()
@@ -719,7 +719,7 @@ def test_what_a_call_is_told_meanwhile() -> None:
         client.connect()
         lose(client)
         pending(client)
-        said = r"attempt 1 of 10 within \d+\.\d s.*call again when the event bot_ready"
+        said = r"attempt 1 of 10 within \d+\.\d s.*call wait_until_ready\(\)"
         with pytest.raises(BotNotReadyError, match=said) as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
@@ -742,7 +742,7 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
         lose(client)
         assert told.get(timeout=GUARD) == (
             "There is no bot: The connection to the bot was lost; the client reconnects by itself; "
-            "call again when the event bot_ready has come"
+            "call wait_until_ready() before you try again"
         )
 
 

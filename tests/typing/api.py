@@ -207,6 +207,7 @@ def connecting(client: RTVIClient) -> None:
         show(stats.messages_sent, round_trip, transport)
     info: CloseInfo = client.wait()
     show(info, client.wait(timeout=5))
+    client.wait_until_ready(timeout=5)
     client.params = RTVIClientParams(base_url="https://api.example")
     client.params.request_data = {"n": 2}
     url: str = client.construct_url("action")

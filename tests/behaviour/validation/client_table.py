@@ -452,6 +452,9 @@ TABLE: dict[str, Call] = {
     ),
     "TurnAudio.save": call(lambda _: TurnAudio().save, {"path": os.devnull}, path=(*NOT_PATH, None)),
     "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),
+    "RTVIClient.wait_until_ready": call(
+        lambda targets: targets.client().wait_until_ready, {"timeout": 0}, timeout=NOT_WAIT
+    ),
     "RTVIClient.wait_for": call(
         lambda targets: targets.client().wait_for,
         {"event": "botReady", "timeout": 0},

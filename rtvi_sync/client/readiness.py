@@ -1,0 +1,31 @@
+"""The wait for a bot that is ready."""
+
+from __future__ import annotations
+
+from ..concurrency.deadline import Deadline
+from ..errors import BotNotReadyError, RequestTimeoutError
+from ..events import RTVIEvent
+from ..session.dispatcher import Dispatcher
+from .session_manager import SessionManager
+
+# All events with which a session begins, so that the stream goes on in the session that replaces a lost one. Unlike
+# `bot_ready`, a change of state is also delivered to a stream that was opened between the change and its delivery.
+_STEPS = (RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED)
+
+
+def wait_until_ready(manager: SessionManager, dispatcher: Dispatcher, timeout: float | None) -> None:
+    """Wait until messages can be exchanged with the bot. See `RTVIClient.wait_until_ready()`."""
+    deadline = Deadline(timeout)
+    with dispatcher.open_stream(_STEPS, None) as stream:
+        ended = stream.after is not None and not stream.after.reconnecting
+        while True:
+            try:
+                return manager.session().check_ready()
+            except BotNotReadyError as error:
+                if ended:
+                    raise
+                lack = error
+            try:
+                ended = stream.next_before(deadline) is None
+            except RequestTimeoutError:
+                raise RequestTimeoutError(f"The bot was not ready within {timeout} s. {lack}") from lack
