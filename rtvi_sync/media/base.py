@@ -188,9 +188,9 @@ class AudioFrame:
         """Return the samples as a read-only array of shape (samples, channels), without a copy.
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `audio` installs it.
+            MissingExtraError: numpy is not installed; the extra `resample` installs it.
         """
-        np = _numpy("AudioFrame.to_numpy()", "audio")
+        np = _numpy("to_numpy()", "resample")  # of the extras with numpy it needs no compiler
         array: NDArray[numpy.int16] = np.frombuffer(self.pcm, "<i2").reshape(-1, self.num_channels)
         return array
 

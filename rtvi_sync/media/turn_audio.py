@@ -109,7 +109,7 @@ class TurnAudio:
         """Return the samples as a read-only array of shape (samples, 1).
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `audio` installs it.
+            MissingExtraError: numpy is not installed; the extra `resample` installs it.
         """
         return AudioFrame(pcm=self.pcm, sample_rate_hz=self.sample_rate_hz, timestamp=0.0).to_numpy()
 
