@@ -8,6 +8,7 @@ from pathlib import Path
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.media.kinds import is_file_name
+from rtvi_sync.media.pcm import MICROPHONE_RATE_HZ
 
 from .recording_file import writable_path
 
@@ -28,7 +29,7 @@ def select_mic(wanted: str) -> str | AudioSource | None:
     if wanted in (DEFAULT, NONE):
         return None
     if is_file_name("mic", wanted):
-        return WavSource(wanted)
+        return WavSource(wanted, MICROPHONE_RATE_HZ)
     return _find_device("microphone", wanted, RTVIClient().get_all_mics)
 
 

@@ -276,8 +276,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     def wait_until_ready(self, timeout: Seconds | None = None) -> None:
         """Wait until there is a bot that is ready: return at once if there is, else when the next session has one.
 
-        For calls between two sessions of a client that reconnects, and on threads beside that of `connect()`. In manual
-        mode it delivers events meanwhile.
+        For calls between two sessions of a client that reconnects, and on threads beside that of the first `connect()`.
+        Pass a timeout where that may fail before it has a session. In manual mode it delivers events meanwhile.
 
         Args:
             timeout: seconds; None: no limit.

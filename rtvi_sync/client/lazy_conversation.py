@@ -33,6 +33,7 @@ class LazyConversation:
         # because a signal handler may ask meanwhile.
         self._lock = threading.RLock()
         self._conversation: ConversationTracker | None = None
+        self._follows = False  # the session that there was when it began, if any
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()
         register_for_fork(self)
@@ -52,8 +53,10 @@ class LazyConversation:
                 conversation = self._conversation = ConversationTracker(
                     self._dispatcher, max_turn_audio=self._max_turn_audio
                 )
+            if not self._follows:  # also after a first call that Ctrl-C has interrupted
                 if (session := self._manager.last_session) is not None:
                     conversation.follow(session)  # unless it is not ready yet: then it will be followed when it is
+                self._follows = True
         return conversation
 
     def begin_for(self, *events: RTVIEvent) -> None:

@@ -8,9 +8,14 @@ from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
 from .session_manager import SessionManager
 
-# All events with which a session begins, so that the stream goes on in the session that replaces a lost one. Unlike
-# `bot_ready`, a change of state is also delivered to a stream that was opened between the change and its delivery.
-_STEPS = (RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED)
+# All of them are events with which a session begins, so that the stream goes on in the one that replaces a lost one.
+# `bot_ready` is queued after the state has changed, so a stream that was opened before the change misses not both.
+_STEPS = (
+    RTVIEvent.TRANSPORT_STATE_CHANGED,
+    RTVIEvent.BOT_READY,
+    RTVIEvent.RECONNECTING,
+    RTVIEvent.RECONNECT_FAILED,
+)
 
 
 def wait_until_ready(manager: SessionManager, dispatcher: Dispatcher, timeout: float | None) -> None:
@@ -28,4 +33,7 @@ def wait_until_ready(manager: SessionManager, dispatcher: Dispatcher, timeout: f
             try:
                 ended = stream.next_before(deadline) is None
             except RequestTimeoutError:
-                raise RequestTimeoutError(f"The bot was not ready within {timeout} s. {lack}") from lack
+                raise RequestTimeoutError(
+                    f"The bot was not ready within {timeout} s; the client's state is {manager.state.value}. Pass a "
+                    "larger timeout, or look why there is no session: see the cause of this error, and the log"
+                ) from lack

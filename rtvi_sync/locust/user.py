@@ -56,7 +56,7 @@ class RTVIUser(User):
         """Return the client of this user, not connected. Override it to pass audio or other options:
 
             def make_client(self):
-                return MeasuredClient.for_url(self.host, mic=WavSource("question.wav"))
+                return MeasuredClient.for_url(self.host, mic=Path("question.wav"))
 
         Raises:
             StopTest: no host is set.

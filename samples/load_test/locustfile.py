@@ -9,7 +9,7 @@ from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import BytesSource, WavSource
 from rtvi_sync.testing import MeasuredClient
 
-SPEECH = WavSource(Path(rtvi_sync.__file__).with_name("cli") / "speech.wav")
+SPEECH = WavSource(Path(rtvi_sync.__file__).with_name("cli") / "speech.wav", 16_000)
 
 
 class Typist(RTVIUser):

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ForkedProcessError, RTVIClient
+from rtvi_sync.client.conversation import ConversationTracker
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.session.session import Session
+from tests.support.clients import settle
 from tests.support.forking import in_child
 from tests.support.scripted_talk import TalkingBot
 from tests.support.slowness import GUARD
@@ -29,6 +32,25 @@ def test_only_events_of_turns_begin_it() -> None:
     assert client._conversation._conversation is None
     client.once("turn_started", print)
     assert client._conversation._conversation is not None
+
+
+def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is followed though the first call that asks for its turns is interrupted."""
+    follow, calls = ConversationTracker.follow, []
+
+    def interrupted(conversation: ConversationTracker, session: Session) -> None:
+        calls.append(session)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        follow(conversation, session)
+
+    monkeypatch.setattr(ConversationTracker, "follow", interrupted)
+    with TalkingBot(greeting="Hello!").client() as client:
+        settle(client)
+        with pytest.raises(KeyboardInterrupt):
+            client.turns()
+        assert client.listen(GUARD).bot_text == "Hello!"
+        assert len(calls) == 2
 
 
 def test_in_a_forked_child() -> None:

@@ -16,8 +16,11 @@ from rtvi_sync import (
     RequestTimeoutError,
     RTVIClient,
     RTVIError,
+    RTVIEvent,
+    TransportState,
     WouldDeadlockError,
 )
+from rtvi_sync.session.publisher import EventPublisher
 from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import manager_of, memory_client, silent_bot, transport_of
 from tests.support.http_server import Answer, ScriptedServer
@@ -79,13 +82,30 @@ def test_on_a_thread_beside_connect() -> None:
         client.wait_until_ready(0)
 
 
+def test_it_begins_as_the_bot_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look for listeners of the state and the state itself."""
+    step, waits = EventPublisher._step, queue.SimpleQueue[InThread]()
+
+    def late(self: EventPublisher, type_: RTVIEvent, data: object = None) -> object:
+        found = step(self, type_, data)
+        if data is TransportState.READY:
+            waits.put(waiting(client))
+        return found
+
+    monkeypatch.setattr(EventPublisher, "_step", late)
+    with closing(memory_client()) as client:
+        client.connect()
+        waits.get(timeout=GUARD).get()
+
+
 def test_a_bot_that_is_never_ready() -> None:
     """The limit passes, and the error says what there is."""
     with closing(memory_client(silent_bot, connect_timeout=GUARD)) as client:
         connects = InThread(client.connect)
         until(lambda: client.state == "connected")
-        with pytest.raises(RequestTimeoutError, match=r"not ready within 0\.05 s\. The bot is not ready yet"):
+        with pytest.raises(RequestTimeoutError, match=r"not ready within 0\.05 s; .* is connected\.") as caught:
             client.wait_until_ready(0.05)
+        assert isinstance(caught.value.__cause__, BotNotReadyError)
         client.disconnect()
         assert isinstance(connects.error(), RTVIError)
 
