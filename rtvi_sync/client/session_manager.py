@@ -279,10 +279,9 @@ class SessionManager:
             self._reconnector.stop_connect(self._closed)
         if self._session is not None and self._session.lost_by_fork:
             return
-        session = self._session_here
-        if not (session or self._under_way.calls() or self._sessionless.active or self.devices.hold.held):
+        session, calls = self._session_here, self._under_way.calls()  # a call that begins later is not meant
+        if not (session or calls or self._sessionless.active or self.devices.hold.held):
             return
-        calls = self._under_way.calls()  # a call that begins later is not meant
         if session is not None and must_not_block():  # the rest is done by another thread
             session.ending.begin(CloseInfo(initiator="client"))
         if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread

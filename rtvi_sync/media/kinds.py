@@ -14,8 +14,8 @@ import attrs
 
 from ..errors import DeviceError
 from ..protocol.validation import Rule, function_taking, has_method, is_function
-from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
+from .pcm import MICROPHONE_RATE_HZ
 from .sinks import CallbackSink, NullSink, WavSink
 from .sources import CallbackSource, WavSource
 
@@ -188,14 +188,10 @@ class AudioFiles:
         elif kind == "speaker":
             choice = self._recordings.get(choice) or self._recordings.setdefault(choice, WavSink(choice))
         else:
-            source, rate_hz = self._source, pcm_tools.MICROPHONE_RATE_HZ
-            if (
-                source is None
-                or source.path.absolute() != choice
-                or source.sample_rate_hz != rate_hz
-                or source.is_outdated
-            ):
-                source = self._source = WavSource(choice, rate_hz)
+            source = self._source
+            is_it = source is not None and source.path.absolute() == choice
+            if source is None or not is_it or source.sample_rate_hz != MICROPHONE_RATE_HZ or source.is_outdated:
+                source = self._source = WavSource(choice, MICROPHONE_RATE_HZ)
             choice = source
         return choice
 

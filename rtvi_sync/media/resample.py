@@ -198,7 +198,6 @@ def longest_lag(from_hz: int, to_hz: int) -> float:
 
 def resample(pcm: bytes, from_hz: int, to_hz: int) -> bytes:
     """Return a complete recording of mono PCM at another rate."""
-    resampler, second = resampler_of(from_hz, to_hz), 2 * from_hz
-    # In parts, because the linear one makes an object for each sample.
-    parts = [resampler.convert(pcm[begin : begin + second]) for begin in range(0, len(pcm), second)]
-    return b"".join([*parts, resampler.finish()])
+    converter = RateConverter(to_hz)
+    # In parts, because the linear resampler makes an object for each sample.
+    return b"".join([*converter.convert_in_parts(pcm, from_hz), converter.finish()])

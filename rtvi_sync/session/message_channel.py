@@ -26,8 +26,9 @@ from .publisher import EventPublisher
 
 logger: logging.Logger = package_logger(__name__)
 
-# A further cause of a bot's silence. (Seen: Pipecat 0.0.73 and 0.0.108.)
+# A further cause of a bot's silence.
 _SILENCE = {
+    # Seen: Pipecat 0.0.73 and 0.0.108.
     "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
     "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/messages.md).",
 }
