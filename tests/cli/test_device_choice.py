@@ -9,6 +9,7 @@ import pytest
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.cli import device_choice as choice
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
+from tests.support.wavs import write_wav
 
 
 def devices(kind: str, *names: str) -> list[MediaDeviceInfo]:
@@ -58,6 +59,13 @@ def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
     assert choice.select_mic("default") is choice.select_speaker("default") is choice.select_mic("none") is None
     assert isinstance(choice.select_speaker("none"), NullSink)
     assert choice.select_speaker("built") == "ALSA/Built-in"
+
+
+def test_a_file_is_converted_to_the_rate_of_bots(tmp_path: Path) -> None:
+    """They hear another one too slowly, or too fast."""
+    source = choice.select_mic(str(write_wav(tmp_path / "fast.wav", [bytes(9600)], 48_000)))
+    assert isinstance(source, WavSource)
+    assert (source.sample_rate_hz, len(source.pcm)) == (16_000, 3200)
 
 
 @pytest.mark.parametrize("wanted", ["missing.wav", "missing.flac", "./missing"])

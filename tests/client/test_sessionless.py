@@ -32,7 +32,7 @@ from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import SilenceSource
 from rtvi_sync.session.publisher import EventPublisher
 from tests.support.attempts import timed_out
-from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
+from tests.support.clients import bundle_of, manager_of, memory_client, session_of, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
@@ -76,17 +76,10 @@ class TestStartBot:
         client.start_bot_and_connect(f"{server.url}/start")
         client.disconnect()
         assert heard == [{"sessionId": "7"}, {"sessionId": "7"}, "ready"]
-
-    def test_bot_started_comes_once(self, server: ScriptedServer) -> None:
-        """The session with the bot that `start_bot()` has started does not tell it again."""
-        server.answers["/start"] = Answer({"sessionId": "7"})
-        client = memory_client()
-        heard: list[Any] = []
-        client.on("bot_started", lambda data: heard.append(data.response))
-        client.on("bot_ready", lambda: heard.append("ready"))
+        heard.clear()
         client.connect(client.start_bot(f"{server.url}/start"))
         client.disconnect()
-        assert heard == [{"sessionId": "7"}, "ready"]
+        assert heard == [{"sessionId": "7"}, "ready"], "the session tells it again"
 
     def test_other_origin(self, server: ScriptedServer) -> None:
         """Headers and data of the params are for `base_url`'s origin only; another port is another origin."""
@@ -449,6 +442,20 @@ def test_disconnect_on_the_thread_that_reads(slow: SlowServer) -> None:
     assert isinstance(starting.error(), DisconnectedError)
     until(lambda: client.state is TransportState.DISCONNECTED)
     runtime.release()
+
+
+def test_a_session_that_is_ended_on_the_thread_that_reads() -> None:
+    """Its end has begun when `disconnect()` returns there."""
+    with memory_client() as client:
+        session, begun = session_of(client), queue.SimpleQueue[bool]()
+
+        def disconnect() -> None:
+            client.disconnect()
+            begun.put(session.ending.has_begun)
+
+        session.runtime.io.call(disconnect)
+        assert begun.get(timeout=GUARD)
+        until(lambda: client.state is TransportState.DISCONNECTED)
 
 
 def test_disconnect_while_several_calls_try(slow: SlowServer) -> None:

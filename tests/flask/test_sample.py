@@ -32,21 +32,26 @@ runpy.run_module("samples.flask_app", run_name="__main__", alter_sys=True)
 @contextmanager
 def sample(folder: Path, *command: str, **options: Any) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
     """Yield the sample, started so that it answers, and a browser for it."""
-    port = free_port()
-    with (folder / "sample.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *command, "--port", str(port)],
-            cwd=ROOT,
-            env={"PATH": "", "XDG_RUNTIME_DIR": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            **options,
-        )
-    assert process.stdout is not None
+    log = folder / "sample.log"
+    while True:
+        port = free_port()
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *command, "--port", str(port)],
+                cwd=ROOT,
+                env={"PATH": "", "XDG_RUNTIME_DIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                **options,
+            )
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        if told or "already in use" not in log.read_text():
+            break
+        process.communicate(timeout=GUARD)  # another process was given the same free port
     try:
-        told = process.stdout.readline().decode()
-        assert told == f"Open http://127.0.0.1:{port}/\n", (folder / "sample.log").read_text()
+        assert told.decode() == f"Open http://127.0.0.1:{port}/\n", log.read_text()
         # Who is told to open it need not try twice.
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=SAME_ORIGIN, timeout=GUARD) as http:
             yield http, process

@@ -746,6 +746,20 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
         )
 
 
+def test_an_attempt_of_connect_is_no_lost_session() -> None:
+    """Ctrl-C may come between two transports: the first one's session was to be followed, and nothing follows."""
+    policy = ReconnectPolicy()
+    with contextlib.closing(memory_client(silent_bot, reconnect=policy, connect_timeout=0.05)) as client:
+        with pytest.raises(ConnectionTimeoutError):
+            client.connect()
+        session = manager_of(client).last_session
+        assert session is not None
+        session.ending.is_replaced = True
+        assert not manager_of(client).has_session
+        with pytest.raises(BotNotReadyError, match=r"the last connect\(\) failed"):
+            client.send_text("hello")
+
+
 def test_an_action_before_the_first_attempt_is_planned(server: ScriptedServer) -> None:
     """It is refused as in the session, and not sent by HTTP to a bot of its own."""
     told = queue.SimpleQueue[BaseException]()
