@@ -33,7 +33,8 @@ from .ways import Way
 T = TypeVar("T")
 
 # The part of the time left that a silent bot gets while other ways remain, and the seconds if there is no limit.
-_SHARE = 1 / 3
+# Most of it, because a bot whose transport has opened is more likely to load its models than to be the wrong one.
+_SHARE = 2 / 3
 _SHARE_WITHOUT_LIMIT = 10.0
 # By these statuses a server refuses the client, on whatever way it comes.
 _REFUSED_CLIENT = (401, 403, 407, 429)
@@ -84,14 +85,14 @@ class ConnectCall:
 
     def run(
         self,
-        make_attempt: Callable[[Way, float | None], ConnectAttempt],
+        make_attempt: Callable[[Way, Deadline, float | None], ConnectAttempt],
         connect: Callable[[ConnectAttempt, Way], BotReadyData],
     ) -> BotReadyData:
         """Return what the first `connect(attempt, way)` returns that reaches a bot.
 
         Args:
-            make_attempt: makes the attempt on a way, with the seconds that its transport and bot may be silent, or
-                None.
+            make_attempt: makes the attempt on a way, with its limit, and the seconds that its transport and bot may be
+                silent, or None.
             connect: makes the attempt's session, and connects it.
 
         Raises:
@@ -103,7 +104,9 @@ class ConnectCall:
         try:
             while True:
                 way = self._untried.popleft()
-                attempt = self._attempt = make_attempt(way, self._patience(way))
+                # Errors of a later attempt tell its own time.
+                deadline = Deadline(self.deadline.remaining()) if self._failures else self.deadline
+                attempt = self._attempt = make_attempt(way, deadline, self._patience(way))
                 attempt.abandoned = self.abandoned
                 try:
                     return connect(attempt, way)

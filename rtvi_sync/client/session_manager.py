@@ -148,7 +148,7 @@ class SessionManager:
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
-        attempts = partial(self._attempt, given, start, deadline)
+        attempts = partial(self._attempt, given, start)
         try:
             return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
         except BaseException:
@@ -183,7 +183,7 @@ class SessionManager:
         assert way is not None, "there was a session"
         given, start = self._last_start
         deadline = limit_attempt(self._options.reconnect, Deadline(self._limit_of(start)))
-        attempt = self._attempt(given, start, deadline, way, None)
+        attempt = self._attempt(given, start, way, deadline, None)
         session = attempt.begin(lambda: self._begin_session(way, deadline))
         if self.watch.is_dropped:
             stopped.set()
@@ -193,7 +193,7 @@ class SessionManager:
         return session
 
     def _attempt(
-        self, given: Any, start: APIRequest | None, deadline: Deadline, way: Way, patience: float | None
+        self, given: Any, start: APIRequest | None, way: Way, deadline: Deadline, patience: float | None
     ) -> ConnectAttempt:
         request = self._request(way, given=given, start=start)
         return ConnectAttempt(request, deadline, self._options.request_timeout, patience)

@@ -293,6 +293,29 @@ def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
         assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
 
 
+def test_each_way_has_its_own_time() -> None:
+    """The first one most of it, for a bot that loads its models; a later one what is left, which its errors tell."""
+    given: list[tuple[Deadline, float | None]] = []
+
+    def make_attempt(_way: Way, deadline: Deadline, patience: float | None) -> Any:
+        ending = SimpleNamespace(is_replaced=not given)
+        given.append((deadline, patience))
+        return SimpleNamespace(session=SimpleNamespace(ending=ending))
+
+    def connect(_attempt: Any, _way: Way) -> Any:
+        raise TransportStartError("refused")
+
+    call = ConnectCall([Way(Named("first")), Way(Named("second"))], Deadline(900.0))
+    with pytest.raises(ConnectError, match="refused"):
+        call.run(make_attempt, connect)
+    (deadline, patience), (later, last) = given
+    assert (deadline, last) == (call.deadline, None)
+    assert patience is not None
+    assert 500.0 < patience <= 600.0
+    assert later.timeout is not None
+    assert later.timeout < 900.0
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_way_that_was_tried_twice_is_told_once() -> None:
     """The text has its last error, `attempts` has both."""
