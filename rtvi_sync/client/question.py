@@ -143,9 +143,10 @@ class Question(ABC):
                 turn: Turn = event.data
                 if (failure := failure_of(turn)) is not None:
                     raise failure
-                if turn.status != "failed":
+                is_over, ending = not self._session.live, self._session.ending
+                if turn.status != "failed" and not (turn.assumed and is_over and ending.info.by_application):
                     return turn
-                if self._session.live:
+                if not is_over:
                     raise _bot_error(turn, "The bot has not said that its answer is over")
                 # else the stream ends with the session
 

@@ -196,6 +196,21 @@ class TestAsk:
                 client.listen(GUARD)
             assert listeners_of(client)[0] == 0
 
+    def test_disconnect_before_it_is_known_whether_the_bot_speaks(self) -> None:
+        """The caller gets no answer that was not spoken to its end, nor one that is taken for whole without a voice."""
+        bot = TalkingBot(quiet, audio=True)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            says(client, written("A long story"))
+            until(lambda: client.turns() and client.turns()[-1].bot_text)
+            client.disconnect()
+            error = thread.error()
+            assert isinstance(error, DisconnectedError)
+            assert error.turn is not None
+            assert error.turn.bot_text == "A long story"
+            assert error.turn.assumed is not None
+
     @pytest.mark.parametrize("code", [1000, 1005])
     def test_the_session_ends_right_after_the_answer(self, code: int) -> None:
         """Bots hang up before they tell that they are silent; 1005 is a close frame without a code."""
