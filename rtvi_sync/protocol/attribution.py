@@ -177,7 +177,8 @@ class Attribution:
             self.asked.remove(question)
             turn = question
         else:
-            turn = self.begin(None)
+            turn, first = self.begin(None), self.asked.first
+            turn.is_late = first is not None and first.is_announced and first.timings.acknowledged is None
         if turn.errors:
             turn.answer.fail()
         turn.last_sign = at
@@ -248,6 +249,16 @@ class Attribution:
             if cut is not None and not cut.answer.is_empty:
                 self.end(cut, at, "interrupted")
 
+    def fall_silent(self, turn: OpenTurn, at: float) -> None:
+        """Note that the bot has stopped to speak; end the turn if it is complete or was cut."""
+        turn.answer.stop_speaking(may_be_cut=turn.is_late or self._may_have_cut(turn))
+        is_untold = self.asked and not self.bot.tells_interruption and turn.answer.owes_speech
+        if is_untold or (turn.is_late and turn.answer.spoken_share < _INTERRUPTED):
+            self.end(turn, at, "interrupted")
+            self.is_cut = self.is_cut or turn.is_late
+        else:
+            self.settle(turn, at)
+
     def pass_time(self, now: float) -> None:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has come."""
         turn = self._quiet
@@ -273,7 +284,7 @@ class Attribution:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
         self.end(turn, now, "interrupted" if is_cut else "complete")
 
-    def may_have_cut(self, turn: OpenTurn) -> bool:
+    def _may_have_cut(self, turn: OpenTurn) -> bool:
         """Tell whether the user has begun while the answer was spoken, to a bot that does not report what that did."""
         spoken_from = turn.timings.bot_started_speaking
         return not self.bot.tells_interruption and any(

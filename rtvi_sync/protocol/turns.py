@@ -47,6 +47,7 @@ class TurnTracker:
         # What a bot of 1.x speaks now, and for which answer, if that is known yet.
         self._sentence = SpokenText()
         self._speaker: Answer | None = None
+        self._speaks_early = False  # the bot has begun to speak, and not told for which turn
         self._handlers: dict[RTVIEvent, Callable[[float, Any], None]] = {
             _E.USER_STARTED_SPEAKING: self._user_started,
             _E.USER_STOPPED_SPEAKING: self._user_stopped,
@@ -114,6 +115,7 @@ class TurnTracker:
             version: of its protocol.
         """
         self._turns.begin_session(audio_out=audio_out, version=version)
+        self._speaks_early = False
 
     def end_session(self, at: float, *, lost: bool = False) -> list[TurnRecord]:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed.
@@ -266,6 +268,8 @@ class TurnTracker:
         turn.answer.start_run()
         turn.time_first(llm_started=at)
         turn.note(at, "bot", "model runs")
+        if self._speaks_early:
+            self._speak(turn, at)
 
     def _wrote(self, at: float, data: Any) -> None:
         cut = self._turns.cut
@@ -345,9 +349,13 @@ class TurnTracker:
         turns = self._turns
         has_nothing = turns.answered is None and not turns.asked.may_first_be_answered(by_model=False)
         if turns.is_cut and turns.asked and has_nothing:
-            return  # of what was cut when it had hardly begun
-        turn = turns.answer(at)
-        turns.is_cut = False
+            # Of what was cut when it had hardly begun; or a loaded bot tells late of the run that it speaks for.
+            self._speaks_early = True
+            return
+        self._speak(turns.answer(at), at)
+
+    def _speak(self, turn: OpenTurn, at: float) -> None:
+        self._turns.is_cut = self._speaks_early = False
         turn.quote_speech()  # of the speech before
         turn.answer.start_speaking()
         turn.time_first(bot_started_speaking=at)
@@ -355,16 +363,13 @@ class TurnTracker:
 
     def _bot_stopped(self, at: float, _data: Any) -> None:
         turn = self._turns.fading or self._turns.answered
+        self._speaks_early = False
         if turn is None or not turn.answer.speaking:
             return
         turn.last_sign = at
-        turn.answer.stop_speaking(may_be_cut=self._turns.may_have_cut(turn))
         turn.time(bot_stopped_speaking=at)
         turn.note(at, "bot", "silent")
-        if self._turns.asked and not self._turns.bot.tells_interruption and turn.answer.owes_speech:
-            self._turns.end(turn, at, "interrupted")
-        else:
-            self._turns.settle(turn, at)
+        self._turns.fall_silent(turn, at)
 
     def _called(self, at: float, data: Any) -> None:
         turns, call_id, arguments = self._turns, getattr(data, "tool_call_id", None), getattr(data, "arguments", None)

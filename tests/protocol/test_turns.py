@@ -145,6 +145,44 @@ def test_a_greeting_that_the_first_question_cuts() -> None:
     ]
 
 
+@pytest.mark.parametrize("speaks_early", [False, True], ids=["in order", "speech before its run"])
+def test_a_greeting_that_a_question_cut_before_it_was_told(speaks_early: bool) -> None:
+    """A bot of Pipecat 1.14 under load: what the question has cut is told after the interruption.
+
+    The answer's speech may be told before the question, too, and belongs to the answer all the same.
+    """
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.run("Hello! Ask me.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    (greeting,) = talk.over
+    assert (greeting.initiator, greeting.status, greeting.spoken_text) == ("bot", "interrupted", "")
+    if speaks_early:
+        talk.bot("bot-started-speaking")
+    talk.acknowledge("Hi?")
+    talk.run("Good day.")
+    if not speaks_early:
+        talk.bot("bot-started-speaking")
+    talk.progress("Good day.", "Good day.")
+    talk.bot("bot-stopped-speaking")
+    (_, answer) = talk.over
+    assert (answer.initiator, answer.status, answer.spoken_text) == ("user", "complete", "Good day.")
+    assert answer.timings.bot_started_speaking is not None
+
+
+def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole() -> None:
+    """Its run began after the question had interrupted the bot, so that nothing cut it."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.run("Hello.")
+    talk.say("Hello.")
+    (greeting,) = talk.over
+    assert (greeting.initiator, greeting.status, greeting.spoken_text) == ("bot", "complete", "Hello.")
+
+
 def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
     """The interruption is that by the question, and what came before it cannot be the answer."""
     talk = Conversation((2, 0))
