@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import socket
 import ssl
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..concurrency.lifecycle import what_to_do
 from ..concurrency.logs import package_logger
@@ -16,6 +18,12 @@ from ..errors import InvalidTransportParamsError
 from ..protocol.text import one_line
 
 logger: logging.Logger = package_logger(__name__)
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+#: The errors of a socket that takes, or has, no bytes now.
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # By OpenSSL's verify code: what to do about a certificate error that no other authority would mend.
 _ADVICE = {
@@ -115,6 +123,42 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SS
         if error.reason not in _NOT_TLS:
             raise
         raise NoTLSError(f"the server does not speak TLS ({error.reason})") from error
+
+
+def by_itself(call: Callable[[A], T], argument: A) -> T:
+    """Return `call(argument)`: a read or a write of a TLS socket that does not block, by the state of that socket.
+
+    OpenSSL has a queue of errors for each thread. CPython does not clear it after each failure, nor before a call, and
+    a call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
+
+    Raises:
+        OSError: of this connection, or one of `WOULD_BLOCK`.
+    """
+    try:
+        return call(argument)
+    except WOULD_BLOCK:
+        raise
+    except OSError as error:
+        _forget_errors()
+        try:
+            if result := call(argument):
+                return result
+        except WOULD_BLOCK:
+            raise
+        except OSError:
+            _forget_errors()
+        raise error from None
+
+
+def _forget_errors() -> None:
+    """Clear OpenSSL's queue of errors of this thread."""
+    with contextlib.suppress(ssl.SSLError):
+        _any_context().set_ciphers("none of them")  # CPython clears it when OpenSSL knows none of the ciphers
+
+
+@functools.cache
+def _any_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def explain(error: BaseException | None, *, trust: str = "pass ssl_context=") -> str | None:

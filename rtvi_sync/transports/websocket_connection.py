@@ -21,8 +21,9 @@ from ..errors import DisconnectedError, ProtocolError
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from .base import TransportStats
+from .tls import WOULD_BLOCK, by_itself
 from .websocket_frames import CLOSE, PING, PONG, FrameError, FrameReader, masked_frame
-from .websocket_writer import WOULD_BLOCK, FrameWriter, Outgoing
+from .websocket_writer import FrameWriter, Outgoing
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -30,8 +31,7 @@ _READ_BYTES = 64 * 1024
 # After a read of at least this size the socket is read again, which under load is cheaper than a call of the selector.
 # A read that is smaller than a TLS record has emptied the TLS object, whose buffer the selector does not know.
 _FULL_READ_BYTES = 4 * 1024
-# In seconds. After it the I/O thread serves the other connections.
-_TIME_SLICE = 0.01
+_TIME_SLICE = 0.01  # seconds, after which the I/O thread serves the other connections
 # A bound of the bytes that wait for the I/O thread, without which an application that sends in a loop would fill the
 # memory before the limit of the queue is checked. The wait is short, because the I/O thread never blocks.
 _MAX_ARRIVED_BYTES = 256 * 1024
@@ -253,7 +253,7 @@ class WebSocketConnection:
                     data = self._sock.recv(_READ_BYTES, DONT_WAIT)
                 else:
                     with self._writer.lock:
-                        data = self._sock.recv(_READ_BYTES)
+                        data = by_itself(self._sock.recv, _READ_BYTES)
             except WOULD_BLOCK:
                 break
             except (OSError, ValueError) as error:

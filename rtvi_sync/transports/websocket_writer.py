@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-import ssl
 import struct
 import sys
 import threading
@@ -18,6 +17,7 @@ import attrs
 from ..concurrency.deadline import on_main_thread
 from ..concurrency.descriptors import DescriptorGuard
 from ..errors import DisconnectedError
+from .tls import WOULD_BLOCK, by_itself
 from .websocket_frames import CLOSE
 
 if sys.platform == "linux":
@@ -34,8 +34,6 @@ _MAX_QUEUED_AUDIO = 1.0  # seconds
 _ITEM_BYTES = 128
 # The bytes that TLS adds to a record: header, type or nonce, and tag. Other ciphers add no more than the last number.
 _RECORD_BYTES = {"TLSv1.3": 22, "GCM": 29, "CHACHA20": 21, "": 64}
-#: The errors of a socket that takes, or has, no bytes now.
-WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 @attrs.define(eq=False, repr=False)
@@ -295,7 +293,8 @@ class FrameWriter:
                 self._queued_audio = max(0.0, self._queued_audio - item.audio) if self._queue else 0.0
             item = self._begun
             try:
-                item.written += self._sock.send(item.rest[:_CHUNK_BYTES])
+                rest = item.rest[:_CHUNK_BYTES]
+                item.written += self._sock.send(rest) if self.is_plain else by_itself(self._sock.send, rest)
             except WOULD_BLOCK:
                 return False
             except (OSError, ValueError) as error:
