@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
@@ -150,7 +151,8 @@ def test_the_watch_survives_the_wrapping_in_tls(controller, pair):
         assert client.recv(1) == b"x"
         with running(lambda: client.recv(1)) as reader:
             controller.abort()
-            assert reader.get() == b""
+            with contextlib.suppress(BrokenPipeError):  # OpenSSL 3.4 and later: it cannot send its alert
+                assert reader.get() == b""
     detach()
 
 

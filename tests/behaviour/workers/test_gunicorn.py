@@ -174,8 +174,9 @@ def test_a_worker_that_hangs(bot: EmbeddedBot, begun: Sessions, tmp_path: Path, 
 def test_a_request_that_takes_too_long(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) -> None:
     """A sync worker that gunicorn ends for it, by an exception in the call that waits, ends its session before."""
     with Gunicorn(tmp_path, bot.ws_url, "sync", timeout=8) as server:
-        with pytest.raises(urllib.error.HTTPError, match="500"):
+        with pytest.raises(urllib.error.HTTPError, match="500") as answer:
             server.get("hang")
+        answer.value.close()
         (session,) = begun()
         assert session.wait_ended(GUARD).code == 1000
         assert server.get("in_own", "a")["answer"] == "a"
