@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections import deque
 
 from ..concurrency.deadline import Deadline
@@ -47,6 +48,8 @@ class PushSource(PackagedSource):
         # Of the thread that takes: the bytes that it has taken, and the chunk of which it takes.
         self._taken_bytes = 0
         self._chunk, self._position = b"", 0
+        # Of the thread that takes: the bytes that it has sent; a reader that converts them holds some back.
+        self._sent_bytes = 0
         self._was_sent = False  # whether the last session has sent everything
 
     @property
@@ -130,12 +133,8 @@ class PushSource(PackagedSource):
         """
         WAIT.or_none.check(timeout=timeout)
         pushed_bytes = self._pushed_bytes
-
-        def is_sent() -> bool:
-            return self._dropped_bytes + self._taken_bytes >= pushed_bytes
-
-        self._taken.wait_for(lambda: self._is_unused or is_sent(), Deadline(timeout))
-        return self._was_sent if self._is_unused else is_sent()
+        self._taken.wait_for(lambda: self._is_unused or self._is_sent(pushed_bytes), Deadline(timeout))
+        return self._was_sent if self._is_unused else self._is_sent(pushed_bytes)
 
     def read(self, frames: int) -> bytes:
         """Return the next samples, for an application that reads the source; silence if none are pushed in time.
@@ -145,13 +144,16 @@ class PushSource(PackagedSource):
         """
         COUNT.check(frames=frames)
         self._pushed.wait_for(lambda: self.waiting_bytes, Deadline(frames / self._sample_rate_hz))
-        return self.take(frames) or pcm_tools.silence(frames)
+        pcm = self.take(frames)
+        self.mark_sent()
+        return pcm or pcm_tools.silence(frames)
 
     def close(self) -> None:
-        """Discard what was not taken."""
-        self._was_sent = not self.waiting_bytes
+        """Discard what was not sent."""
+        self._was_sent = self._is_sent(self._pushed_bytes)
         while self.take(self._sample_rate_hz):
             pass
+        self.mark_sent()
 
     def keep(self) -> None:
         """Keep what was not taken for the next session; a `push()` and a `wait()` learn that this one has ended."""
@@ -159,7 +161,10 @@ class PushSource(PackagedSource):
         self._taken.notify_all()
 
     def take(self, frames: int) -> bytes:
-        """Return up to this number of the next samples, fewer if no more wait; does not block."""
+        """Return up to this number of the next samples, fewer if no more wait; does not block.
+
+        `mark_sent()` follows.
+        """
         missing = 2 * frames
         parts: list[bytes] = []
         while missing:
@@ -174,12 +179,19 @@ class PushSource(PackagedSource):
             missing -= len(part)
             parts.append(part)
         self._taken_bytes += 2 * frames - missing
-        self._taken.notify_all()
         return b"".join(parts)
+
+    def mark_sent(self, held_bytes: int = 0) -> None:
+        """Note that what was taken is sent, but for the last `held_bytes`; wake the threads that wait for it."""
+        self._sent_bytes = self._taken_bytes - held_bytes
+        self._taken.notify_all()
 
     @property
     def _is_unused(self) -> bool:
         return self._run is None or self._run.is_over
+
+    def _is_sent(self, pushed_bytes: int) -> bool:
+        return self._dropped_bytes + self._sent_bytes >= pushed_bytes
 
     def _has_room(self, size: int) -> bool:
         waiting_bytes = self.waiting_bytes
@@ -203,8 +215,8 @@ class PushReader:
         self._is_at_rate = source.sample_rate_hz == rate_hz
         self._converter = RateConverter(rate_hz)
         # Silence in front of speech, as long as what the converter may hold back, so that speech has no gap.
-        lag = 0.0 if self._is_at_rate else longest_lag(source.sample_rate_hz, rate_hz)
-        self._head = pcm_tools.silence(round(lag * rate_hz))
+        self._lag = 0.0 if self._is_at_rate else longest_lag(source.sample_rate_hz, rate_hz)
+        self._head = pcm_tools.silence(round(self._lag * rate_hz))
         self._ready = b""  # the next samples at the rate of what is sent
         self._is_silent = True
         self._has_begun = False
@@ -230,11 +242,15 @@ class PushReader:
                 self._ready += self._head
         elif self._is_at_rate:
             pcm = self._source.take(frames)
+            self._source.mark_sent()
             self._is_silent = len(pcm) < 2 * frames
             return pcm
         else:
             self._read(frames)
         pcm, self._ready = self._ready[: 2 * frames], self._ready[2 * frames :]
+        if not self._is_at_rate:
+            held = len(self._ready) / (2 * self._converter.to_hz) + (0.0 if self._is_silent else self._lag)
+            self._source.mark_sent(2 * math.ceil(held * self._source.sample_rate_hz))
         return pcm
 
     def _read(self, frames: int) -> None:

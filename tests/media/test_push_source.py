@@ -309,6 +309,26 @@ def test_a_wrapped_source_is_used_by_the_session(talk, timer):
         assert waiting.get() is True
 
 
+@pytest.mark.parametrize(("rate", "rate_sent"), [(8000, 16000), (16000, 8000), (44100, 16000)])
+@pytest.mark.parametrize("frames", [1, 333, 4000])
+def test_wait_for_what_the_converter_holds(talk, timer, rate, rate_sent, frames):
+    """It returns when the last sample has left the converter, and not when it has gone into it."""
+    source = PushSource(rate)
+    session = talk(mic=ResamplingSource(source, rate_sent)).begin()
+    for _ in range(2):
+        source.push(b"\0\x10" * frames)
+        while not source.wait(0):
+            timer.advance(0.02)
+        sent = len(session.sent.strip(b"\0"))
+        timer.advance(0.2)
+        assert len(session.sent.strip(b"\0")) == sent
+    source.push(b"\0\x10" * rate)
+    while source.waiting_seconds:
+        timer.advance(0.02)
+    session.manager.stop(GUARD)
+    assert source.wait() is False
+
+
 def test_a_read_of_the_application():
     """It returns what is pushed, and silence if nothing is while it would last."""
     source = PushSource(16000)
