@@ -34,7 +34,7 @@ class MediaCounters:
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
         mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
-            pushed beyond the limit of a `PushSource`.
+            dropped by a `PushSource`.
         speaker_underruns: how often the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, did not take before the
             session ended, or lost because it failed.

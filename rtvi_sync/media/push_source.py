@@ -29,7 +29,7 @@ class PushSource(PackagedSource):
 
     Args:
         sample_rate_hz: rate of what is pushed.
-        max_seconds: limit of what waits to be sent, see `push()`.
+        max_seconds: limit of what waits to be sent, see `push()`; for a live voice 0.3, the longest delay that it gets.
     """
 
     def __init__(self, sample_rate_hz: int = 16_000, max_seconds: float = 60.0) -> None:
@@ -42,8 +42,9 @@ class PushSource(PackagedSource):
         self._chunks: deque[bytes] = deque()
         self._pushed = Notifier()
         self._taken = Notifier()  # notified when a session has ended, too
-        # Of the thread that pushes: the bytes that it has pushed, and those of them that it has dropped.
-        self._pushed_bytes = self._dropped_bytes = 0
+        # Of the thread that pushes: the bytes that it has pushed, and those that it has dropped for lack of room.
+        self._pushed_bytes = self._overflowed_bytes = 0
+        self._cleared_bytes = 0  # of the thread that clears
         self._is_losing = False  # from the first loss on, until nothing waits
         # Of the thread that takes: the bytes that it has taken, and the chunk of which it takes.
         self._taken_bytes = 0
@@ -59,7 +60,7 @@ class PushSource(PackagedSource):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because more than `max_seconds` waited, in all sessions."""
+        """Return the seconds of audio lost, in all sessions: more than `max_seconds` waited, or `clear()`."""
         return self._dropped_bytes / (2 * self._sample_rate_hz)
 
     @property
@@ -110,7 +111,7 @@ class PushSource(PackagedSource):
         """Drop the oldest chunks, but not the last ones, which were pushed now."""
         while self.waiting_bytes > self._max_bytes and len(self._chunks) > kept:
             with contextlib.suppress(IndexError):  # they were taken in the meantime
-                self._dropped_bytes += len(self._chunks.popleft())
+                self._overflowed_bytes += len(self._chunks.popleft())
                 if not self._is_losing:
                     self._is_losing = True
                     logger.warning(
@@ -118,6 +119,17 @@ class PushSource(PackagedSource):
                         "sent. Push in real time, and not while the microphone is muted; or pass timeout= to push(), "
                         "or raise max_seconds"
                     )
+
+    def clear(self) -> None:
+        """Drop what waits to be sent, so that the bot hears at once what is pushed next.
+
+        It is counted in `dropped_seconds`. Up to 0.1 s, of which a part was sent, remains. One thread at a time may call
+        it, also while another one pushes; does not block.
+        """
+        with contextlib.suppress(IndexError):  # nothing waits any more
+            while True:
+                self._cleared_bytes += len(self._chunks.popleft())
+        self._taken.notify_all()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all that was pushed before this call was sent to the bot, or dropped, in the current session.
@@ -185,6 +197,10 @@ class PushSource(PackagedSource):
         """Note that what was taken is sent, but for the last `held_bytes`; wake the threads that wait for it."""
         self._sent_bytes = self._taken_bytes - held_bytes
         self._taken.notify_all()
+
+    @property
+    def _dropped_bytes(self) -> int:
+        return self._overflowed_bytes + self._cleared_bytes
 
     @property
     def _is_unused(self) -> bool:

@@ -115,6 +115,72 @@ def test_a_long_push_is_kept_and_then_the_oldest(talk, timer):
     assert session.sent.strip(b"\0") == long[2 * 17600 :] + 5 * live
 
 
+@pytest.mark.parametrize("rate_sent", [16000, 8000])
+def test_a_voice_that_is_in_time_again(talk, timer, until, caplog, rate_sent):
+    """What waits is dropped and counted, without a warning; what is pushed next is sent at once."""
+    source = PushSource(16000)
+    session = talk(mic=ResamplingSource(source, rate_sent)).begin()
+    source.push(noise(32000))
+    timer.advance(0.1)
+    with running(source.wait) as waiting:
+        assert waiting.goes_on(0.05)
+        source.clear()
+        assert source.waiting_seconds < 0.1
+        assert source.dropped_seconds == pytest.approx(1.9, abs=0.1)
+        timer.advance(0.3)
+        assert waiting.get() is True
+    session.chunks.clear()
+    source.push(noise(320))
+    timer.advance(0.2)
+    assert len(session.sent.strip(b"\0")) == pytest.approx(2 * rate_sent // 50, abs=80)
+    assert session.manager.counters.mic_dropped > 0
+    assert not caplog.records
+
+
+def test_clearing_beside_a_thread_that_pushes(talk, timer):
+    """What is dropped on two threads at once is counted once: nothing waits in the end."""
+    source = PushSource(16000, max_seconds=0.1)
+    talk(mic=source).begin()
+
+    def push() -> None:
+        for number in range(2000):
+            source.push(bytes(2 * (1 + number % 900)))
+
+    with running(push) as pushing:
+        while not pushing.done:
+            source.clear()
+            timer.advance(0.02)
+    source.clear()
+    timer.advance(0.2)
+    assert source.waiting_bytes == 0
+    assert source.wait(0)
+
+
+@pytest.mark.parametrize("burst", [CHUNK, 5 * CHUNK, 10 * CHUNK])
+def test_a_live_voice_with_a_low_limit(talk, timer, burst):
+    """With 0.3 s, bursts of up to 0.2 s lose nothing and leave no gap; after a gap of the session the voice is
+    0.3 s late at most.
+    """
+    source, pushed = PushSource(16000, max_seconds=0.3), b""
+    session = talk(mic=source).begin()
+    for number in range(20):
+        part = noise(burst // 2 + number)[:burst]
+        pushed += part
+        source.push(part)
+        timer.advance(burst / 32000)
+    timer.advance(0.3)
+    assert session.sent.strip(b"\0") == pushed
+    assert source.dropped_seconds == 0
+    session.manager.stop(GUARD)
+    for _ in range(100):
+        source.push(noise(320))
+    session.begin()
+    for _ in range(100):
+        source.push(noise(320))
+        timer.advance(0.02)
+        assert source.waiting_seconds <= 0.3
+
+
 def test_a_push_that_waits_for_room(talk, timer, until):
     """With a timeout, nothing is dropped while the session sends: the push returns when there is room."""
     source, data = PushSource(16000, max_seconds=0.1), noise(16000)
