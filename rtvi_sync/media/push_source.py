@@ -123,8 +123,8 @@ class PushSource(PackagedSource):
     def clear(self) -> None:
         """Drop what waits to be sent, so that the bot hears at once what is pushed next.
 
-        It is counted in `dropped_seconds`. Up to 0.1 s, of which a part was sent, remains. One thread at a time may call
-        it, also while another one pushes; does not block.
+        It is counted in `dropped_seconds`. Up to 0.1 s, of which a part was sent, remains. Does not block. One thread
+        at a time may call it, also while another one pushes.
         """
         with contextlib.suppress(IndexError):  # nothing waits any more
             while True:
