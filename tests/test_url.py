@@ -15,7 +15,7 @@ from rtvi_sync import RTVIClient, cli
 from rtvi_sync.media import NullSink
 from rtvi_sync.media.convert import encode_mulaw
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
-from tests.phone.caller import Caller, bridge_to, talk_until
+from tests.phone.caller import SILENCE, Caller, bridge_to, talk_until
 from tests.support.http_server import Answer, ScriptedServer, scripted_server
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import SESSION, FarLoop, far_loop, ready_answers, rtc_bot  # noqa: F401 - one is a fixture
@@ -108,7 +108,7 @@ def notebook(url: str) -> None:
 
 def phone_bridge(url: str) -> None:
     with bridge_to(url) as number, Caller(number) as caller:
-        caller.say(encode_mulaw(tone(0.3, 8_000)))
+        caller.say(20 * (encode_mulaw(tone(0.3, 8_000)) + SILENCE * 8_000))  # the bot hears it once it is ready
         talk_until(lambda: caller.heard, caller)
 
 

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.sync.server import ServerConnection
 
-from rtvi_sync import RTVIError, connect
-from rtvi_sync.media.convert import ResamplingSink, decode_mulaw, encode_mulaw
+from rtvi_sync import RTVIClient, RTVIError, TransportState
+from rtvi_sync.media import PushSource
+from rtvi_sync.media.convert import ResamplingSink, ResamplingSource, decode_mulaw, encode_mulaw
 
 RATE_HZ = 8_000
+BOT_RATE_HZ = 16_000  # at which bots of Pipecat read all audio
+MAX_DELAY = 0.3  # seconds by which the bot may hear the caller later
 KEYS = frozenset("0123456789*#")
 
 
@@ -51,30 +55,47 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
     except (ValueError, RecursionError) as error:
         print("no call of Twilio's:", error, flush=True)
         websocket.close(CloseCode.INVALID_DATA)
-    except RTVIError as error:
-        print("no bot for this call:", error, flush=True)
 
 
 def _relay(websocket: ServerConnection, url: str) -> None:
     with contextlib.ExitStack() as stack:
-        client = transport = None
+        client, is_over = None, threading.Event()
+        voice = PushSource(RATE_HZ, max_seconds=MAX_DELAY)
         for event in _events_of(websocket):
             match event:
                 case {"event": "start", "streamSid": str(stream)} if client is None:
                     print("call", stream, flush=True)
                     stack.callback(print, "end of", stream, flush=True)
-                    speaker = ResamplingSink(Earpiece(websocket, stream), RATE_HZ)
-                    client = stack.enter_context(connect(url, mic=False, speaker=speaker, connect_timeout=15))
-                    transport = client.transport
-                case {"event": "media", "media": {"payload": str(payload)}} if transport is not None:
-                    voice = decode_mulaw(base64.b64decode(payload, validate=True))
-                    with contextlib.suppress(RTVIError):  # the bot has left, and its last words are still being played
-                        transport.send_audio(voice, RATE_HZ)
+                    client = RTVIClient.for_url(
+                        url,
+                        mic=ResamplingSource(voice, BOT_RATE_HZ),
+                        speaker=ResamplingSink(Earpiece(websocket, stream), RATE_HZ),
+                        connect_timeout=15,
+                    )
+                    # On a thread, because this one has to notice that the caller hangs up meanwhile.
+                    connecting = threading.Thread(target=_connect, args=(client, websocket, is_over))
+                    connecting.start()
+                    stack.callback(connecting.join)
+                    stack.callback(client.close)  # ends the attempt, too
+                    stack.callback(is_over.set)
+                case {"event": "media", "media": {"payload": str(payload)}}:
+                    pcm = decode_mulaw(base64.b64decode(payload, validate=True))
+                    if client is not None and client.state is TransportState.READY:  # else it would be heard late
+                        voice.push(pcm)
                 case {"event": "dtmf", "dtmf": {"digit": str(key)}} if client is not None and key in KEYS:
-                    with contextlib.suppress(RTVIError):  # the bot has left, or is too old to know keys
+                    with contextlib.suppress(RTVIError):  # the bot is not ready, has left, or is too old to know keys
                         client.send_dtmf(key)
                 case {"event": "stop"} | {"event": "mark", "mark": {"name": Earpiece.LAST_WORD}}:
                     return
+
+
+def _connect(client: RTVIClient, websocket: ServerConnection, is_over: threading.Event) -> None:
+    try:
+        client.connect()
+    except RTVIError as error:
+        if not is_over.is_set():
+            print("no bot for this call:", error, flush=True)
+            websocket.close()
 
 
 def _events_of(websocket: ServerConnection) -> Iterator[dict[str, Any]]:

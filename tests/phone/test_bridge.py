@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,9 +22,9 @@ import pytest
 
 from rtvi_sync.media.convert import decode_mulaw, encode_mulaw
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing import EmbeddedBot
-from tests.phone.caller import CHUNK, Caller, bridge_to, talk_until
-from tests.support.slowness import GUARD
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.phone.caller import CHUNK, SILENCE, Caller, bridge_to, talk_until
+from tests.support.slowness import GUARD, takes
 from tests.support.wavs import tone
 
 logger = logging.getLogger(__name__)
@@ -35,7 +37,8 @@ DONE = 1000
 @contextlib.contextmanager
 def call(**options: Any) -> Iterator[tuple[EmbeddedBot, Caller]]:
     """Yield a bot with these options, and a caller that is connected to it by the bridge."""
-    with EmbeddedBot(**options) as bot, bridge_to(bot.ws_url) as url, Caller(url) as caller:
+    # On a machine that is busy the voice has gaps, which are not the end of it.
+    with EmbeddedBot(**{"hangover": 1.0, **options}) as bot, bridge_to(bot.ws_url) as url, Caller(url) as caller:
         yield bot, caller
 
 
@@ -44,28 +47,53 @@ def voice(seconds: float, amplitude: int = 8_000) -> bytes:
     return encode_mulaw(tone(seconds, 8_000, amplitude))
 
 
+def in_call(bot: EmbeddedBot, caller: Caller) -> BotSession:
+    """Return the session of a call whose bot hears the caller."""
+    session = bot.wait_for_session(GUARD)
+    talk_until(lambda: session.audio, caller)
+    return session
+
+
+def speech_in(pcm: bytes, loudness: int = 1_000) -> memoryview:
+    """Return the samples from the first loud one to the last."""
+    samples = memoryview(pcm).cast("h")
+    loud = [index for index, sample in enumerate(samples) if abs(sample) > loudness]
+    return samples[loud[0] : loud[-1] + 1] if loud else samples[:0]
+
+
+def loudness_of(speech: memoryview) -> float:
+    """Return the usual level, whatever gaps it has."""
+    return statistics.median(abs(sample) for sample in speech if abs(sample) > 1_000)
+
+
 def test_audio_both_ways() -> None:
-    """The bot hears the caller's µ-law, and what it says comes back: the same to the last bit, as it was decoded."""
+    """What the bot hears has 16 kHz, as bots take it, and is as long and as loud as it was said; so is the answer."""
     said = voice(0.5)
     with call(transcripts="Hello") as (bot, caller):
+        session = in_call(bot, caller)
         caller.say(said)
-        talk_until(lambda: decode_mulaw(said) in decode_mulaw(caller.heard), caller)
-        assert decode_mulaw(said) in bot.wait_for_session().audio
+        talk_until(lambda: len(caller.heard) > 0.4 * 8_000, caller)
+        heard = speech_in(session.audio)
+    periods = sum(before < 0 <= after for before, after in itertools.pairwise(heard))
+    assert periods == pytest.approx(0.2 / math.tau * 0.5 * 8_000, rel=0.2)
+    assert sum(abs(sample) > 1_000 for sample in heard) == pytest.approx(0.92 * 0.5 * 16_000, rel=0.2)
+    assert max(heard) == pytest.approx(8_000, rel=0.15)  # the filter rings where the tone begins
 
 
 def test_a_bot_of_another_rate() -> None:
     """Its 24 kHz become 8 kHz: as loud, and as long."""
-    with call(transcripts="Hello", audio_out_sample_rate_hz=24_000) as (_, caller):
+    with call(transcripts="Hello", audio_out_sample_rate_hz=24_000) as (bot, caller):
+        in_call(bot, caller)
         caller.say(voice(0.5))
         talk_until(lambda: len(caller.heard) > 0.45 * 8_000, caller)
-        heard = memoryview(decode_mulaw(caller.heard)).cast("h")[1_000:3_000]
-        assert math.hypot(*heard) / math.sqrt(len(heard)) == pytest.approx(8_000 / math.sqrt(2), rel=0.1)
+        assert max(speech_in(decode_mulaw(caller.heard))) == pytest.approx(8_000, rel=0.2)
 
 
 def test_a_caller_who_interrupts() -> None:
     """Twilio is told to clear what it has buffered of the answer, and the next answer is heard."""
     words = " ".join(["word"] * 60)
     with call(transcripts=["Tell me.", "Stop!"], replies=[words, "All right."], echo=False) as (bot, caller):
+        session = in_call(bot, caller)
         caller.say(voice(0.4))
         talk_until(lambda: caller.heard, caller)
         cleared = len(caller.cleared)  # one, because bots interrupt themselves whenever the user begins to speak
@@ -73,15 +101,14 @@ def test_a_caller_who_interrupts() -> None:
         talk_until(lambda: len(caller.cleared) > cleared, caller)
         heard = len(caller.heard)
         talk_until(lambda: len(caller.heard) > heard, caller)
-        assert bot.wait_for_session().ended is None
+        assert session.ended is None
 
 
 def test_what_is_buffered_is_cleared() -> None:
     """A bot that is far ahead is silent at once: all of it is discarded that Twilio has not played."""
     with call(transcripts="Stop!") as (bot, caller):
         ahead = AudioRawFrame(audio=tone(20.0, 8_000), sample_rate=8_000, num_channels=1)
-        session = bot.wait_for_session()
-        talk_until(lambda: session.messages, caller)
+        session = in_call(bot, caller)
         session.send({"label": "rtvi-ai", "type": "bot-started-speaking"})
         session.send_frame(ahead)
         talk_until(lambda: caller.heard, caller)
@@ -92,8 +119,7 @@ def test_what_is_buffered_is_cleared() -> None:
 
 def say_and_leave(bot: EmbeddedBot, words: bytes, caller: Caller) -> None:
     """Have the bot say something at once and end its session."""
-    session = bot.wait_for_session()
-    talk_until(lambda: session.messages, caller)
+    session = in_call(bot, caller)
     session.send_frame(AudioRawFrame(audio=words, sample_rate=8_000, num_channels=1))
     session.close()
 
@@ -112,20 +138,36 @@ def test_the_bot_leaves() -> None:
 def test_the_caller_hangs_up() -> None:
     """The bot's session ends, and the stream."""
     with call() as (bot, caller):
-        session = bot.wait_for_session()
+        session = in_call(bot, caller)
         caller.hang_up()
         assert session.wait_ended(GUARD).initiator == "client"
         talk_until(lambda: caller.close_code == DONE, caller)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["stop", "the connection ends"])
+def test_the_caller_hangs_up_while_the_bot_is_being_connected(told: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """The attempt ends with the call, and not with its own limit."""
+    with call(ready=False) as (bot, caller), takes(5.0):
+        session = bot.wait_for_session()
+        talk_until(lambda: session.messages, caller)
+        if told:
+            caller.hang_up()
+            talk_until(lambda: caller.close_code == DONE, caller)
+        else:
+            caller.websocket.shutdown()
+        assert session.wait_ended(GUARD)
+    assert "no bot" not in capfd.readouterr().out
+
+
 def test_a_caller_who_is_gone_in_the_middle() -> None:
     """The bot's session ends although nothing was told, while the bot speaks."""
     with call(transcripts="Tell me.", replies=" ".join(["word"] * 60), echo=False) as (bot, caller):
+        session = in_call(bot, caller)
         caller.say(voice(0.4))
         talk_until(lambda: caller.heard, caller)
         assert caller.websocket.sock is not None
         caller.websocket.sock.shutdown(socket.SHUT_RDWR)
-        assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
+        assert session.wait_ended(GUARD).initiator == "client"
 
 
 @pytest.mark.parametrize(
@@ -147,12 +189,13 @@ def test_what_twilio_never_sends(message: Any, capfd: pytest.CaptureFixture[str]
     """The call ends with the code for it, and the bot's session; the next call is answered."""
     with EmbeddedBot() as bot, bridge_to(bot.ws_url) as url:
         with Caller(url) as caller:
-            session = bot.wait_for_session()
+            session = in_call(bot, caller)
             caller.send(message)
             assert session.wait_ended(GUARD).initiator == "client"
             talk_until(lambda: caller.close_code is not None, caller)
             assert caller.close_code == INVALID
         with Caller(url) as caller:
+            in_call(bot, caller)
             caller.say(voice(0.3))
             talk_until(lambda: caller.heard, caller)
     captured = capfd.readouterr()
@@ -166,6 +209,7 @@ def test_what_the_bridge_does_not_know() -> None:
         caller.send({"event": "media", "media": {}})
         caller.send({"event": "new in 2030"})
         caller.start()
+        in_call(bot, caller)
         caller.say(voice(0.3))
         talk_until(lambda: caller.heard, caller)
         assert len(bot.sessions) == 1
@@ -174,7 +218,7 @@ def test_what_the_bridge_does_not_know() -> None:
 def test_keys() -> None:
     """Each key that the caller presses reaches the bot, in order; what is no key is ignored."""
     with call() as (bot, caller):
-        session = bot.wait_for_session()
+        session = in_call(bot, caller)
         for key in ("1", "", "12", "A", "1" * 100_000, 5, ["1"], None, "#"):
             caller.press(key)
 
@@ -187,7 +231,8 @@ def test_keys() -> None:
 
 def test_keys_that_the_bot_does_not_know() -> None:
     """The call goes on with a bot that is too old for them."""
-    with call(version="1.4.0") as (_, caller):
+    with call(version="1.4.0") as (bot, caller):
+        in_call(bot, caller)
         caller.press("1")
         caller.say(voice(0.3))
         talk_until(lambda: caller.heard, caller)
@@ -212,18 +257,17 @@ def test_no_bot(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_calls_at_once() -> None:
-    """Each caller hears the own voice, whole and bit exact, and no other caller's."""
+    """Each caller hears the own voice, whole, and no other caller's."""
     said = [voice(1.0, 4_000 + 1_000 * index) for index in range(4)]
     with EmbeddedBot() as bot, bridge_to(bot.ws_url) as url, contextlib.ExitStack() as stack:
         callers = [stack.enter_context(Caller(url, f"MZ{index:032}")) for index in range(len(said))]
+        talk_until(lambda: len(bot.sessions) == len(said) and all(each.audio for each in bot.sessions), *callers)
         for caller, own in zip(callers, said, strict=True):
             caller.say(own)
-
-        def all_heard() -> bool:
-            pairs = zip(callers, said, strict=True)
-            return all(decode_mulaw(own) in decode_mulaw(caller.heard) for caller, own in pairs)
-
-        talk_until(all_heard, *callers)
+        talk_until(lambda: all(len(caller.heard) > 0.9 * 8_000 for caller in callers), *callers)
+        for caller, own in zip(callers, said, strict=True):
+            heard, spoken = (speech_in(decode_mulaw(each)) for each in (caller.heard, own))
+            assert loudness_of(heard) == pytest.approx(loudness_of(spoken), rel=0.1)
         assert len(bot.sessions) == len(said)
         for caller in callers:
             caller.hang_up()
@@ -280,7 +324,7 @@ class Talk:
     disturbed: bool = False
 
     def hold(self, folder: Path) -> None:
-        """Measure, and check that each side has heard all of the other one, bit exact."""
+        """Measure, and check that each side has heard all of the other one, the caller bit exact."""
         voices = [tone(self.seconds, 8_000, 4_000 + 200 * index) for index in range(self.number)]
         with contextlib.ExitStack() as stack:
             bot = stack.enter_context(EmbeddedBot(speech_threshold=math.inf))
@@ -292,7 +336,7 @@ class Talk:
                 caller = stack.enter_context(Caller(url, f"MZ{index:032}"))
                 calls.append((caller, bot.wait_for_session(GUARD)))
             callers = [caller for caller, _ in calls]
-            talk_until(lambda: all(session.messages for _, session in calls), *callers)
+            talk_until(lambda: all(session.audio for _, session in calls), *callers)
             before = [len(session.audio) for _, session in calls]
             for caller, pcm in zip(callers, voices, strict=True):
                 caller.say(encode_mulaw(pcm))
@@ -310,14 +354,16 @@ class Talk:
             with processor_times(bridge.pid) as times:
                 talk_until(spoken, *callers)
             said = [len(session.audio) for _, session in calls]
-            self.share = min(now - then for now, then in zip(said, before, strict=True)) / len(voices[0])
+            heard_bytes = 2 * len(voices[0])  # at 16 kHz
+            self.share = min(now - then for now, then in zip(said, before, strict=True)) / heard_bytes
             self.processors = times["bridge"] / self.seconds
             self.disturbed = times["others"] > 0.1 * self.seconds
             talk_until(lambda: all(len(caller.heard) >= len(voices[0]) // 2 for caller in callers), *callers)
+            talk_until(lambda: all(not speech_in(session.audio[-2_000:]) for _, session in calls), *callers)
             self.gap = max(caller.gap() for caller in callers)
             for (caller, session), pcm in zip(calls, voices, strict=True):
                 assert caller.heard == encode_mulaw(pcm)
-                assert decode_mulaw(encode_mulaw(pcm)) in session.audio
+                assert len(speech_in(session.audio)) == pytest.approx(len(pcm), rel=0.1)  # 16 kHz
                 caller.hang_up()
 
 
@@ -345,7 +391,7 @@ def test_the_program(elsewhere: bool, tmp_path: Path) -> None:
         with program(tmp_path, *(["--url", bot.ws_url] if elsewhere else [])) as process:
             assert process.stdout is not None
             with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
-                caller.say(voice(0.4))
+                caller.say(20 * (voice(0.4) + SILENCE * 8_000))  # what is said before the bot is ready is lost
                 talk_until(lambda: caller.heard, caller)
                 process.send_signal(signal.SIGINT)
                 talk_until(lambda: caller.close_code is not None, caller)
