@@ -208,6 +208,11 @@ class FrameSink:
         self._lock = threading.RLock()
         self._waiting = bytearray()
 
+    @property
+    def waiting_seconds(self) -> float:
+        """Return the seconds of the bot's audio that wait to be read; 0.0: all was given out."""
+        return len(self._waiting) / (2 * self._rate)
+
     def read(self) -> bytes:
         """Return the next frame; does not block. One thread at a time may call it."""
         with self._lock:

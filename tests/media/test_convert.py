@@ -312,6 +312,18 @@ def test_frames_after_an_interruption():
     assert sink.read() == bytes(4)
 
 
+def test_frames_that_wait():
+    """After the bot's last word, nothing waits when all of it is read."""
+    sink = FrameSink(160, 8_000, delay_frames=0)
+    sink.write(bytes(480), 8_000)
+    sink.close()
+    waiting = []
+    while sink.waiting_seconds:
+        waiting.append(sink.waiting_seconds)
+        sink.read()
+    assert waiting == [0.03, 0.01]
+
+
 def test_frames_refuse_what_would_be_wrong():
     """Another rate would be played too fast or too slowly, and an output that does not read would fill the memory."""
     sink = FrameSink(160, 8_000, max_bytes=4)
