@@ -15,6 +15,7 @@ import wave
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,6 +81,19 @@ def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.Mo
     with EmbeddedBot(greeting="Hello, ask me.", replies=[answer]) as bot:
         monkeypatch.setenv("RTVI_URL", bot.ws_url)
         assert tasks.ask("What time is it?").endswith("It is noon.")
+
+
+def test_a_task_is_repeated_if_that_may_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not there may come back, whatever class the error has; one that refuses will refuse again."""
+    tasks = pytest.importorskip("samples.celery_task.tasks", exc_type=ImportError)
+    for_url = Mock(wraps=tasks.RTVIClient.for_url)
+    monkeypatch.setattr(tasks, "RTVIClient", Mock(for_url=for_url))
+    with EmbeddedBot(headers={"Authorization": "Bearer secret"}) as refusing:
+        for url, attempts in ((REFUSED, 4), ("http://127.0.0.1:1", 4), (refusing.base_url, 1)):
+            monkeypatch.setenv("RTVI_URL", url)
+            for_url.reset_mock()
+            assert tasks.ask.apply(("Hello",)).failed()  # in this process, and repeated at once
+            assert for_url.call_count == attempts, url
 
 
 def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """The Celery application. It finds broker and bot in the environment, as `__main__.py` sets it."""
 
 import os
+from typing import Any
 
 from celery import Celery
 
-from rtvi_sync import RTVIClient, TransportStartError
+from rtvi_sync import RTVIClient, RTVIError, is_transient
 
 from .folder import use_folder
 
@@ -17,10 +18,14 @@ if "CELERY_FOLDER" in os.environ:
 app.conf.task_soft_time_limit, app.conf.task_time_limit = 90, 120
 
 
-# Network errors may be temporary. Errors of lost sessions and timeouts are OSErrors, too.
-@app.task(autoretry_for=(OSError, TransportStartError), retry_backoff=True)  # type: ignore # Celery has no annotations
-def ask(question: str) -> str:
+@app.task(bind=True)  # type: ignore # Celery has no annotations
+def ask(self: Any, question: str) -> str:
     """Return the bot's answer. Each question has its own session: tasks are independent of each other."""
     url = os.environ["RTVI_URL"]
-    with RTVIClient.for_url(url, text_only=True, connect_timeout=15) as client:
-        return client.ask(question, timeout=60, audio_response=False).bot_text
+    try:
+        with RTVIClient.for_url(url, text_only=True, connect_timeout=15) as client:
+            return client.ask(question, timeout=60, audio_response=False).bot_text
+    except RTVIError as error:
+        if is_transient(error):  # another session may succeed
+            raise self.retry(exc=error, countdown=2**self.request.retries) from None
+        raise
