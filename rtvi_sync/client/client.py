@@ -159,6 +159,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         return client
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_manager"):  # a traceback that shows locals has it, if the constructor has raised
+            return "<RTVIClient, not constructed>"
         transport = self._manager.transport
         return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
 

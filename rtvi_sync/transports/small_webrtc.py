@@ -76,6 +76,8 @@ class SmallWebRTCTransport(Transport):
     supports_audio = True
     audio_is_continuous = True
     supports_video = True
+    # A default, so that the repr works in a traceback of the constructor that shows locals.
+    _webrtc_url: str | None = None
 
     def __init__(
         self,

@@ -110,6 +110,8 @@ class WebSocketBase(Transport):
     receiver_class: ClassVar[type[WebSocketReceiver]]
     #: What a bot needs that this transport reaches, as the end of an error text.
     needs: ClassVar[str]
+    # A default, so that the repr works in a traceback of the constructor that shows locals.
+    _ws_url: SplitResult | None = None
 
     def __init__(
         self,

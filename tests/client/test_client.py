@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from rtvi_sync import (
     RTVIClient,
     RTVIClientOptions,
     RTVIClientParams,
+    SmallWebRTCTransport,
     TransportState,
     WebSocketTransport,
 )
@@ -81,6 +85,21 @@ class TestReprs:
         """A client shows its state and the name of its transport."""
         assert repr(memory_client()) == "<RTVIClient disconnected, memory transport>"
         assert repr(RTVIClient()) == "<RTVIClient disconnected, no transport>"
+
+    @pytest.mark.parametrize(
+        ("constructor", "shown"),
+        [
+            (partial(RTVIClient, {"urll": 1}), "<RTVIClient, not constructed>"),
+            (partial(WebSocketTransport, "ftp://x"), "WebSocketTransport(ws_url=None)"),
+            (partial(SmallWebRTCTransport, "ftp://x"), "SmallWebRTCTransport(webrtc_url=None)"),
+        ],
+    )
+    def test_in_a_traceback_of_the_constructor(self, constructor: Callable[[], object], shown: str) -> None:
+        """A traceback that shows locals has the object that was not constructed."""
+        with pytest.raises((TypeError, InvalidTransportParamsError)) as caught:
+            constructor()
+        report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+        assert f"self = {shown}" in "".join(report.format())
 
     def test_version(self) -> None:
         """The client tells the package's version."""
