@@ -1,9 +1,9 @@
 """Talk to a bot, hands-free: by microphone and speaker, with transcript and meters; or type.
 
 On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin; each is sent after
-the bot has answered the one before, and the conversation ends after the last answer; only devices that --mic and
---speaker name are used. Ctrl-C ends the conversation at any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end
-the session first, then the process.
+the bot has answered the one before, and the conversation ends after the last answer (status 1 if the bot ends it
+before); only devices that --mic and --speaker name are used. Ctrl-C ends the conversation at any time (status 130),
+Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the process.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from rtvi_sync import (
     BotReadyData,
     CloseInfo,
     DeviceError,
+    DisconnectedError,
     Event,
     EventStream,
     RequestTimeoutError,
@@ -92,7 +93,8 @@ class TalkSession:
         conversation ends after the last answer.
 
         Raises:
-            RTVIError: The bot cannot be reached, or the session was lost.
+            RTVIError: The bot cannot be reached, the session was lost, or the bot ended it before it had answered all
+                lines of a console that is not interactive.
         """
         self._update_status("connecting ...")
         self._console.print_line(describe_bot(connect()))
@@ -156,9 +158,12 @@ class TalkSession:
         try:
             self._client.send_text(text)
         except RTVIError as error:
-            if self._client.connected and not self._console.interactive:
+            if self._console.interactive:
+                self._console.print_line(str(error))
+            elif self._client.connected:
                 raise
-            self._console.print_line(str(error))
+            else:
+                self._typed.appendleft(text)  # the end of the session, which comes next, counts it
         else:
             self._console.print_utterance("you", text)
 
@@ -222,10 +227,19 @@ class TalkSession:
             self._console.print_utterance(line.who, line.text)
 
     def _report_end(self, info: CloseInfo) -> None:
-        """Raise the error, or print the reason, of a session that this client did not end."""
+        """Raise the error, or print the reason, of a session that this client did not end.
+
+        To a pipe, an end before the last answer has begun is an error, too.
+        """
         if info.initiator != "server" or info.error is not None:
             raise info.failure()
+        if not self._console.interactive and self._has_unanswered_line():
+            raise DisconnectedError(f"{info.describe()}; not all lines were answered", code=info.code)
         self._console.print_line(info.describe())
+
+    def _has_unanswered_line(self) -> bool:
+        last = self._client.turns()[-1:]
+        return bool(self._typed) or any(turn.modality == "text" and not has_begun(turn) for turn in last)
 
     def _update_status(self, state: str) -> None:
         client, partial = self._client, self._transcript.unfinished

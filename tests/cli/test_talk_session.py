@@ -158,9 +158,10 @@ def test_a_greeting_is_no_answer() -> None:
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))
 
     console.script = script()
-    run_session(client, console)
+    with pytest.raises(DisconnectedError):
+        run_session(client, console)
     assert "bot: Welcome" in console.lines
-    said = [line for line in console.lines[1:-1] if line != "bot: Welcome"]
+    said = [line for line in console.lines[1:] if line != "bot: Welcome"]
     assert said == ["you: one", "bot: First.", "you: two"]
 
 
@@ -416,6 +417,62 @@ def test_a_lost_connection_is_a_failure(console: FakeConsole) -> None:
     with pytest.raises(DisconnectedError, match="lost"):
         run_session(client, console)
     assert console.lines[1:] == ["bot: I was just"]
+
+
+@pytest.mark.parametrize("lines", [("one",), ("one", "two")])
+def test_a_bot_that_leaves_lines_of_a_pipe_unanswered(lines: tuple[str, ...]) -> None:
+    """It is the error of the program: the line that was sent has no answer, and others were not sent."""
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+
+    def script() -> Script:
+        yield from lines
+        yield Key.END
+        yield from console.until_line("you: one")
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+
+    console.script = script()
+    with pytest.raises(DisconnectedError, match=r"ended the session \(code 1000\); not all lines were answered"):
+        run_session(client, console)
+    assert console.lines[1:] == ["you: one"]
+
+
+def test_a_line_that_the_end_of_a_session_outruns() -> None:
+    """It counts as not answered, although the one before was."""
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+
+    def script() -> Script:
+        yield "one"
+        yield from console.until_line("you: one")
+        bot_writes(client, "First.")
+        yield from console.until_line("bot: First.")
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+        while client.connected:
+            yield None
+        yield from ("two", Key.END)
+
+    console.script = script()
+    with pytest.raises(DisconnectedError, match="not all lines were answered"):
+        run_session(client, console)
+    assert console.lines[1:] == ["you: one", "bot: First."]
+
+
+def test_a_bot_that_answers_the_last_line_and_leaves() -> None:
+    """It is no failure, although the session ends before the turn does."""
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+
+    def script() -> Script:
+        yield from ("Bye", Key.END)
+        yield from console.until_line("you: Bye")
+        bot_says(client, "bot-llm-started")
+        bot_says(client, "bot-llm-text", {"text": "Bye."})
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+
+    console.script = script()
+    run_session(client, console)
+    assert console.lines[1:] == ["you: Bye", "bot: Bye.", "The bot ended the session (code 1000)"]
 
 
 def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None:
