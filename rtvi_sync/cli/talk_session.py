@@ -231,10 +231,13 @@ class TalkSession:
 
         To a pipe, an end before the last answer has begun is an error, too.
         """
-        if info.initiator != "server" or info.error is not None:
+        if isinstance(info.error, RTVIError):
             raise info.failure()
+        # Not `failure()`, whose text advises to call connect().
         if not self._console.interactive and self._has_unanswered_line():
-            raise DisconnectedError(f"{info.describe()}; not all lines were answered", code=info.code)
+            raise DisconnectedError(f"{info.describe()}; not all lines were answered")
+        if info.initiator != "server" or info.error is not None:
+            raise DisconnectedError(info.describe())
         self._console.print_line(info.describe())
 
     def _has_unanswered_line(self) -> bool:

@@ -414,8 +414,9 @@ def test_a_lost_connection_is_a_failure(console: FakeConsole) -> None:
         transport_of(client).end(CloseInfo(initiator="network"))
 
     console.script = script()
-    with pytest.raises(DisconnectedError, match="lost"):
+    with pytest.raises(DisconnectedError, match="lost") as caught:
         run_session(client, console)
+    assert "connect()" not in str(caught.value)  # no advice for a command
     assert console.lines[1:] == ["bot: I was just"]
 
 
