@@ -7,6 +7,7 @@ part of its help, a function `add_arguments(parser)` and a function `run(argumen
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import logging
 import os
@@ -16,12 +17,11 @@ from collections.abc import Sequence
 from rtvi_sync import __version__
 from rtvi_sync.recording.text import clean
 
-from . import demo, devices, talk
-from .program import run_program
+from .program import INTERRUPTED, run_program
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
-COMMANDS = {"demo": demo, "talk": talk, "devices": devices}
+COMMANDS = ("demo", "talk", "devices")
 
 
 class CleanFormatter(logging.Formatter):
@@ -53,15 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    given = _parser().parse_args(arguments)
-    return run_program(lambda: COMMANDS[given.command].run(given), f"rtvi-sync {given.command}")
+    try:
+        given = _parser().parse_args(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return run_program(lambda: given.run(given), f"rtvi-sync {given.command}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rtvi-sync", description="Talk to RTVI voice bots.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module in COMMANDS.items():
+    for name in COMMANDS:
+        module = importlib.import_module(f".{name}", __name__)  # here, so that Ctrl-C meanwhile is no traceback
         description = module.__doc__ or ""
         command = commands.add_parser(
             name,
@@ -70,4 +74,5 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
+        command.set_defaults(run=module.run)
     return parser

@@ -27,8 +27,9 @@ def command(run: Callable[[Namespace], int]) -> Any:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Namespace], int]], None]:
-    """Return a function that adds the command `do`."""
-    return lambda run: monkeypatch.setitem(cli.COMMANDS, "do", command(run))
+    """Return a function that makes `do` the only command."""
+    monkeypatch.setattr(cli, "COMMANDS", ("do",))
+    return lambda run: monkeypatch.setitem(sys.modules, "rtvi_sync.cli.do", command(run))
 
 
 def test_a_command_gets_its_arguments_and_its_status_is_returned(install: Callable[..., None]) -> None:
@@ -65,6 +66,22 @@ def test_ctrl_c_has_its_own_status(install: Callable[..., None], capsys: pytest.
     install(interrupted)
     assert cli.main(["do"]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_ctrl_c_while_a_command_is_imported() -> None:
+    """The same: most of the start is the import of the client."""
+    program = (
+        "import signal, sys\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'rtvi_sync.client':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "sys.argv[1:] = ['talk', 'ws://127.0.0.1:1']\n"
+        "import rtvi_sync.__main__\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=GUARD)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_a_bug_in_the_command_is_not_hidden(install: Callable[..., None]) -> None:
@@ -140,9 +157,9 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     program = (
         "import sys\n"
         "from argparse import Namespace\n"
-        "from rtvi_sync import cli\n"
-        "cli.COMMANDS['demo'].run = lambda _: sys.stdin.readline() and print('too late', flush=True)\n"
-        "sys.exit(cli.main(['demo']))\n"
+        "from rtvi_sync.cli import demo, main\n"
+        "demo.run = lambda _: sys.stdin.readline() and print('too late', flush=True)\n"
+        "sys.exit(main(['demo']))\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program],
