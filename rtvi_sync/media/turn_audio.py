@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,6 +56,12 @@ class TurnAudio:
     def wav(self) -> bytes:
         """Return the audio as the bytes of a WAV file."""
         return wav_header(self.sample_rate_hz or 16_000, len(self.pcm)) + self.pcm
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows as the value of a cell: a player. None, for the repr, if there is no audio."""
+        if not self:
+            return None
+        return f'<audio controls src="data:audio/wav;base64,{base64.b64encode(self.wav).decode()}"></audio>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a WAV file.

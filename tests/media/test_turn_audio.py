@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import tracemalloc
 import wave
@@ -28,6 +29,15 @@ def test_joined() -> None:
     assert (audio.pcm, audio.sample_rate_hz, audio.seconds, audio.truncated) == (b"abcdef", 8000, 3 / 8000, False)
     assert audio
     assert "6 bytes" in repr(audio)
+
+
+def test_in_a_notebook() -> None:
+    """It is a player with all of the audio, and its repr if there is none."""
+    audio = TurnAudio(pcm=b"abcdef", sample_rate_hz=8000)
+    html = audio._repr_html_() or ""
+    assert html.startswith('<audio controls src="data:audio/wav;base64,')
+    assert base64.b64decode(html.split(",")[1].split('"')[0]) == audio.wav
+    assert TurnAudio()._repr_html_() is None
 
 
 def test_none() -> None:
