@@ -207,3 +207,35 @@ def test_ctrl_c_under_asyncio_run() -> None:
             heard.set()
             process.kill()
     assert line == "interrupted 1\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
+def test_ctrl_c_while_a_thread_beside_the_loop_connects() -> None:
+    """The first one ends the program, although the server never answers: the coroutine disconnects in its `finally`."""
+    code, out, err = run_python("""
+    import asyncio, os, signal, socket, threading
+    from rtvi_sync import RTVIClient
+
+    server = socket.create_server(("127.0.0.1", 0))
+    client = RTVIClient.for_url(f"http://127.0.0.1:{server.getsockname()[1]}", text_only=True)
+    accepted = []
+
+    def press():
+        accepted.append(server.accept())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def main():
+        threading.Thread(target=press, daemon=True).start()
+        try:
+            await asyncio.to_thread(client.connect)
+        finally:
+            client.disconnect()
+
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        print("ended", client.state.value)
+    accepted[0][0].close()
+    server.close()
+    """)
+    assert (code, out, err) == (0, "ended disconnected\n", "")
