@@ -51,8 +51,8 @@ _DOING = {
 _NOT_BEGUN = "The session could not begin"
 
 _LIMIT = (
-    "the limit (connect_timeout= of the client, attempt_timeout= of its reconnect policy, or timeout= of start_bot(), "
-    "in seconds; --timeout of rtvi-sync)"
+    "the limit (connect_timeout= of the client, or attempt_timeout= of its reconnect policy, in seconds, or timeout= "
+    "of start_bot())"
 )
 _ADVICE = {
     "begin": f"Raise {_LIMIT}, or give the machine less to do.",
