@@ -88,7 +88,7 @@ class Turn(TurnRecord):
             matches: a regular expression that must be found in what it said.
             calls: functions that it must have called, in any order: ``{"get_weather": {"city": "Oslo"}}``, or a list of
                 names and of (name, arguments). Arguments that are not given are free.
-            absent_calls: functions that it must not have called.
+            absent_calls: functions that it must not have called; a call that is reported without a name may be any.
             voice_to_voice, first_audio: the latency in seconds that is not to be exceeded; the second one is
                 `time_to_first_audio`.
             interrupted: True: it must have been interrupted; False: it must not.
