@@ -84,7 +84,7 @@ class Turn(TurnRecord):
 
         Args:
             contains: the text, or texts, that the bot must have said, whatever the spacing.
-            excludes: what it must not have said.
+            excludes: what it must not have said. A text that was cut at its limit fails.
             matches: a regular expression that must be found in what it said.
             calls: functions that it must have called, in any order: ``{"get_weather": {"city": "Oslo"}}``, or a list of
                 names and of (name, arguments). Arguments that are not given are free.

@@ -12,6 +12,7 @@ from rtvi_sync.client.turn_checks import timeline_of
 
 CALL = ReportedFunctionCall(function_name="get_weather", arguments={"city": "Bergen", "unit": "C"})
 TIMINGS = TurnTimings(user_stopped=1.0, first_audio=1.5)
+CUT = {"bot_text": 99_999 * "a"}  # a blank at its end counted for the limit
 
 
 def turn_of(**fields: Any) -> Turn:
@@ -47,6 +48,9 @@ def test_met(demands: dict[str, Any]) -> None:
         ({}, {"matches": "^rain"}, "text_mismatch", "matches '^rain'"),
         ({}, {"matches": re.compile("^rain")}, "text_mismatch", "matches '^rain'"),
         ({}, {"excludes": "rain"}, "text_present", "not to say 'rain'"),
+        (CUT, {"excludes": "snow"}, "text_present", "aaa…', cut at 100,000 characters"),
+        (CUT, {"contains": "snow"}, "text_mismatch", "aaa…', cut at 100,000 characters"),
+        (CUT, {"matches": "snow"}, "text_mismatch", "aaa…', cut at 100,000 characters"),
         ({}, {"calls": ["get_weather"]}, "missing_function_call", "it called no function"),
         ({"function_calls": (CALL,)}, {"calls": ["f"]}, "missing_function_call", "it called get_weather"),
         (
