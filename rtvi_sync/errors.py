@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from .protocol.turn_record import TurnRecord
+    from .client.turn import Turn
 
 E = TypeVar("E", bound=BaseException)
 
@@ -93,7 +93,7 @@ class SessionError(RTVIError):
         turn: what there was of the turn that a call waited for (`ask()`); None otherwise.
     """
 
-    turn: TurnRecord | None = None
+    turn: Turn | None = None
 
 
 class UsageError(RTVIError):
@@ -245,9 +245,7 @@ class ExpectationError(RTVIError, AssertionError):
         timeline: what had happened, one line for each event.
     """
 
-    def __init__(
-        self, expected: str, got: str, kind: str, *, turn: TurnRecord | None = None, timeline: str = ""
-    ) -> None:
+    def __init__(self, expected: str, got: str, kind: str, *, turn: Turn | None = None, timeline: str = "") -> None:
         super().__init__(f"expected {expected}\nbut {got}  [{kind}]" + (f"\n{timeline}" if timeline else ""))
         self.expected = expected
         self.got = got

@@ -237,7 +237,8 @@ def errors_of_sessions(client: RTVIClient) -> None:
         code: int | None = error.code
         reason: str = error.reason
         initiator: str = error.initiator
-        show(code, reason, initiator)
+        turn: Turn | None = error.turn
+        show(code, reason, initiator, turn and turn.audio)
     except BotError as error:
         fatal: bool = error.fatal
         show(fatal)
@@ -359,7 +360,8 @@ def conversations(client: RTVIClient) -> None:
             expect.no_more(for_=1)
             show(said)
     except ExpectationError as error:
-        show(error.kind, error.expected, error.got, error.turn, error.timeline)
+        checked: Turn | None = error.turn
+        show(error.kind, error.expected, error.got, checked, error.timeline)
 
 
 def media(client: RTVIClient) -> None:
