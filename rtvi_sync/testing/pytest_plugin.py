@@ -35,6 +35,9 @@ _ENDING = 2.0  # seconds that threads may need to end after a test
 # Options of the marker; all others are those of `EmbeddedBot`.
 _NOT_OF_THE_BOT = ("live", "client", "connect")
 
+# All other fixtures need one of these.
+_FIXTURES = frozenset({"rtvi_bot", "rtvi_url"})
+
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 
 MARKER = """\
@@ -121,6 +124,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # -- fixtures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def _rtvi_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test with a fixture of the plugin for what it leaves, when its other fixtures have ended."""
+    if _FIXTURES.isdisjoint(request.fixturenames):
+        yield
+        return
+    request.getfixturevalue("rtvi_url")  # an embedded bot ends later than the check, because it ends its sessions
+    before = _in_use()
+    yield
+    if left := _left(before):
+        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
+
+
 @pytest.fixture
 def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
     """Return the embedded bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
@@ -155,13 +171,11 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
     It takes the options of `RTVIClient`, `token` and `headers`; microphone and speaker are off unless they are given.
-    The clients are closed after the test. What is left then fails it: a session, a source or sink in use, a thread that
-    is busy with a handler or a source. So does an answer over --rtvi-latency-budget.
+    The clients are closed after the test. An answer over --rtvi-latency-budget fails it.
     """
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
-    before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
         seconds = config.getoption("--rtvi-timeout")
@@ -183,8 +197,6 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
-    if left := _left(before):
-        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
     _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
 
@@ -236,7 +248,9 @@ def _in_use() -> dict[object, str]:
     threads = (each for each in threading.enumerate() if each.name.startswith("rtvi-"))
     return {
         **{
-            each: f"session {each.number} of the client with the {each.transport.name} transport is live: disconnect it"
+            # By client: one that is shared by several tests may connect again.
+            each.media: f"session {each.number} of the client with the {each.transport.name} transport is live: "
+            "disconnect it"
             for each in sessions
         },
         **{id(each): f"a {type(each).__name__} is in use: disconnect its client" for each in Lease.leased()},

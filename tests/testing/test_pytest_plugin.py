@@ -195,11 +195,15 @@ def test_the_url_of_a_live_bot_may_be_used_by_fixtures_of_the_session(run: Run) 
 
         def test_two(client):
             assert client.ask("Two").number == 2
+
+        def test_three(client):
+            client.disconnect()
+            client.connect()
         """
     with EmbeddedBot() as bot:
-        run(code, "--rtvi-url", bot.base_url).assert_outcomes(passed=2)
+        run(code, "--rtvi-url", bot.base_url).assert_outcomes(passed=3)
     result = run(code)
-    result.assert_outcomes(errors=2)
+    result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(["*ScopeMismatch: *function scoped fixture rtvi_url*"])
 
 
@@ -239,8 +243,12 @@ def test_what_is_left(run: Run) -> None:
 
         kept = []
 
-        def test_session(rtvi_client, rtvi_url):
+        def test_session(rtvi_url):
             kept.append(connect(rtvi_url, text_only=True))
+
+        def test_session_of_a_bot(rtvi_bot):
+            kept.pop().close()
+            kept.append(connect(rtvi_bot.base_url, text_only=True))
 
         def test_source(rtvi_client):
             kept.pop().close()
@@ -253,9 +261,10 @@ def test_what_is_left(run: Run) -> None:
         def test_next(rtvi_client):
             pass
         """)
-    result.assert_outcomes(passed=4, errors=3)
+    result.assert_outcomes(passed=5, errors=4)
     result.stdout.fnmatch_lines(
         [
+            "left by the test: session 1 of the client with the websocket transport is live: disconnect it",
             "left by the test: session 1 of the client with the websocket transport is live: disconnect it",
             "left by the test: a SilenceSource is in use: disconnect its client",
             "left by the test: rtvi-mic-1 runs wait() in *",
