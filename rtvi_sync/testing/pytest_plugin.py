@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import difflib
 import inspect
+import math
 import os
 import statistics
 import sys
@@ -67,11 +68,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--rtvi-timeout",
         metavar="S",
-        type=float,
+        type=_seconds,
         default=_TIMEOUT,
         help="default of connect(), ask(), listen(), expect()",
     )
-    add("--rtvi-latency-budget", metavar="S", type=float, help="fail a test if the bot takes longer to answer")
+    add("--rtvi-latency-budget", metavar="S", type=_seconds, help="fail a test if the bot takes longer to answer")
     parser.addini("rtvi_url", "the bot under test", default="")
 
 
@@ -89,6 +90,13 @@ def _header(line: str) -> tuple[str, str]:
     if not (colon and name):  # the error does not repeat the line: it may hold a key
         raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...'")
     return name, value
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def test_the_limits(run: Run) -> None:
         def test_it(rtvi_client):
             rtvi_client.ask("Hello")
 
-        @pytest.mark.rtvi(ready=False)
+        @pytest.mark.rtvi(ready=False, client={"transport": "websocket"})
         def test_connect(rtvi_client):
             pass
         """
@@ -357,6 +357,17 @@ def test_a_header_that_is_none(run: Run) -> None:
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--rtvi-header: a header looks like this*"])
     assert "secret" not in f"{result.stdout}{result.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--rtvi-timeout", "0"), ("--rtvi-timeout", "soon"), ("--rtvi-latency-budget", "-2"), ("--rtvi-timeout", "nan")],
+)
+def test_seconds_that_are_none(run: Run, option: str, value: str) -> None:
+    """They are refused before any test, in one line that names the option."""
+    result = run(ASKS, option, value)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*error: argument {option}: '{value}' is not a positive number of seconds"])
 
 
 def test_several_processes(run: Run) -> None:
