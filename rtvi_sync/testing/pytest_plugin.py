@@ -16,13 +16,14 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 if TYPE_CHECKING:
-    from rtvi_sync import RTVIClient, Turn
+    from rtvi_sync import HandlerError, RTVIClient, Turn
     from rtvi_sync.testing import EmbeddedBot
 
 _TIMEOUT = 30.0  # default of ask(), listen() and expect()
@@ -179,11 +180,13 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
     It takes the options of `RTVIClient`, `token` and `headers`; microphone and speaker are off unless they are given.
-    The clients are closed after the test. An answer over --rtvi-latency-budget fails it.
+    The clients are closed after the test. What their handlers raised then fails it, and so does an answer over
+    --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
+    failures: list[HandlerError] = []
 
     def connect(**options: Any) -> RTVIClient:
         seconds = config.getoption("--rtvi-timeout")
@@ -197,6 +200,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         if "connect" in marked:
             client.params.request_data = marked["connect"]
         clients.append(client)
+        client.on("handler_error", failures.append)
         client.connect()
         return client
 
@@ -205,6 +209,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
+    _check_handlers(failures)
     _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
 
@@ -280,6 +285,17 @@ def _left(before: Collection[object]) -> list[str]:
         if len(ending) < len(left) or not ending or time.monotonic() >= deadline:
             return [*left.values()]
         ending[0].join(0.05)
+
+
+def _check_handlers(failures: list[HandlerError]) -> None:
+    from rtvi_sync.session.function_calls import CALL_EVENTS
+
+    for failure in failures:
+        # The bot is told of an error of a function that it calls, which may be what is tested; an assertion never is.
+        is_assertion = isinstance(failure.error, (AssertionError, pytest.fail.Exception))
+        if is_assertion or failure.event.type not in CALL_EVENTS:
+            told = "".join(traceback.format_exception(failure.error))
+            pytest.fail(f"a handler of {failure.event.type.value!r} raised\n{told}", pytrace=False)
 
 
 def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:

@@ -272,6 +272,28 @@ def test_what_is_left(run: Run) -> None:
     )
 
 
+def test_what_handlers_raise(run: Run) -> None:
+    """It fails the test, with its traceback; an error of a function that the bot calls does so if it asserts."""
+    result = run("""
+        import pytest
+
+        def fail(kind):
+            raise kind("not this one")
+
+        @pytest.mark.parametrize("kind", [AssertionError, KeyError])
+        def test_handler(rtvi_client, kind):
+            rtvi_client.on("bot-llm-started", lambda event: fail(kind))
+            rtvi_client.ask("Hello")
+
+        @pytest.mark.parametrize("kind", [AssertionError, KeyError])
+        def test_function(rtvi_client, rtvi_bot, kind):
+            rtvi_client.register_function_call_handler("look", lambda call: fail(kind))
+            assert "error" in rtvi_bot.wait_for_session().call_function("look")
+        """)
+    result.assert_outcomes(passed=4, errors=3)
+    result.stdout.fnmatch_lines(["a handler of 'botLlmStarted' raised", "*in fail", "AssertionError: not this one"])
+
+
 def test_the_token_and_the_marker(run: Run) -> None:
     """--rtvi-token is for the WebSocket; `connect` is the request data; transcripts and config are the bot's."""
     paths: list[str] = []
