@@ -31,6 +31,7 @@ from .turn_checks import (
     call_mismatch,
     contains,
     has_arguments,
+    matches,
     pattern_of,
     texts_of,
     timeline_of,
@@ -383,7 +384,7 @@ class _Said:
 
 
 def _has(text: str, parts: Texts | None, pattern: str | re.Pattern[str] | None) -> bool:
-    return all(contains(text, part) for part in texts_of(parts)) and (pattern is None or bool(re.search(pattern, text)))
+    return all(contains(text, part) for part in texts_of(parts)) and (pattern is None or matches(text, pattern))
 
 
 def _end(info: CloseInfo) -> str:

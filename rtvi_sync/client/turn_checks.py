@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -90,8 +91,18 @@ _NO_NAME = (
 
 
 def contains(text: str, part: str) -> bool:
-    """Tell whether a text has a part, whatever the spacing."""
-    return "".join(part.split()) in "".join(text.split())
+    """Tell whether a text has a part, whatever the spacing and the encoding of accents."""
+    return "".join(_composed(part).split()) in "".join(_composed(text).split())
+
+
+def matches(text: str, pattern: str | re.Pattern[str]) -> bool:
+    """Tell whether a pattern is found in a text, whatever the encoding of accents."""
+    flags = 0 if isinstance(pattern, str) else pattern.flags
+    return re.search(_composed(pattern_of(pattern)), _composed(text), flags) is not None
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def texts_of(value: Texts | None) -> list[str]:
@@ -193,7 +204,7 @@ class TurnChecks:
         for part in texts_of(self.contains):
             if not contains(turn.bot_text, part):
                 raise fail(f"the bot to say {part!r}", said, "text_mismatch")
-        if self.matches is not None and not re.search(self.matches, turn.bot_text):
+        if self.matches is not None and not matches(turn.bot_text, self.matches):
             raise fail(f"the bot to say what matches {pattern_of(self.matches)!r}", said, "text_mismatch")
         for part in texts_of(self.excludes):
             if is_cut or contains(turn.bot_text, part):

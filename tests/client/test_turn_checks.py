@@ -88,6 +88,15 @@ def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, wor
     assert isinstance(raised.value, AssertionError)
 
 
+def test_accents_in_either_encoding() -> None:
+    """What looks the same is the same, in the text and in the demand."""
+    for text, part in (("Cafe\u0301", "Caf\u00e9"), ("Caf\u00e9", "Cafe\u0301")):
+        turn = turn_of(bot_text=f"The {text}.")
+        turn.expect(contains=part, matches=f"^The {part}").expect(matches=re.compile(part.upper(), re.I))
+        with pytest.raises(ExpectationError, match="not to say"):
+            turn.expect(excludes=part)
+
+
 def test_arguments_as_they_come_over_the_wire() -> None:
     """A tuple comes as a list, and a number that is a key as text."""
     call = ReportedFunctionCall(function_name="f", arguments={"cities": ["Oslo", "Bergen"], "by_day": {"1": ["rain"]}})
