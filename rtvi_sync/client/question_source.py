@@ -45,7 +45,7 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
         if sample_rate_hz is not None:
             return BytesSource(question, sample_rate_hz)
         try:
-            return BytesSource(*decode(bytes(question)))
+            return BytesSource(*decode(bytes(question), "The audio file of a question"))
         except ValueError as error:
             raise ValueError(
                 f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="

@@ -23,11 +23,12 @@ _FORMATS = {
 }
 
 
-def decode(data: bytes) -> tuple[bytes, int]:
+def decode(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Decode an audio file.
 
     Args:
         data: the whole file.
+        name: of the file, for the warning that it is truncated.
 
     Returns:
         Mono PCM, and its sample rate in Hz.
@@ -36,22 +37,22 @@ def decode(data: bytes) -> tuple[bytes, int]:
         ValueError: it is no audio file, a damaged one, or one without audio.
         MissingExtraError: only soundfile can read it, and that is not installed.
     """
-    pcm, rate = _decode(data)
+    pcm, rate = _decode(data, name)
     if not pcm:
         raise ValueError("it has no audio; if it was written to a pipe, write it to a file")
     return pcm, rate
 
 
-def _decode(data: bytes) -> tuple[bytes, int]:
+def _decode(data: bytes, name: str) -> tuple[bytes, int]:
     try:
-        return pcm_tools.parse_wav(data)
+        return pcm_tools.parse_wav(data, name)
     except pcm_tools.OtherEncodingError as error:
         return _decode_by_soundfile(data, str(error))
     except ValueError:
-        name = next((name for begin, name in _FORMATS.items() if data.startswith(begin)), None)
-        if name is None and not _is_mpeg_layer_3(data):
+        what = next((what for begin, what in _FORMATS.items() if data.startswith(begin)), None)
+        if what is None and not _is_mpeg_layer_3(data):
             raise
-        return _decode_by_soundfile(data, name or "MP3")
+        return _decode_by_soundfile(data, what or "MP3")
 
 
 def _is_mpeg_layer_3(data: bytes) -> bool:

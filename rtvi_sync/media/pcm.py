@@ -6,13 +6,17 @@ PCM is signed 16-bit little endian, mono unless said otherwise.
 from __future__ import annotations
 
 import array
+import logging
 import math
 import struct
 import sys
 from collections.abc import Iterable, Iterator
 
+from ..concurrency.logs import package_logger
 from ..protocol.validation import BYTES, COUNT, Rule, integer
 from .g711 import alaw, mulaw
+
+logger: logging.Logger = package_logger(__name__)
 
 MIN_RATE_HZ = 1_000
 MAX_RATE_HZ = 384_000
@@ -22,6 +26,8 @@ WAV_HEADER_BYTES = 44
 MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
 
 _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_ALAW, _FORMAT_MULAW, _FORMAT_EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+# Tools that write to a pipe put a size from here on into the header, because they do not know it yet.
+_STREAMED_BYTES = 0x7F000000
 # The bytes that a sample may have.
 _WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
 _COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
@@ -184,14 +190,15 @@ def rms(pcm: bytes) -> float:
     return math.hypot(*samples) / math.sqrt(max(1, len(samples)))
 
 
-def parse_wav(data: bytes) -> tuple[bytes, int]:
+def parse_wav(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Read a WAV file of PCM of 8 to 32 bits, floating point of 32 or 64, µ-law or A-law, with any number of channels.
 
     A size beyond the end of the data, as in streamed or truncated files, means "up to the end". So does audio of size 0
-    in a file whose own size is wrong as well.
+    in a file whose own size is wrong as well. Of a truncated file a warning is logged.
 
     Args:
         data: the whole file.
+        name: of the file, for the warning.
 
     Returns:
         Mono PCM (bit exact for 16-bit mono; the upper 16 bits of wider samples; the mean of several channels) and its
@@ -204,14 +211,17 @@ def parse_wav(data: bytes) -> tuple[bytes, int]:
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
     layout: tuple[int, int, int, int] | None = None
-    for name, body in _chunks(data):
-        if name == b"fmt ":
+    for chunk, size, body in _chunks(data):
+        if chunk == b"fmt ":
             layout = _layout(body)
-        elif name == b"data":
+        elif chunk == b"data":
             if layout is None:
                 break
             kind, channels, rate, width = layout
             complete = body[: len(body) - len(body) % (channels * width)]
+            if len(body) < size < _STREAMED_BYTES:
+                seconds = [count / (channels * width * rate) for count in (len(body), size)]
+                logger.warning("%s is truncated: it has %.2f s of the %.2f s of audio in its header", name, *seconds)
             return to_mono(_decoded(kind, complete, width), channels), rate
     raise ValueError("it is damaged: no format followed by audio data in it")
 
@@ -226,14 +236,14 @@ def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
     )
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
     (file_size,) = struct.unpack_from("<I", data, 4)
     position = 12
     while position + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, position)
         if name == b"data" and not size and file_size + 8 != len(data):
-            size = len(data)
-        yield name, data[position + 8 : position + 8 + size]
+            size = len(data) - position - 8
+        yield name, size, data[position + 8 : position + 8 + size]
         position += 8 + size + size % 2
 
 

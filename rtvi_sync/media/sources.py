@@ -201,7 +201,7 @@ class WavSource(BytesSource):
                 raise ValueError(
                     f"it is larger than {MAX_WAV_FILE_BYTES >> 20} MiB; split it, or read it with a CallbackSource"
                 )
-            pcm, rate = decode(data)
+            pcm, rate = decode(data, f"The audio file {self.path}")
         except ValueError as error:
             raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
         if sample_rate_hz not in (None, rate):

@@ -127,10 +127,21 @@ def test_files_that_are_damaged(tmp_path):
         WavSource(tmp_path / "a.flac")
 
 
+def test_a_file_that_is_truncated(tmp_path, caplog):
+    """It is read up to its end, and a warning names it and both lengths."""
+    (tmp_path / "a.wav").write_bytes(wav_header(RATE, 3 * len(TONE)) + TONE)
+    assert WavSource(tmp_path / "a.wav").read(2 * RATE) == TONE
+    (record,) = caplog.records
+    path = tmp_path / "a.wav"
+    told = f"The audio file {path} is truncated: it has 1.00 s of the 3.00 s of audio in its header"
+    assert (record.name, record.levelname, record.getMessage()) == ("rtvi_sync.media.pcm", "WARNING", told)
+
+
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000])
-def test_a_file_from_a_pipe(size):
+def test_a_file_from_a_pipe(size, caplog):
     """ffmpeg and sox write these sizes where they cannot return to the header; the audio goes up to the end."""
     assert decode(wav_header(RATE, 0)[:-4] + struct.pack("<I", size) + TONE) == (TONE, RATE)
+    assert not caplog.records
     pytest.importorskip("soundfile", reason="the extra `files` installs it")
     compressed = compressed_wav(7, bytes([0xFF, 0x80, 0x00]))
     streamed = compressed.replace(struct.pack("<4sI", b"data", 3), struct.pack("<4sI", b"data", size))
