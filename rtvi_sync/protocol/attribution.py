@@ -178,7 +178,9 @@ class Attribution:
             turn = question
         else:
             turn, first = self.begin(None), self.asked.first
-            turn.is_late = first is not None and first.is_announced and first.timings.acknowledged is None
+            # A user who speaks is acknowledged at the end, and what the bot says until then may be whole.
+            if first is not None and first.modality == "text":
+                turn.is_late = first.is_announced and first.timings.acknowledged is None
         if turn.errors:
             turn.answer.fail()
         turn.last_sign = at

@@ -46,7 +46,7 @@ class OpenTurn:
     told_llm_text: bool = False
     is_speaking: bool = False  # the user
     is_announced: bool = False  # the bot was interrupted since it was asked, as typed texts do from 2.0 on
-    is_late: bool = False  # of the bot: it began after the interruption by a question that is not acknowledged yet
+    is_late: bool = False  # of the bot: it began after the interruption by a text that is not acknowledged yet
     is_firm: bool = False  # the answer began when the bot had the question, and by a run of its model
     last_sign: float = 0.0
     timings: TurnTimings = attrs.field(factory=TurnTimings)
