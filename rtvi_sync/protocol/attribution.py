@@ -19,6 +19,10 @@ _MAX_ASKED = 1000
 _MAX_STALE = 3
 # Less than this share of an answer is spoken only if it was interrupted.
 _INTERRUPTED = 0.8
+# In seconds: what a question has cut is silent this soon after the bot tells that it speaks.
+_CUT_AT_ONCE = 0.5
+#: What is assumed of a turn if the session ends before a bot has spoken for the first time.
+VOICE_UNKNOWN = "it is not known whether this bot speaks"
 # From this version on a bot tells what of the user's input it has.
 _TELLS_USER_INPUT = (2, 2)
 
@@ -206,7 +210,7 @@ class Attribution:
         if answer.is_empty or answer.owes_run or answer.is_under_way:
             return "failed"
         if answer.owes_speech and self.bot.has_voice is None and not lost:
-            turn.assumed = "it is not known whether this bot speaks"
+            turn.assumed = VOICE_UNKNOWN
             return "complete"
         return "failed" if answer.owes_speech else "complete"
 
@@ -253,11 +257,13 @@ class Attribution:
 
     def fall_silent(self, turn: OpenTurn, at: float) -> None:
         """Note that the bot has stopped to speak; end the turn if it is complete or was cut."""
-        turn.answer.stop_speaking(may_be_cut=turn.is_late or self._may_have_cut(turn))
+        was_cut = turn.is_late and at - (turn.timings.bot_started_speaking or at) < _CUT_AT_ONCE
+        turn.answer.stop_speaking(may_be_cut=was_cut or self._may_have_cut(turn))
         is_untold = self.asked and not self.bot.tells_interruption and turn.answer.owes_speech
-        if is_untold or (turn.is_late and turn.answer.spoken_share < _INTERRUPTED):
+        was_cut = was_cut and not turn.answer.spoken_text
+        if is_untold or was_cut:
             self.end(turn, at, "interrupted")
-            self.is_cut = self.is_cut or turn.is_late
+            self.is_cut = self.is_cut or was_cut
         else:
             self.settle(turn, at)
 

@@ -260,6 +260,7 @@ class TurnTracker:
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
+        self._speaks_early = False
         self._turns.interrupt(at)
 
     def _run_started(self, at: float, _data: Any) -> None:
@@ -268,8 +269,6 @@ class TurnTracker:
         turn.answer.start_run()
         turn.time_first(llm_started=at)
         turn.note(at, "bot", "model runs")
-        if self._speaks_early:
-            self._speak(turn, at)
 
     def _wrote(self, at: float, data: Any) -> None:
         cut = self._turns.cut
@@ -322,6 +321,8 @@ class TurnTracker:
             if not turn.answer.knows_segment(data):
                 turn.answer.add_segment(data)
         turn.last_sign = at
+        if self._speaks_early and not turn.answer.speaking:
+            self._speak(turn, at)
         turn.answer.speak_segment(data)
         if fading is not None and not fading.answer.owes_speech:
             self._turns.end(fading, at, "complete")
@@ -349,7 +350,7 @@ class TurnTracker:
         turns = self._turns
         has_nothing = turns.answered is None and not turns.asked.may_first_be_answered(by_model=False)
         if turns.is_cut and turns.asked and has_nothing:
-            # Of what was cut when it had hardly begun; or a loaded bot tells late of the run that it speaks for.
+            # Of what was cut when it had hardly begun; or of the answer, if words of that follow.
             self._speaks_early = True
             return
         self._speak(turns.answer(at), at)

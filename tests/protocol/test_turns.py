@@ -183,6 +183,46 @@ def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole() -> Non
     assert (greeting.initiator, greeting.status, greeting.spoken_text) == ("bot", "complete", "Hello.")
 
 
+def test_speech_of_what_was_cut_is_not_that_of_the_next_question() -> None:
+    talk = Conversation((2, 2))
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-started-speaking")
+    talk.ask("Two?", "q2")
+    talk.bot("bot-interrupted")
+    talk.acknowledge("Two?", "q2")
+    talk.run("Second.")
+    talk.bot("bot-stopped-speaking")
+    began = talk.now
+    talk.say("Second.")
+    assert [(turn.user_text, turn.status) for turn in talk.over] == [("Hi?", "interrupted"), ("Two?", "complete")]
+    assert (talk.over[1].timings.bot_started_speaking or 0.0) >= began
+
+
+def test_speech_that_began_before_the_question_was_told_and_ends_before_its_answer_is_spoken() -> None:
+    talk = Conversation((2, 2))
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-started-speaking")
+    talk.acknowledge("Hi?")
+    talk.run("Hello.")
+    talk.bot("bot-stopped-speaking")
+    assert not talk.over
+    talk.say("Hello.")
+    assert [(turn.user_text, turn.status) for turn in talk.over] == [("Hi?", "complete")]
+
+
+def test_a_greeting_of_two_sentences_that_is_told_after_an_interruption_and_spoken_whole() -> None:
+    talk = Conversation((2, 2))
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.run("Hello there, my friend. How are you?")
+    talk.say("Hello there, my friend.")
+    talk.say("How are you?", 2)
+    (greeting,) = talk.over
+    assert (greeting.status, greeting.spoken_text) == ("complete", "Hello there, my friend. How are you?")
+
+
 def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
     """The interruption is that by the question, and what came before it cannot be the answer."""
     talk = Conversation((2, 0))
