@@ -23,6 +23,7 @@ from ..media.base import AudioSource
 from ..media.session import Insertion
 from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
+from ..protocol.attribution import VOICE_UNKNOWN
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..session.dispatcher import Dispatcher
@@ -143,12 +144,11 @@ class Question(ABC):
                 turn: Turn = event.data
                 if (failure := failure_of(turn)) is not None:
                     raise failure
-                is_over, ending = not self._session.live, self._session.ending
-                if turn.status != "failed" and not (turn.assumed and is_over and ending.info.by_application):
+                ended_here = turn.assumed == VOICE_UNKNOWN and self._session.ending.info.by_application
+                if turn.status != "failed" and not ended_here:
                     return turn
-                if not is_over:
+                if self._session.live:
                     raise _bot_error(turn, "The bot has not said that its answer is over")
-                # else the stream ends with the session
 
     def _next(self, deadline: Deadline) -> Event | None:
         try:

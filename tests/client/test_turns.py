@@ -196,6 +196,18 @@ class TestAsk:
                 client.listen(GUARD)
             assert listeners_of(client)[0] == 0
 
+    def test_disconnect_in_a_handler_of_the_answer(self) -> None:
+        """An answer that was over before is returned, also if that was an assumption."""
+        bot = TalkingBot(quiet, audio=True)
+        with bot.client() as client:
+            thread = InThread(lambda: client.ask("first", GUARD))
+            bot.await_question()
+            client.on("turn_ended", lambda _: client.disconnect())
+            says(client, written("A long story"))
+            turn = thread.get()
+            assert (turn.bot_text, turn.status) == ("A long story", "complete")
+            assert turn.assumed is not None
+
     def test_disconnect_before_it_is_known_whether_the_bot_speaks(self) -> None:
         """The caller gets no answer that was not spoken to its end, nor one that is taken for whole without a voice."""
         bot = TalkingBot(quiet, audio=True)
