@@ -32,8 +32,8 @@ from .ways import Way
 
 T = TypeVar("T")
 
-# The part of the time left that a silent bot gets while other ways remain, and the seconds if there is no limit.
-# Most of it, because a bot whose transport has opened is more likely to load its models than to be the wrong one.
+# The part of the time that a silent bot gets on the first of several ways, and the seconds if there is no limit. The
+# others share the rest. It is most of the time, because a bot whose transport has opened probably loads its models.
 _SHARE = 2 / 3
 _SHARE_WITHOUT_LIMIT = 10.0
 # By these statuses a server refuses the client, on whatever way it comes.
@@ -144,14 +144,18 @@ class ConnectCall:
         # Without a limit each round is longer, because a bot may take its time to load.
         own = math.inf if way.patience is None else way.patience
         if remaining is not None:
-            return min(remaining * _SHARE, own)
+            rest = 1 / (1 + len(self._untried) + len(self._left_early))
+            return min(remaining * (rest if self._failures else _SHARE), own)
         return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
 
     def _failure(self, error: RTVIError, way: Way) -> RTVIError:
         """Return the error of the call, whose last attempt, on `way`, has failed by `error`."""
         if len(self._failures) == 1 or not (isinstance(error, ConnectError) or _concerns_way(error)):
             return error
-        last = {name: str(failure) for name, failure in self._failures}  # the last of each transport
+        last: dict[str, str] = {}  # of each transport its last error, or the first one if it was silent twice
+        for name, failure in self._failures:
+            if not isinstance(failure, ConnectionTimeoutError) or name not in last:
+                last[name] = str(failure)
         if len(set(last.values())) == 1:
             text = str(error)
         else:
@@ -160,7 +164,9 @@ class ConnectCall:
             if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
                 last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
             tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())
-            text = f"No bot was reached{'' if self.has_other_ways else ', by any transport'}. {tried}"
+            limit = self.deadline.timeout if isinstance(error, ConnectionTimeoutError) else None
+            within = f" within {round(limit, 3):g} s" if limit is not None else ""
+            text = f"No bot was reached{within}{'' if self.has_other_ways else ', by any transport'}. {tried}"
         result: ConnectError
         if isinstance(error, ConnectionTimeoutError):
             result = ConnectionTimeoutError(text, phase=error.phase, elapsed=self.deadline.elapsed())

@@ -329,7 +329,8 @@ def test_a_way_that_was_tried_twice_is_told_once() -> None:
 def test_the_limit_of_the_call_passes() -> None:
     client = client_of(Named("first", resets), Named("second", is_silent))
     attempt = partial(connect_within, client)
-    error = timed_out("bot-ready", attempt, r"first: .* second: The bot was not ready")
+    within = r"^No bot was reached within [\d.]+ s, by any transport\. "
+    error = timed_out("bot-ready", attempt, rf"{within}first: .* second: The bot was not ready")
     assert [name for name, _ in error.attempts] == ["first", "second"]
 
 
