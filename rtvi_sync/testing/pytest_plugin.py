@@ -37,9 +37,6 @@ _ENDING = 2.0  # seconds that threads may need to end after a test
 # Options of the marker; all others are those of `EmbeddedBot`.
 _NOT_OF_THE_BOT = ("live", "client", "connect")
 
-# All other fixtures need one of these.
-_FIXTURES = frozenset({"rtvi_bot", "rtvi_url"})
-
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 
 MARKER = """\
@@ -133,19 +130,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # -- fixtures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _rtvi_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test with a fixture of the plugin for what it leaves, when its other fixtures have ended."""
-    if _FIXTURES.isdisjoint(request.fixturenames):
-        yield
-        return
-    request.getfixturevalue("rtvi_url")  # an embedded bot ends later than the check, because it ends its sessions
-    before = _in_use()
-    yield
-    if left := _left(before):
-        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
-
-
 @pytest.fixture
 def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
     """Return the embedded bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
@@ -158,7 +142,9 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
 
     options = {name: value for name, value in _marked(request.node).items() if name not in _NOT_OF_THE_BOT}
     with EmbeddedBot(**options) as bot:
+        before = _in_use()
         yield bot
+        _check_left(before)  # before the bot ends, which ends its sessions
 
 
 def _scope_of_url(fixture_name: str, config: pytest.Config) -> Literal["session", "function"]:  # noqa: ARG001 - pytest's
@@ -180,13 +166,15 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
     It takes the options of `RTVIClient`, `token` and `headers`; microphone and speaker are off unless they are given.
-    The clients are closed after the test. What their handlers raised then fails it, and so does an answer over
+    The clients are closed after the test. An assertion of their handlers then fails it, and so do what is left (a
+    session, a source or sink in use, a thread that is busy with a handler or a source) and an answer over
     --rtvi-latency-budget.
     """
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
     failures: list[HandlerError] = []
+    before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
         seconds = config.getoption("--rtvi-timeout")
@@ -209,6 +197,8 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
+    if _live_url(config):  # an embedded bot checks when it ends
+        _check_left(before)
     _check_handlers(failures)
     _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
@@ -287,13 +277,15 @@ def _left(before: Collection[object]) -> list[str]:
         ending[0].join(0.05)
 
 
-def _check_handlers(failures: list[HandlerError]) -> None:
-    from rtvi_sync.session.function_calls import CALL_EVENTS
+def _check_left(before: Collection[object]) -> None:
+    if left := _left(before):
+        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
 
+
+def _check_handlers(failures: list[HandlerError]) -> None:
+    """Fail a test for an assertion of a handler; other errors may be what is tested."""
     for failure in failures:
-        # The bot is told of an error of a function that it calls, which may be what is tested; an assertion never is.
-        is_assertion = isinstance(failure.error, (AssertionError, pytest.fail.Exception))
-        if is_assertion or failure.event.type not in CALL_EVENTS:
+        if isinstance(failure.error, (AssertionError, pytest.fail.Exception)):
             told = "".join(traceback.format_exception(failure.error))
             pytest.fail(f"a handler of {failure.event.type.value!r} raised\n{told}", pytrace=False)
 

@@ -272,8 +272,31 @@ def test_what_is_left(run: Run) -> None:
     )
 
 
+def test_fixtures_of_the_application_with_these_names(run: Run) -> None:
+    """They are taken as they are, and what a test's own fixtures set counts for the URL."""
+    result = run("""
+        import pytest
+
+        class TestBot:
+            @pytest.fixture
+            def rtvi_bot(self):
+                return "my own"
+
+            def test_it(self, rtvi_bot):
+                assert rtvi_bot == "my own"
+
+        @pytest.fixture
+        def my_bot(monkeypatch):
+            monkeypatch.setenv("RTVI_URL", "http://127.0.0.1:9/mine")
+
+        def test_url(my_bot, rtvi_url):
+            assert rtvi_url.endswith("/mine")
+        """)
+    result.assert_outcomes(passed=2)
+
+
 def test_what_handlers_raise(run: Run) -> None:
-    """It fails the test, with its traceback; an error of a function that the bot calls does so if it asserts."""
+    """An assertion fails the test, with its traceback; other errors may be what is tested."""
     result = run("""
         import pytest
 
@@ -290,7 +313,7 @@ def test_what_handlers_raise(run: Run) -> None:
             rtvi_client.register_function_call_handler("look", lambda call: fail(kind))
             assert "error" in rtvi_bot.wait_for_session().call_function("look")
         """)
-    result.assert_outcomes(passed=4, errors=3)
+    result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(["a handler of 'botLlmStarted' raised", "*in fail", "AssertionError: not this one"])
 
 
