@@ -97,8 +97,8 @@ def contains(text: str, part: str) -> bool:
 
 def matches(text: str, pattern: str | re.Pattern[str]) -> bool:
     """Tell whether a pattern is found in a text, whatever the encoding of accents."""
-    flags = 0 if isinstance(pattern, str) else pattern.flags
-    return re.search(_composed(pattern_of(pattern)), _composed(text), flags) is not None
+    # The pattern stays as it is, because the ends of a range have no other form.
+    return any(re.search(pattern, unicodedata.normalize(form, text)) for form in ("NFC", "NFD"))
 
 
 def _composed(text: str) -> str:

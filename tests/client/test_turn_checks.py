@@ -97,6 +97,14 @@ def test_accents_in_either_encoding() -> None:
             turn.expect(excludes=part)
 
 
+def test_a_range_of_characters_that_have_another_form() -> None:
+    """A pattern means what it says, whatever the forms of its characters."""
+    turn = turn_of(bot_text="\u4f60\u597d")
+    for pattern in ("[\ufb1d-\ufb4f]", "[\uf900-\ufa6d]"):
+        with pytest.raises(ExpectationError, match="match"):
+            turn.expect(matches=pattern)
+
+
 def test_arguments_as_they_come_over_the_wire() -> None:
     """A tuple comes as a list, and a number that is a key as text."""
     call = ReportedFunctionCall(function_name="f", arguments={"cities": ["Oslo", "Bergen"], "by_day": {"1": ["rain"]}})
