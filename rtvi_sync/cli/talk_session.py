@@ -241,8 +241,8 @@ class TalkSession:
         self._console.print_line(info.describe())
 
     def _has_unanswered_line(self) -> bool:
-        last = self._client.turns()[-1:]
-        return bool(self._typed) or any(turn.modality == "text" and not has_begun(turn) for turn in last)
+        typed = [turn for turn in self._client.turns() if turn.modality == "text"]
+        return bool(self._typed) or any(not has_begun(turn) for turn in typed[-1:])
 
     def _update_status(self, state: str) -> None:
         client, partial = self._client, self._transcript.unfinished

@@ -195,7 +195,8 @@ class PushSource(PackagedSource):
 
     def mark_sent(self, held_bytes: int = 0) -> None:
         """Note that what was taken is sent, but for the last `held_bytes`; wake the threads that wait for it."""
-        self._sent_bytes = self._taken_bytes - held_bytes
+        # Silence in front of speech is held, too, so that more may be held than was taken.
+        self._sent_bytes = max(self._sent_bytes, self._taken_bytes - held_bytes)
         self._taken.notify_all()
 
     @property

@@ -132,7 +132,7 @@ def by_itself(call: Callable[[A], T], argument: A) -> T:
     a call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
 
     Raises:
-        OSError: of this connection, or one of `WOULD_BLOCK`.
+        OSError: this connection has failed, or one of `WOULD_BLOCK`. If both have, it may be the error of the other.
     """
     try:
         return call(argument)

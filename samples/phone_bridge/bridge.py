@@ -55,6 +55,8 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
     except (ValueError, RecursionError) as error:
         print("no call of Twilio's:", error, flush=True)
         websocket.close(CloseCode.INVALID_DATA)
+    except RTVIError as error:
+        print("no bot for this call:", error, flush=True)
 
 
 def _relay(websocket: ServerConnection, url: str) -> None:

@@ -438,6 +438,25 @@ def test_a_bot_that_leaves_lines_of_a_pipe_unanswered(lines: tuple[str, ...]) ->
     assert console.lines[1:] == ["you: one"]
 
 
+def test_a_greeting_is_no_answer_to_a_line_of_a_pipe() -> None:
+    console = FakeConsole(interactive=False)
+    client = memory_client(enable_mic=False)
+
+    def script() -> Script:
+        yield "one"
+        yield Key.END
+        yield from console.until_line("you: one")
+        bot_says(client, "bot-interrupted")
+        bot_says(client, "bot-llm-started")
+        bot_says(client, "bot-llm-text", {"text": "Welcome."})
+        bot_says(client, "bot-llm-stopped")
+        transport_of(client).end(CloseInfo(code=1000, initiator="server"))
+
+    console.script = script()
+    with pytest.raises(DisconnectedError, match="not all lines were answered"):
+        run_session(client, console)
+
+
 def test_a_line_that_the_end_of_a_session_outruns() -> None:
     """It counts as not answered, although the one before was."""
     console = FakeConsole(interactive=False)
@@ -467,6 +486,7 @@ def test_a_bot_that_answers_the_last_line_and_leaves() -> None:
     def script() -> Script:
         yield from ("Bye", Key.END)
         yield from console.until_line("you: Bye")
+        bot_says(client, "user-llm-text", {"text": "Bye"})
         bot_says(client, "bot-llm-started")
         bot_says(client, "bot-llm-text", {"text": "Bye."})
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))

@@ -244,6 +244,19 @@ def test_wait(talk, timer, until):
         assert waiting.get() is False
 
 
+def test_what_was_sent_stays_sent():
+    """Silence in front of the next speech is held by the converter, too, and is nothing of the one before."""
+    source = PushSource(8000)
+    source.take(10)
+    source.push(bytes(CHUNK))
+    source.take(CHUNK)
+    source.mark_sent()
+    source.push(bytes(CHUNK))
+    source.take(1)
+    source.mark_sent(held_bytes=2 * CHUNK)
+    assert source._is_sent(CHUNK)
+
+
 def test_wait_beside_a_thread_that_pushes(talk, timer, until):
     """It waits for what was pushed before, though something waits at every moment."""
     source = PushSource(16000)

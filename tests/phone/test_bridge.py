@@ -249,9 +249,10 @@ def test_keys_while_the_last_words_are_played() -> None:
         assert (caller.heard, caller.close_code) == (encode_mulaw(goodbye), DONE)
 
 
-def test_no_bot(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("url_of_bot", ["ws://127.0.0.1:1", "ftp://bot"])
+def test_no_bot(url_of_bot: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The bridge hangs up, and its operator reads why."""
-    with bridge_to("ws://127.0.0.1:1") as url, Caller(url) as caller:
+    with bridge_to(url_of_bot) as url, Caller(url) as caller:
         talk_until(lambda: caller.close_code == DONE, caller)
     assert "no bot for this call: " in capfd.readouterr().out
 
