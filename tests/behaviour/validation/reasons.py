@@ -54,6 +54,7 @@ METHODS: Final = {
             *("EventStream.push", "EventStream.has_listener"),
             *("LLMHelper.handle_message", "RTVIClientHelper.handle_message", "AudioSource.read", "AudioSink.write"),
             *("WavSource.samples", "SilenceSource.samples", "ToneSource.samples", "CallbackSource.read"),
+            "PushSource.mark_sent",
             "PushSource.take",
             *("WavSink.write", "BytesSink.write", "NullSink.write", "CallbackSink.write"),
             *("ResamplingSink.write", "FrameSink.write"),
