@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.sync.server import ServerConnection
 
-from rtvi_sync import RTVIClient, RTVIError, TransportState
+from rtvi_sync import DisconnectedError, RTVIClient, RTVIError, TransportState
 from rtvi_sync.media import PushSource
 from rtvi_sync.media.convert import ResamplingSink, ResamplingSource, decode_mulaw, encode_mulaw
 
@@ -61,7 +61,7 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
 
 def _relay(websocket: ServerConnection, url: str) -> None:
     with contextlib.ExitStack() as stack:
-        client, is_over = None, threading.Event()
+        client = None
         voice = PushSource(RATE_HZ, max_seconds=MAX_DELAY)
         for event in _events_of(websocket):
             match event:
@@ -75,11 +75,10 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                         connect_timeout=15,
                     )
                     # On a thread, because this one has to notice that the caller hangs up meanwhile.
-                    connecting = threading.Thread(target=_connect, args=(client, websocket, is_over))
+                    connecting = threading.Thread(target=_connect, args=(client, websocket))
                     connecting.start()
                     stack.callback(connecting.join)
                     stack.callback(client.close)  # ends the attempt, too
-                    stack.callback(is_over.set)
                 case {"event": "media", "media": {"payload": str(payload)}}:
                     pcm = decode_mulaw(base64.b64decode(payload, validate=True))
                     if client is not None and client.state is TransportState.READY:  # else it would be heard late
@@ -91,13 +90,14 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                     return
 
 
-def _connect(client: RTVIClient, websocket: ServerConnection, is_over: threading.Event) -> None:
+def _connect(client: RTVIClient, websocket: ServerConnection) -> None:
     try:
         client.connect()
     except RTVIError as error:
-        if not is_over.is_set():
-            print("no bot for this call:", error, flush=True)
-            websocket.close()
+        if isinstance(error, DisconnectedError) and error.initiator == "client":
+            return  # the caller has hung up
+        print("no bot for this call:", error, flush=True)
+        websocket.close()
 
 
 def _events_of(websocket: ServerConnection) -> Iterator[dict[str, Any]]:

@@ -259,7 +259,7 @@ def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
     client.on("transport_state_changed", states.append)
     manager = manager_of(client)
     (way,), deadline = manager.ways, Deadline(None)
-    attempt = manager._attempt(None, None, deadline, way, None)
+    attempt = manager._attempt(None, None, way, deadline, None)
     if begun:
         session = attempt.begin(lambda: manager._begin_session(way, deadline))
         attempt.abandoned = True  # it was given up meanwhile
