@@ -4,20 +4,19 @@ import base64
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.sync.server import ServerConnection
 
-from rtvi_sync import DisconnectedError, RTVIClient, RTVIError, TransportState
-from rtvi_sync.media import PushSource
-from rtvi_sync.media.convert import ResamplingSink, ResamplingSource, decode_mulaw, encode_mulaw
+from rtvi_sync import DisconnectedError, RTVIClient, RTVIError
+from rtvi_sync.media import CallbackSink
+from rtvi_sync.media.convert import ResamplingSink, decode_mulaw, encode_mulaw
 
 RATE_HZ = 8_000
 BOT_RATE_HZ = 16_000  # at which bots of Pipecat read all audio
-MAX_DELAY = 0.3  # seconds by which the bot may hear the caller later
 KEYS = frozenset("0123456789*#")
 
 
@@ -61,8 +60,7 @@ def hold_call(websocket: ServerConnection, url: str) -> None:
 
 def _relay(websocket: ServerConnection, url: str) -> None:
     with contextlib.ExitStack() as stack:
-        client = None
-        voice = PushSource(RATE_HZ, max_seconds=MAX_DELAY)
+        client = voice = None
         for event in _events_of(websocket):
             match event:
                 case {"event": "start", "streamSid": str(stream)} if client is None:
@@ -70,10 +68,11 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                     stack.callback(print, "end of", stream, flush=True)
                     client = RTVIClient.for_url(
                         url,
-                        mic=ResamplingSource(voice, BOT_RATE_HZ),
+                        mic=False,
                         speaker=ResamplingSink(Earpiece(websocket, stream), RATE_HZ),
                         connect_timeout=15,
                     )
+                    voice = ResamplingSink(CallbackSink(_way_to_bot(client)), BOT_RATE_HZ)
                     # On a thread, because this one has to notice that the caller hangs up meanwhile.
                     connecting = threading.Thread(target=_connect, args=(client, websocket))
                     connecting.start()
@@ -81,13 +80,22 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                     stack.callback(client.close)  # ends the attempt, too
                 case {"event": "media", "media": {"payload": str(payload)}}:
                     pcm = decode_mulaw(base64.b64decode(payload, validate=True))
-                    if client is not None and client.state is TransportState.READY:  # else it would be heard late
-                        voice.push(pcm)
+                    if voice is not None:
+                        voice.write(pcm, RATE_HZ)
                 case {"event": "dtmf", "dtmf": {"digit": str(key)}} if client is not None and key in KEYS:
                     with contextlib.suppress(RTVIError):  # the bot is not ready, has left, or is too old to know keys
                         client.send_dtmf(key)
                 case {"event": "stop"} | {"event": "mark", "mark": {"name": Earpiece.LAST_WORD}}:
                     return
+
+
+def _way_to_bot(client: RTVIClient) -> Callable[[bytes, int], None]:
+    def send(pcm: bytes, sample_rate_hz: int) -> None:
+        assert client.transport is not None  # the one in use, of several
+        with contextlib.suppress(RTVIError):  # the bot is not ready, or has left
+            client.transport.send_audio(pcm, sample_rate_hz)
+
+    return send
 
 
 def _connect(client: RTVIClient, websocket: ServerConnection) -> None:
