@@ -145,7 +145,7 @@ class ConnectCall:
         own = math.inf if way.patience is None else way.patience
         if remaining is not None:
             rest = 1 / (1 + len(self._untried) + len(self._left_early))
-            return min(remaining * (rest if self._failures else _SHARE), own)
+            return min(remaining * (min(rest, _SHARE) if self._failures else _SHARE), own)
         return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
 
     def _failure(self, error: RTVIError, way: Way) -> RTVIError:
