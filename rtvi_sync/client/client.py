@@ -137,8 +137,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             transport: a transport, or its name: "websocket", "webrtc" or "eval". "auto": `connect()` tries them in this
                 order, WebRTC if its extra is installed, or WebRTC first if the camera or the screen is on, each with a
                 start request and a connection of its own, until the bot is ready. A bot that is silent on one of them
-                gets two thirds of the time left (10 s without a limit) while another one remains, and the rest if none
-                of them succeeds.
+                gets two thirds of the time on the first of them, and an even part of what is left on the others (10 s
+                on each without a limit).
             token: for the WebSocket; it takes precedence over the token in the server's answer.
             headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket or an
                 offer, for its handshake or the offer.

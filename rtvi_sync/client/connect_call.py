@@ -32,10 +32,8 @@ from .ways import Way
 
 T = TypeVar("T")
 
-# The part of the time that a silent bot gets on the first of several ways, and the seconds if there is no limit. The
-# others share the rest. It is most of the time, because a bot whose transport has opened probably loads its models.
-_SHARE = 2 / 3
-_SHARE_WITHOUT_LIMIT = 10.0
+# The seconds that a silent bot gets while other ways remain, if there is no limit.
+_PATIENCE_WITHOUT_LIMIT = 10.0
 # By these statuses a server refuses the client, on whatever way it comes.
 _REFUSED_CLIENT = (401, 403, 407, 429)
 
@@ -144,9 +142,15 @@ class ConnectCall:
         # Without a limit each round is longer, because a bot may take its time to load.
         own = math.inf if way.patience is None else way.patience
         if remaining is not None:
-            rest = 1 / (1 + len(self._untried) + len(self._left_early))
-            return min(remaining * (min(rest, _SHARE) if self._failures else _SHARE), own)
-        return min(_SHARE_WITHOUT_LIMIT, own) * float(3**self._round)
+            return min(remaining * self._share(), own)
+        return min(_PATIENCE_WITHOUT_LIMIT, own) * float(3**self._round)
+
+    def _share(self) -> float:
+        """Return the part of the time left that a silent bot gets on the next way while others remain.
+
+        Most of it on the first one, because a bot whose transport has opened probably loads its models.
+        """
+        return 1 / (1 + len(self._untried) + len(self._left_early)) if self._failures else 2 / 3
 
     def _failure(self, error: RTVIError, way: Way) -> RTVIError:
         """Return the error of the call, whose last attempt, on `way`, has failed by `error`."""

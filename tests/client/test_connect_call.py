@@ -91,7 +91,7 @@ def client_of(*transports: Named, **options: Any) -> RTVIClient:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave a silent bot after 0.1 s."""
-    monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE", 0.1 / GUARD)
+    monkeypatch.setattr(ConnectCall, "_share", lambda _: 0.1 / GUARD)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_silent_way_is_left() -> None:
 @pytest.mark.parametrize("limit", [GUARD, None])
 def test_all_are_silent_at_first(monkeypatch: pytest.MonkeyPatch, limit: float | None) -> None:
     """A silent way does not take the time of the one before it, which may only have been slow."""
-    monkeypatch.setattr("rtvi_sync.client.connect_call._SHARE_WITHOUT_LIMIT", 0.1)
+    monkeypatch.setattr("rtvi_sync.client.connect_call._PATIENCE_WITHOUT_LIMIT", 0.1)
     first, second = Named("first", silent_at_first()), Named("second", is_silent)
     with client_of(first, second, connect_timeout=limit) as client:
         assert (client.transport, first.attempts, second.attempts) == (first, 2, 1)
@@ -294,26 +294,27 @@ def test_a_way_that_was_left_gets_the_rest_of_the_time() -> None:
 
 
 def test_each_way_has_its_own_time() -> None:
-    """The first one most of it, for a bot that loads its models; a later one what is left, which its errors tell."""
+    """The first one most of it, for a bot that loads its models; later ones an even part of what is left, and their
+    errors tell that.
+    """
     given: list[tuple[Deadline, float | None]] = []
 
     def make_attempt(_way: Way, deadline: Deadline, patience: float | None) -> Any:
-        ending = SimpleNamespace(is_replaced=not given)
         given.append((deadline, patience))
-        return SimpleNamespace(session=SimpleNamespace(ending=ending))
+        return SimpleNamespace(session=SimpleNamespace(ending=SimpleNamespace(is_replaced=len(given) < 3)))
 
     def connect(_attempt: Any, _way: Way) -> Any:
         raise TransportStartError("refused")
 
-    call = ConnectCall([Way(Named("first")), Way(Named("second"))], Deadline(900.0))
+    call = ConnectCall([Way(Named(name)) for name in ("first", "second", "third")], Deadline(900.0))
     with pytest.raises(ConnectError, match="refused"):
         call.run(make_attempt, connect)
-    (deadline, patience), (later, last) = given
-    assert (deadline, last) == (call.deadline, None)
-    assert patience is not None
-    assert 500.0 < patience <= 600.0
-    assert later.timeout is not None
-    assert later.timeout < 900.0
+    (first, most), (second, half), (_, rest) = given
+    assert (first, rest) == (call.deadline, None)
+    assert most == pytest.approx(600.0, rel=0.1)
+    assert second.timeout == pytest.approx(900.0, rel=0.1)
+    assert second.timeout != 900.0
+    assert half == pytest.approx(450.0, rel=0.1)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -172,17 +172,6 @@ def test_a_greeting_that_a_question_cut_before_it_was_told(speaks_early: bool) -
     assert answer.timings.bot_started_speaking is not None
 
 
-def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole() -> None:
-    """Its run began after the question had interrupted the bot, so that nothing cut it."""
-    talk = Conversation()
-    talk.ask("Hi?")
-    talk.bot("bot-interrupted")
-    talk.run("Hello.")
-    talk.say("Hello.")
-    (greeting,) = talk.over
-    assert (greeting.initiator, greeting.status, greeting.spoken_text) == ("bot", "complete", "Hello.")
-
-
 def test_speech_of_what_was_cut_is_not_that_of_the_next_question() -> None:
     talk = Conversation((2, 2))
     talk.ask("Hi?")
@@ -212,15 +201,17 @@ def test_speech_that_began_before_the_question_was_told_and_ends_before_its_answ
     assert [(turn.user_text, turn.status) for turn in talk.over] == [("Hi?", "complete")]
 
 
-def test_a_greeting_of_two_sentences_that_is_told_after_an_interruption_and_spoken_whole() -> None:
+@pytest.mark.parametrize("sentences", [["Hello."], ["Hello there, my friend.", "How are you?"]])
+def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole(sentences: list[str]) -> None:
+    """Its run began after the question had interrupted the bot, so that nothing cut it."""
     talk = Conversation((2, 2))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
-    talk.run("Hello there, my friend. How are you?")
-    talk.say("Hello there, my friend.")
-    talk.say("How are you?", 2)
+    talk.run(" ".join(sentences))
+    for number, sentence in enumerate(sentences):
+        talk.say(sentence, number)
     (greeting,) = talk.over
-    assert (greeting.status, greeting.spoken_text) == ("complete", "Hello there, my friend. How are you?")
+    assert (greeting.initiator, greeting.status, greeting.spoken_text) == ("bot", "complete", " ".join(sentences))
 
 
 def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
