@@ -222,7 +222,6 @@ class TypedQuestion(Question):
             UnsupportedFeatureError: the bot knows none of the messages.
             RequestRejectedError: it refused the action of a bot of RTVI 0.3.
         """
-        channel = self._session.channel
         while True:
             message = self._ways.pop(0)
             assert message.id is not None, "a new message has one"
@@ -232,7 +231,7 @@ class TypedQuestion(Question):
                 if message.type == "action":
                     self._act(message, deadline)
                 else:
-                    channel.send(message)
+                    self._session.channel.send(message)
             except UnsupportedFeatureError:
                 if not self._ways:
                     raise

@@ -39,11 +39,10 @@ _CATCH_UP_TIMEOUT = 1.0
 # A bound of the unsent bytes in the system's buffer. The default is megabytes: minutes of audio that could not be
 # dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem to be dead.
 _UNSENT_BYTES = 32 * 1024
-# In seconds. In a burst of messages the descriptor is checked this often, because the check is a system call, as each
-# message is. An application needs longer to close all descriptors and to open others.
+# In seconds. In a burst the descriptor is checked this often, because the check is a system call, as each message is.
+# An application needs longer to close all descriptors and to open others.
 _CHECK_INTERVAL = 0.0001
-# How often a close checks, per `idle_timeout`, whether bytes have been sent: the system has no event for that.
-_CHECKS = 10
+_CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
 
 
 class WebSocketConnection:
