@@ -388,6 +388,17 @@ def test_the_projects_own_file_has_every_part() -> None:
     assert all(less < more for less, more in itertools.pairwise(needs))
 
 
+def test_the_extra_all_needs_no_compiler() -> None:
+    """The extra `all` has each extra but `audio`, whose PyAudio is compiled on most systems."""
+    project = json.loads(machine.output_of(sys.executable, "-c", environments.READ_TOML, ROOT / "pyproject.toml"))
+    extras = project["project"]["optional-dependencies"]
+    (line,) = extras.pop("all")
+    packages = {environments.package_of(line) for extra in extras for line in extras[extra]}
+    named = line.removeprefix("rtvi_sync[").removesuffix("]").split(",")
+    assert {*named} == {*extras} - {"audio"}
+    assert packages - {environments.package_of(line) for extra in named for line in extras[extra]} == {"pyaudio"}
+
+
 def test_ci_and_newcomers_install_what_the_tests_need() -> None:
     """Each command of pip in `CONTRIBUTING.md` and in the workflow names the extras that run.py installs."""
     commands = [
