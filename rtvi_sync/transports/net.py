@@ -20,7 +20,7 @@ from ..concurrency.abort import AbortSignal
 from ..errors import InvalidTransportParamsError, RTVIError
 from .happy_eyeballs import Detach as Detach
 from .happy_eyeballs import connect_first
-from .refusals import NoHTTPError, check_is_http, refusal
+from .refusals import NoHTTPError, check_is_http, refusal, without_interim_answers
 from .tls import default_context, start_tls, warn_if_unverified
 
 USER_AGENT = f"rtvi_sync/{__version__}"
@@ -33,6 +33,11 @@ _MAX_TIMEOUT = 1e6
 # socket's own timeout is this much later, so it only applies without an owner, or where shutdown() wakes no thread.
 _GRACE = 1.0
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# In NO_PROXY: a name, an address or a block, and a port; an address of IPv6 has a port only behind brackets.
+_NO_PROXY_ENTRY = re.compile(
+    r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^\[\]/:]*|[^\[\]/]*:[^\[\]/]*:[^\[\]/]*))(?P<bits>/\d+)?(?::(?P<port>\d+))?"
+)
 # A URL that httpx would not change, as most are: importing httpx takes longer than many sessions take to begin.
 _PLAIN_URL = re.compile(
     rf"[a-z]+://(?:[0-9.]*[a-z_-][0-9a-z._-]*|{_OCTET}(?:\.{_OCTET}){{3}})"  # a number is not a host name
@@ -180,14 +185,54 @@ def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
 
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
-    # The second form is how NO_PROXY is commonly written for an IPv6 address.
-    hosts = (url.netloc.rpartition("@")[2], url.hostname or "")
-    if proxy is None or any(map(urllib.request.proxy_bypass, hosts)):
+    host = url.hostname or ""
+    if proxy is None or needs_no_proxy(host, url.port or _DEFAULT_PORTS[scheme], proxies.get("no", "")):
         return None, ""
+    if "no" not in proxies and sys.platform in ("darwin", "win32") and urllib.request.proxy_bypass(host):
+        return None, ""  # by the exceptions in the settings of the system
     wanted = (f"{scheme}_proxy", "all_proxy")
     names = (name for name, value in os.environ.items() if value == proxy and name.lower() in wanted)
     variable = next(names, None)
     return proxy, f"{variable} in the environment" if variable is not None else "settings of the system"
+
+
+def needs_no_proxy(host: str, port: int, no_proxy: str) -> bool:
+    """Return whether NO_PROXY exempts a server, by the rules of curl.
+
+    The list is `*`, or its entries are separated by commas or blanks: a name, which also stands for all names below it,
+    an address, or a block of addresses such as 127.0.0.0/8. Beyond curl's rules an entry may have a port, as those of
+    Python's urllib and of Go.
+
+    Args:
+        host: name or address, without brackets.
+        port: of the server.
+        no_proxy: the value of the variable.
+    """
+    if no_proxy.strip() == "*":
+        return True
+    name = host.lower().removesuffix(".")
+    address = _address(name)
+    for entry in no_proxy.lower().replace(",", " ").split():
+        found = _NO_PROXY_ENTRY.fullmatch(entry)
+        if found is None or (found["port"] or str(port)) != str(port):
+            continue
+        exempt = (found["bracketed"] or found["plain"]) + (found["bits"] or "")
+        if address is None:
+            exempt = exempt.removesuffix(".").removeprefix(".")
+            if exempt and (name == exempt or name.endswith(f".{exempt}")):
+                return True
+        else:
+            with contextlib.suppress(ValueError):
+                if address in ipaddress.ip_network(exempt, strict=False):
+                    return True
+    return False
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
 
 
 def authority(host: str, port: int) -> str:
@@ -417,13 +462,15 @@ def _request_tunnel(sock: socket.socket, proxy: Proxy, target: str, signal: Abor
     if authorization is not None:
         lines.append(f"Proxy-Authorization: {authorization}")
     sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-    answer = b""
+    answer, size = b"", 0
     while b"\r\n\r\n" not in answer:
         sock.settimeout(socket_timeout(signal))
         chunk = sock.recv(4096)
+        size += len(chunk)
         answer += chunk
         check_is_http(answer)
-        if not chunk or len(answer) > _MAX_CONNECT_ANSWER_BYTES:
+        answer = without_interim_answers(answer)
+        if not chunk or size > _MAX_CONNECT_ANSWER_BYTES:
             raise NoHTTPError("its answer to CONNECT is not HTTP")
     status = re.match(rb"HTTP/1\.[01] (\d{3})\b ?([^\r\n]*)", answer)
     if status is None:

@@ -13,6 +13,7 @@ from ..protocol.text import one_line
 
 # The keys of a refusal's reason: early Pipecat servers use `info`, FastAPI `detail`, many others the last two.
 _REASON_KEYS = ("info", "detail", "error", "message")
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d\b")
 _SECONDS = re.compile(r"\d{1,9}")
 _HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 
@@ -40,6 +41,16 @@ def check_is_http(received: bytes) -> None:
         raise NoHTTPError("the server there speaks TLS, not plain HTTP")
     does = "speaks SSH, not HTTP" if received.startswith(b"SSH-") else "does not speak HTTP"
     raise NoHTTPError(f"the server there {does}")
+
+
+def without_interim_answers(received: bytes) -> bytes:
+    """Return what follows the interim answers (1xx, such as 100 Continue) that `received` starts with.
+
+    101 is none of these: it is the answer to an upgrade.
+    """
+    while _INTERIM.match(received) and b"\r\n\r\n" in received:
+        received = received.partition(b"\r\n\r\n")[2]
+    return received
 
 
 def refusal(

@@ -32,7 +32,7 @@ from .net import (
     printable,
     socket_timeout,
 )
-from .refusals import NoHTTPError, check_is_http, refusal
+from .refusals import NoHTTPError, check_is_http, refusal, without_interim_answers
 
 _MAX_HEADER_BYTES = 64 * 1024
 # Headers that websocket-client sets, or that would change what the connection carries.
@@ -218,14 +218,16 @@ class _HandshakeSocket:
         return self.leftover
 
     def _read_head(self) -> bytes:
-        received = b""
+        received, size = b"", 0
         while b"\r\n\r\n" not in received:
-            if len(received) > _MAX_HEADER_BYTES:
+            if size > _MAX_HEADER_BYTES:
                 raise WebSocketException(f"the answer's head has more than {_MAX_HEADER_BYTES} bytes")
             self._sock.settimeout(socket_timeout(self._signal))
             chunk = self._sock.recv(4096)
+            size += len(chunk)
             received += chunk
             check_is_http(received)
+            received = without_interim_answers(received)
             if not chunk:
                 raise NoHTTPError("the connection was closed in the middle of the answer")
         head, _, self.leftover = received.partition(b"\r\n\r\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import select
 import socket
@@ -16,9 +17,11 @@ import trustme
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rtvi_sync import connect
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError
+from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports import net
 from rtvi_sync.transports.net import (
     Network,
@@ -543,12 +546,65 @@ def test_the_environment_names_a_proxy(attempt, monkeypatch, variables, scheme, 
     assert bool(proxy.heads) is used
 
 
-def test_no_proxy_for_an_ipv6_address(monkeypatch):
-    """NO_PROXY=::1 means the address, with whatever port."""
+@pytest.mark.parametrize(
+    ("no_proxy", "server", "is_exempt"),
+    [
+        ("*", "bot.test", True),
+        (" * ", "127.0.0.1", True),
+        ("bot.test", "bot.test", True),
+        ("BOT.test", "bot.TEST:7860", True),
+        ("bot.test.", "bot.test", True),
+        ("bot.test", "bot.test.", True),
+        ("bot.test", "a.bot.test", True),
+        (".bot.test", "a.bot.test", True),
+        (".bot.test", "bot.test", True),
+        ("bot.test", "robot.test", False),
+        ("a.bot.test", "bot.test", False),
+        ("*.test", "bot.test", False),
+        ("other.test bot.test", "bot.test", True),
+        (",, other.test ,\tbot.test", "bot.test", True),
+        (".", "bot.test", False),
+        ("", "bot.test", False),
+        ("127.0.0.1", "127.0.0.1:7860", True),
+        ("0.0.1", "127.0.0.1", False),
+        ("localhost,127.0.0.0/8,::1", "127.0.0.1:7860", True),
+        ("localhost,127.0.0.0/8,::1", "127.9.8.7", True),
+        ("localhost,127.0.0.0/8,::1", "128.0.0.1", False),
+        ("localhost,127.0.0.0/8,::1", "localhost:7860", True),
+        ("localhost,127.0.0.0/8,::1", "[::1]:7860", True),
+        ("localhost,127.0.0.0/8,::1", "[::2]:7860", False),
+        ("192.168.7.9/16", "192.168.200.1", True),
+        ("192.168.0.0/33", "192.168.0.0", False),
+        ("192.168.0.0/x", "192.168.0.0", False),
+        ("[::1]", "[::1]", True),
+        ("fe80::/10", "[fe80::1%25eth0]", True),
+        ("2001:db8::/32", "[2001:db8::7]:443", True),
+        ("[2001:db8::]/32", "[2001:db8::7]", True),
+        ("2001:db8::/32", "[2001:db9::7]", False),
+        ("10.0.0.0/8", "10.test", False),
+        ("bot.test:7860", "bot.test:7860", True),
+        ("bot.test:7861", "bot.test:7860", False),
+        ("127.0.0.1:80", "127.0.0.1", True),
+        ("[::1]:7860", "[::1]:7860", True),
+        ("[::1]:7861", "[::1]:7860", False),
+        ("é,[,]:,/,:, 1/2/3", "bot.test", False),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+def test_no_proxy_exempts_servers_as_in_curl(monkeypatch, no_proxy, server, is_exempt, scheme):
+    """NO_PROXY has names, which stand for those below them, too, addresses and blocks of addresses."""
     monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
-    monkeypatch.setenv("NO_PROXY", "::1")
-    assert Network().proxy_for("ws://[::1]:8080/") is None
-    assert Network().proxy_for("ws://[::2]:8080/") is not None
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    assert (Network().proxy_for(f"{scheme}://{server}/") is None) is is_exempt
+
+
+@pytest.mark.parametrize("door", ["base_url", "ws_url"])
+def test_a_bot_in_an_exempt_block_is_reached_directly(monkeypatch, door):
+    """What a desktop exports for its SOCKS proxy does not matter to a bot on this machine."""
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:9/")
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.0/8,::1")
+    with EmbeddedBot() as bot, connect(getattr(bot, door), text_only=True, connect_timeout=GUARD) as client:
+        assert client.ask("Hello").bot_text
 
 
 def test_the_argument_wins_over_the_environment(attempt, monkeypatch):
@@ -609,6 +665,35 @@ def test_a_proxy_that_refuses_or_talks_nonsense(attempt, answer, status, text):
         open_stream(url, Network(proxy=f"http://ada:secret@{server.authority}"), attempt.signal)
     assert getattr(caught.value, "status", None) == status
     assert "secret" not in str(caught.value)
+
+
+def test_interim_answers_of_a_proxy_are_skipped(attempt):
+    """A proxy that answers CONNECT with 100 and 103 before 200 has not refused."""
+
+    def proxy(peer):
+        peer.read_head()
+        peer.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 ")
+        peer.send(b"200 Connection established\r\n\r\n")
+        echo(peer)
+
+    with Server(proxy) as server:
+        opened = open_stream(
+            websocket_url("ws://127.0.0.1:9/"), Network(proxy=f"http://{server.authority}"), attempt.signal
+        )
+        assert ask(opened) == b"hello\n"
+
+
+def test_interim_answers_without_end_are_refused(attempt):
+    """A proxy cannot keep an attempt by interim answers alone."""
+
+    def proxy(peer):
+        peer.read_head()
+        with contextlib.suppress(OSError):
+            while True:
+                peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+    with Server(proxy) as server, pytest.raises(ConnectionError, match="answer to CONNECT is not HTTP"):
+        open_stream(websocket_url("ws://127.0.0.1:9/"), Network(proxy=f"http://{server.authority}"), attempt.signal)
 
 
 def test_a_silent_or_dripping_proxy_is_abandoned(attempt):

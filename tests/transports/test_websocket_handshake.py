@@ -24,7 +24,7 @@ from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
-from tests.support.websocket import Acceptor, accept_of, lines_of, upgrade
+from tests.support.websocket import Acceptor, accept, accept_of, lines_of, upgrade
 
 from .abandoned import AbandonedError
 
@@ -255,7 +255,6 @@ def test_an_answer_in_pieces(shake, size):
         (200, "Check the path of ws_url"),
         (301, "Redirects are not followed"),
         (307, "Redirects are not followed"),
-        (100, ""),
     ],
 )
 def test_a_refusal_says_why(shake, status, hint):
@@ -361,6 +360,18 @@ def test_answers_that_are_none(shake, answer):
 
     with Server(talk) as server, pytest.raises(TransportStartError):
         shake(f"ws://{server.authority}/")
+
+
+def test_interim_answers_are_skipped(shake):
+    """A server may say 100 or 103 before it accepts."""
+
+    def handler(peer):
+        head = peer.read_head()
+        peer.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+        accept(peer, head)
+
+    with Server(handler) as server:
+        assert shake(f"ws://{server.authority}/") == b""
 
 
 @pytest.mark.parametrize("flood", [b"X: " + b"x" * 200_000, b"X: y\r\n" * 40_000])
