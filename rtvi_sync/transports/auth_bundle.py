@@ -1,11 +1,14 @@
-"""The error text for connection parameters that lack an address: their source, their purpose, and what to do."""
+"""The errors of connection parameters: those that lack an address, and addresses that a server must not name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import SplitResult
 
+from ..errors import InvalidTransportParamsError
 from ..protocol.text import one_line
+from .net import printable
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
@@ -70,6 +73,19 @@ def missing_offer_url(bundle: Any, source: str) -> str:
     return (
         f"{source or 'connect() was given'} {_described(bundle)}, but SmallWebRTCTransport needs a sessionId. {advice}"
     )
+
+
+def check_no_login(url: SplitResult, source: str) -> None:
+    """Check an address that a server has named: it must not choose the Authorization of a request to another one.
+
+    Raises:
+        InvalidTransportParamsError: the address has a user or password.
+    """
+    if url.username is not None:
+        raise InvalidTransportParamsError(
+            f"{source} the address {printable(url.geturl())} with a user and password, which are not sent in the name "
+            "of a server. Let the server answer with a token, or connect to the address yourself"
+        )
 
 
 def _has(bundle: Any, *keys: str) -> bool:

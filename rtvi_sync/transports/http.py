@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -35,9 +35,10 @@ from .net import (
     USER_AGENT,
     Detach,
     Network,
+    Origin,
     basic_authorization,
     check_headers,
-    parse_url,
+    origin,
     printable,
     socket_timeout,
     url_fault,
@@ -51,7 +52,6 @@ MAX_REDIRECTS = 5
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 # Headers that say where a body ends: wrong ones would break the request, or hide another one in it.
 _OWN_HEADERS = ("content-length", "transfer-encoding")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
@@ -137,25 +137,16 @@ for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
     logging.getLogger(_name).addFilter(_hide_secrets)
 
 
-Origin: TypeAlias = tuple[str, str, int]
-
-
 def origin_of(url: str, profile: RequestProfile = CONNECT) -> Origin:
     """Return the scheme, host and port of `url`, with the default port filled in.
 
     Raises:
         StartBotError: (or `profile.no_url`) `url` is not an ``http`` or ``https`` URL.
     """
-    origin = _origin_of(url)
-    if origin is None:
-        fault = url_fault(url, *_DEFAULT_PORTS)
-        raise profile.no_url(f"{printable(url)!r} is not the URL of a server: {fault}")
-    return origin
-
-
-def _origin_of(url: str) -> Origin | None:
-    parts = parse_url(url, *_DEFAULT_PORTS)
-    return (parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]) if parts else None
+    found = origin(url)
+    if found is None:
+        raise profile.no_url(f"{printable(url)!r} is not the URL of a server: {url_fault(url, 'http', 'https')}")
+    return found
 
 
 def post_json(
@@ -338,7 +329,7 @@ class _Exchange:
             status = response.status_code
             target = str(response.url.join(response.headers["location"]))
             response.close()
-            if status not in (307, 308) or _origin_of(target) != self._origin:
+            if status not in (307, 308) or origin(target) != self._origin:
                 raise self._profile.refused(
                     f"{self.where} redirects ({status}) to {printable(target)}, which is not followed: "
                     "only 307 and 308 within one origin are. Set base_url and endpoints to the server's final address.",

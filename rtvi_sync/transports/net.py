@@ -11,6 +11,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -255,6 +256,18 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
         return parts if valid else None
     except ValueError:
         return None
+
+
+#: The scheme, host and port of a server.
+Origin: TypeAlias = tuple[str, str, int]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def origin(url: str) -> Origin | None:
+    """Return the origin of an ``http`` or ``https`` URL, with the default port filled in; None if it is no such URL."""
+    parts = parse_url(url, *_DEFAULT_PORTS)
+    return (parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]) if parts else None
 
 
 def url_fault(text: str, *schemes: str) -> str:

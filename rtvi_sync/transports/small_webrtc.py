@@ -24,7 +24,7 @@ from ..media import MediaPort, VideoFrame
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, list_of
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import advice, signalling
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
+
+_ORIGINS = list_of(URL, "a list of origins, such as ['https://bots.example']")
 
 # Seconds for another negotiation of a connection, which goes on meanwhile.
 _RENEGOTIATION_TIMEOUT = 10.0
@@ -62,13 +64,15 @@ class SmallWebRTCTransport(Transport):
         ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
         allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
             reached over ``https://``.
+        allowed_origins: servers such as ``https://bots.example`` to which a start endpoint may send the offer. Without
+            them it is sent only to the server of the start endpoint itself.
         max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
         audio_bitrate: of the user's voice, in bits per second; None: 48,000 up to 16 kHz, and 64,000 above.
         cam_bitrate, screen_bitrate: of the pictures, in bits per second at most; None: 1,500,000.
         cam_size, screen_size: width and height in pixels; larger pictures are made to fit, in their shape. None: any.
 
     Raises:
-        InvalidTransportParamsError: `webrtc_url` is not the URL of a server.
+        InvalidTransportParamsError: `webrtc_url` is not the URL of a server, or `allowed_origins` has one that is none.
         MissingExtraError: aiortc is not installed.
     """
 
@@ -87,6 +91,7 @@ class SmallWebRTCTransport(Transport):
         ice_servers: Sequence[str | Mapping[str, Any]] | None = None,
         ice_timeout: float | None = 10.0,
         allow_insecure: bool = False,
+        allowed_origins: Sequence[str] = (),
         max_message_size: int = 262_144,
         audio_bitrate: int | None = None,
         cam_bitrate: int | None = None,
@@ -98,6 +103,7 @@ class SmallWebRTCTransport(Transport):
         STRINGS.or_none.check(headers=headers)
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
+        _ORIGINS.check(allowed_origins=allowed_origins)
         COUNT.check(max_message_size=max_message_size)
         AUDIO_BITRATE.or_none.check(audio_bitrate=audio_bitrate)
         VIDEO_BITRATE.or_none.check(cam_bitrate=cam_bitrate, screen_bitrate=screen_bitrate)
@@ -111,6 +117,7 @@ class SmallWebRTCTransport(Transport):
         self._headers = dict(headers or {})
         self._ice_timeout = ice_timeout
         self._allow_insecure = allow_insecure
+        self._allowed_origins = signalling.checked_origins(allowed_origins)
         self.max_message_size = max_message_size
         self._limits = MediaLimits(
             audio_bitrate=audio_bitrate,
@@ -247,7 +254,9 @@ class SmallWebRTCTransport(Transport):
         return answer
 
     def _target(self, bundle: Any) -> Target:
-        target = signalling.target_of(bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source)
+        target = signalling.target_of(
+            bundle, self._webrtc_url, self._headers, self.start_request, self.bundle_source, self._allowed_origins
+        )
         if self.secure_bundle and not self._allow_insecure:
             signalling.check_encrypted(target.url)
         return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)

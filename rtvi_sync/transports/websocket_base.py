@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypedDict
-from urllib.parse import SplitResult, quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import attrs
 
@@ -18,7 +18,7 @@ from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolErr
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
-from .auth_bundle import missing_url
+from .auth_bundle import check_no_login, missing_url
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
@@ -298,6 +298,9 @@ class WebSocketBase(Transport):
         given = bundle if isinstance(bundle, Mapping) else {}
         own = self._ws_url if bundle is None or isinstance(bundle, Mapping) else None
         url = own or _url_in(bundle, self.bundle_source, type(self).__name__)
+        start = self.start_request
+        if own is None and start is not None and url.hostname != urlsplit(start.url).hostname:
+            check_no_login(url, self.bundle_source)
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
             raise InvalidTransportParamsError(
                 f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "

@@ -24,6 +24,7 @@ from rtvi_sync import (
     MessageTooLargeError,
     MissingExtraError,
     RTVIClient,
+    RTVIError,
     SmallWebRTCTransport,
     TransportStartError,
     connect,
@@ -38,7 +39,7 @@ from rtvi_sync.transports import small_webrtc
 from rtvi_sync.transports.webrtc import connection, signalling
 from tests.support.clients import manager_of
 from tests.support.fake_camera import Pictures
-from tests.support.http_server import Answer
+from tests.support.http_server import Answer, scripted_server
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -90,6 +91,99 @@ def test_start_bot_then_connect(bot, client):
     it = client(SmallWebRTCTransport())
     it.connect(it.start_bot(f"{bot.url}/start"))
     assert it.send_client_request("echo", 1) == 1
+
+
+#: Headers that a start endpoint must not choose, and one that it may.
+CHOSEN = {
+    "Host": "internal.example",
+    "Cookie": "a=theirs",
+    "Authorization": "Basic theirs",
+    "proxy-authorization": "Basic theirs",
+    "Transfer-Encoding": "chunked",
+    "Content-Length": "5",
+    "Expect": "100-continue",
+    "Connection": "theirs",
+    "Upgrade": "theirs",
+    "X-Forwarded-Host": "internal.example",
+    "X-HTTP-Method-Override": "DELETE",
+    "Origin": "http://internal.example",
+    "X-Room": "5",
+}
+
+
+@pytest.fixture
+def starter():
+    """Return a server of its own, whose `/start` names an offer at another one."""
+    with scripted_server() as server:
+        yield server
+
+
+def answers_with(starter, url, key="webrtcUrl"):
+    """Let `/start` name `url` for the offer, in one of the forms of such answers."""
+    params = {"headers": CHOSEN, "request_data": {"room": 5}}
+    bundle = {"webrtcRequestParams": {**params, "endpoint": url}} if key == "endpoint" else {key: url}
+    starter.answers["/start"] = Answer({"webrtcRequestParams": params, **bundle})
+    return f"{starter.url}/start"
+
+
+@pytest.mark.parametrize("key", ["webrtcUrl", "webrtc_url", "endpoint"])
+@pytest.mark.parametrize("transport", ["webrtc", "auto"])
+def test_no_offer_goes_to_a_server_that_another_one_names(bot, starter, key, transport):
+    """A start endpoint cannot make the client send a request to a server beside it."""
+    start = answers_with(starter, f"{bot.url}/api/offer?x=1", key)
+    with pytest.raises(RTVIError, match=re.escape(f"allowed_origins=['{bot.url}']")):
+        connect(start, transport=transport, text_only=True, connect_timeout=GUARD)
+    assert bot.server.requests == []
+
+
+def test_an_origin_that_is_allowed_by_name(bot, starter, client, caplog):
+    """The offer goes there; of the headers that the start endpoint names, it has none that a server must not choose."""
+    transport = SmallWebRTCTransport(allowed_origins=["https://other.example", f"{bot.url}/"])
+    it = client(transport, params={"headers": {"Authorization": "mine"}})
+    it.start_bot_and_connect(answers_with(starter, f"{bot.url}/api/offer"), headers={"Cookie": "a=mine"})
+    (offer,) = bot.server.requests
+    assert offer.headers["x-room"] == "5"
+    assert offer.headers["host"] == bot.url.removeprefix("http://")
+    assert offer.body["request_data"] == {"room": 5}
+    assert not re.search("theirs|mine|internal|DELETE|continue", str(offer.headers))
+    assert f"{len(CHOSEN) - 1} were left out" in caplog.text
+
+
+def test_the_server_of_the_start_endpoint(bot, client):
+    """Its own address takes the offer without being named; the program's headers take precedence."""
+    start = answers_with(bot.server, f"{bot.url}/api/offer", "endpoint")
+    it = client(SmallWebRTCTransport(headers={"Authorization": "mine", "x-room": "6"}))
+    it.start_bot_and_connect(start)
+    offer = bot.server.requests[-1]
+    assert (offer.headers["authorization"], offer.headers["x-room"]) == ("mine", "6")
+    assert "cookie" not in offer.headers
+
+
+def test_an_offer_of_the_application_s_own_goes_where_it_says(bot, client):
+    """What the program gives to `connect()` is its own word, headers included."""
+    it = client(SmallWebRTCTransport())
+    params = {"endpoint": f"{bot.url}/api/offer", "headers": {"Authorization": "mine", "Cookie": "a=mine"}}
+    it.connect({"webrtcRequestParams": params})
+    (offer,) = bot.server.requests
+    assert (offer.headers["authorization"], offer.headers["cookie"]) == ("mine", "a=mine")
+
+
+def test_a_login_that_a_server_names(bot, client):
+    """No request has a user and password of the start endpoint's choice."""
+    start = answers_with(bot.server, bot.url.replace("//", "//eve:theirs@") + "/api/offer")
+    with pytest.raises(InvalidTransportParamsError, match="user and password, which are not sent") as caught:
+        client(SmallWebRTCTransport()).start_bot_and_connect(start)
+    assert "theirs" not in str(caught.value)
+    assert [request.path for request in bot.server.requests] == ["/start"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "bot.example", "ws://bot.example", "http://bot.example/api", "http://a:b@bot.example", "http://*:1"]
+)
+def test_what_is_no_origin(wrong):
+    """It is refused where it is given."""
+    with pytest.raises(InvalidTransportParamsError, match=r"allowed_origins has .* not an origin"):
+        SmallWebRTCTransport(allowed_origins=["http://bot.example", wrong])
 
 
 def test_https_must_stay_https(bot, client):

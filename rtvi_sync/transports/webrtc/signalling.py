@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import attrs
 
 from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
-from ..auth_bundle import missing_offer_url
+from ..auth_bundle import check_no_login, missing_offer_url
 from ..base import StartRequest
-from ..net import merged_headers, parse_url, printable, url_fault
+from ..net import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
 from .peer import ICEServer
 
 logger: logging.Logger = package_logger(__name__)
@@ -30,6 +30,15 @@ _MAX_CANDIDATES = 100
 _ICE_URL = re.compile(r"(?:stuns?:[\w.-]+(?::(\d{1,5}))?|turns?:[\w.-]+(?::(\d{1,5}))?(?:\?transport=(?:udp|tcp))?)")
 # Of these aiortc takes no notice: STUN over TLS, and TURN over DTLS.
 _UNUSABLE_ICE_URL = re.compile(r"stuns:.*|turns:.*\?transport=udp")
+# The headers of an offer that a server must not choose. A web page may not set them either (the "forbidden request
+# headers" of the Fetch standard), but for a few: Authorization, and what names another host to a reverse proxy, could
+# turn the offer into a request for a service beside the bot's; the content is the client's own.
+_NOT_BY_SERVER = re.compile(
+    r"(?i)accept-(?:charset|encoding)|access-control-.*|authorization|connection|content-.*|cookie2?|date|dnt|expect|"
+    r"(?:x-)?forwarded.*|host|keep-alive|origin|proxy-.*|referer|sec-.*|set-cookie2?|te|trailer|transfer-encoding|"
+    r"upgrade|user-agent|via|x-(?:http-)?method(?:-override)?|x-(?:original|rewrite)-.*|x-real-ip",
+    re.DOTALL,
+)
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
 _PARAMS_KEYS = ("webrtc_request_params", "webrtcRequestParams")
 
@@ -52,7 +61,12 @@ class Target:
 
 
 def target_of(
-    bundle: Any, url: str | None, headers: Mapping[str, str], start: StartRequest | None, source: str
+    bundle: Any,
+    url: str | None,
+    headers: Mapping[str, str],
+    start: StartRequest | None,
+    source: str,
+    allowed: Collection[Origin] = (),
 ) -> Target:
     """Return where the offer goes.
 
@@ -62,15 +76,20 @@ def target_of(
         headers: of the transport's own; they take precedence.
         start: the request that the bundle answers, if there was one.
         source: of the bundle, for error texts.
+        allowed: origins to which a server may send the offer, other than its own.
 
     Raises:
-        InvalidTransportParamsError: the bundle has no address, or an unusable one.
+        InvalidTransportParamsError: the bundle has no address, an unusable one, or one that its server must not name.
     """
     given = bundle if isinstance(bundle, Mapping) else {}
     params = _first(given, _PARAMS_KEYS, Mapping) or {}
     session = _first(given, ("sessionId", "session_id"), str)
     address = url or _first(given, _URL_KEYS, str) or _first(params, ("endpoint",), str)
     own_headers = dict(_first(params, ("headers",), Mapping) or {})
+    if start is not None:  # otherwise the application has given the bundle
+        if address is not None and url is None:
+            address = _named_by_server(address, start, source, allowed)
+        own_headers = _allowed_headers(own_headers, source)
     if address is None and session and start is not None:
         address = _offer_url(start.url, session)
         own_headers = merged_headers(start.headers, own_headers)
@@ -90,16 +109,70 @@ def target_of(
     )
 
 
-def check_offer_url(url: str) -> None:
-    """Check the URL that takes the offer.
+def check_offer_url(url: str) -> SplitResult:
+    """Return the parts of the URL that takes the offer, normalized.
 
     Raises:
         InvalidTransportParamsError: it is none.
     """
-    if parse_url(url, "http", "https") is None:
+    parts = parse_url(url, "http", "https")
+    if parts is None:
         raise InvalidTransportParamsError(
             f"{printable(url)!r} is not the URL of an offer: {url_fault(url, 'http', 'https')}"
         )
+    return parts
+
+
+def checked_origins(urls: Iterable[str]) -> frozenset[Origin]:
+    """Return the origins in the option `allowed_origins`.
+
+    Raises:
+        InvalidTransportParamsError: one of them is none.
+    """
+    found = set()
+    for url in urls:
+        parts, server = parse_url(url, "http", "https"), origin(url)
+        is_bare = parts is not None and not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
+        if server is None or not is_bare:
+            raise InvalidTransportParamsError(
+                f"allowed_origins has {printable(url)!r}, which is not an origin. Give scheme, host and port alone, as "
+                "in 'https://bots.example:8443'"
+            )
+        found.add(server)
+    return frozenset(found)
+
+
+def _named_by_server(url: str, start: StartRequest, source: str, allowed: Collection[Origin]) -> str:
+    """Return the URL for the offer that a start endpoint has named, normalized.
+
+    Raises:
+        InvalidTransportParamsError: it is none, that of another server, which is not allowed, or has a user and
+            password.
+    """
+    parts = check_offer_url(url)
+    check_no_login(parts, source)
+    named = origin(parts.geturl())
+    assert named is not None, "it was checked"
+    if named != origin(start.url) and named not in allowed:
+        server = printable(f"{named[0]}://{authority(*named[1:])}")
+        raise InvalidTransportParamsError(
+            f"{source} an address for the offer at another server, {server}, to which nothing was sent. If that server "
+            f"is right, allow it: SmallWebRTCTransport(allowed_origins=[{server!r}])"
+        )
+    return parts.geturl()
+
+
+def _allowed_headers(headers: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the headers that a server may choose for the offer; a warning counts the others."""
+    allowed = {name: value for name, value in headers.items() if not _NOT_BY_SERVER.fullmatch(name)}
+    if len(allowed) < len(headers):
+        logger.warning(
+            "%s headers for the offer that a server must not choose, such as Host, Cookie or Authorization; %d were "
+            "left out. Pass them as SmallWebRTCTransport(headers=...)",
+            source,
+            len(headers) - len(allowed),
+        )
+    return allowed
 
 
 def check_encrypted(url: str) -> None:

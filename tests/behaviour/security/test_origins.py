@@ -141,6 +141,20 @@ def test_the_password_of_a_proxy() -> None:
     assert "proxy" not in bot.heads[0].lower()
 
 
+def test_a_login_that_an_endpoint_names() -> None:
+    """An endpoint cannot choose a user and password for another host: the bot's address is refused before."""
+    with Acceptor(after=CLOSE) as bot:
+        with Recorder("200 OK", f'{{"ws_url": "ws://eve:theirs@localhost:{bot.port}/"}}'.encode()) as endpoint:
+            client = client_of(params={"base_url": endpoint.url})
+            with pytest.raises(InvalidTransportParamsError, match="user and password, which are not sent") as caught:
+                client.connect()
+            client.close()
+        assert "theirs" not in str(caught.value)
+        assert bot.connections == 0
+        attempt(mine := client_of(), lambda: mine.connect({"ws_url": f"ws://ada:mine@{bot.authority}/"}))
+    assert "Authorization: Basic YWRhOm1pbmU=" in bot.heads[0]
+
+
 BAD_URLS = [
     "http://{}/", "https://{}/", "ftp://{}/", "file:///etc/passwd", "file://{}/", "javascript:alert(1)", "data:,x",
     "ws:{}", "ws:/{}", "//{}/", "{}", "", " ", "ws://", "ws:///path", "ws://{}:0/", "ws://127.0.0.1:65536/",

@@ -615,6 +615,7 @@ TABLE: dict[str, Call] = {
         ice_servers=(5, "stun:host", {"urls": "stun:host"}, [5], ["http://host"], [{"urls": []}]),
         ice_timeout=NOT_SECONDS,
         allow_insecure=(*NOT_BOOL, None),
+        allowed_origins=(5, None, "http://bot.example", [5], {"http://bot.example": 1}),
         max_message_size=NOT_COUNT,
         audio_bitrate=(*NOT_INTEGER, 0, 5_999, 510_001),
         **dict.fromkeys(("cam_bitrate", "screen_bitrate"), (*NOT_INTEGER, 0, 49_999)),

@@ -39,15 +39,15 @@ def test_a_session_that_was_started():
 @pytest.mark.parametrize(
     "bundle",
     [
-        {"webrtc_url": "http://one.example/offer"},
-        {"webrtcUrl": "http://one.example/offer"},
-        {"webrtcRequestParams": {"endpoint": "http://one.example/offer", "headers": {"X": "1"}}},
+        {"webrtc_url": "https://bot.example/offer"},
+        {"webrtcUrl": "https://BOT.example:443/offer"},
+        {"webrtcRequestParams": {"endpoint": "https://bot.example/offer", "headers": {"X": "1"}}},
     ],
 )
 def test_an_address_in_the_bundle(bundle):
-    """It may be another server: the start request's headers do not go there."""
+    """It may be another service of the server: the start request's headers do not go there."""
     found = target(bundle)
-    assert found.url == "http://one.example/offer"
+    assert found.url == "https://bot.example/offer"
     assert "Authorization" not in found.headers
 
 
@@ -67,6 +67,9 @@ def test_the_transport_s_own_address_comes_first():
         ({"room_url": "secret"}, START, "a room of Daily, which needs another transport"),
         ({"color": "secret"}, START, "Let the server start the bot for webrtc, or pass"),
         ({"webrtc_url": "ftp://bot.example"}, None, "is not the URL of an offer"),
+        ({"webrtc_url": "ftp://bot.example"}, START, "is not the URL of an offer"),
+        ({"webrtc_url": "http://bot.example/secret"}, START, r"allowed_origins=\['http://bot.example:80'\]"),
+        ({"webrtc_url": "https://bot.example:8443/secret"}, START, "at another server"),
         ({"sessionId": "1", "iceConfig": {"iceServers": ["http://x"]}}, START, "an unusable iceConfig"),
     ],
 )
