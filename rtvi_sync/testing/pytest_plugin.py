@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from rtvi_sync import HandlerError, RTVIClient, Turn
+    from rtvi_sync import BotReadyData, HandlerError, RTVIClient, Turn
     from rtvi_sync.testing import EmbeddedBot
 
 _TIMEOUT = 30.0  # default of ask(), listen() and expect()
@@ -189,6 +189,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
             client.params.request_data = marked["connect"]
         clients.append(client)
         client.on("handler_error", failures.append)
+        client.on("reconnecting", lambda: client.once("connected", lambda: _ask_for_calls(client)))
         client.connect()
         return client
 
@@ -224,7 +225,17 @@ def _client_class(seconds: float) -> type[RTVIClient]:
     from rtvi_sync import RTVIClient
 
     class Client(RTVIClient):
-        """A client whose calls that wait have the limit of --rtvi-timeout."""
+        """A client whose calls that wait have the limit of --rtvi-timeout, and whose bot tells its function calls."""
+
+        def connect(self, connection_params: Any = None) -> BotReadyData:
+            ready = super().connect(connection_params)
+            _ask_for_calls(self)
+            return ready
+
+        def start_bot_and_connect(self, *request: Any, **options: Any) -> BotReadyData:
+            ready = super().start_bot_and_connect(*request, **options)
+            _ask_for_calls(self)
+            return ready
 
         def ask(self, question: Any, timeout: float | None = seconds, **options: Any) -> Turn:
             return super().ask(question, timeout, **options)
@@ -236,6 +247,15 @@ def _client_class(seconds: float) -> type[RTVIClient]:
             return super().expect(within)
 
     return Client
+
+
+def _ask_for_calls(client: RTVIClient) -> None:
+    """Let the bot report calls with names, arguments and results, which a client may demand over the eval route."""
+    from rtvi_sync import DisconnectedError, EvalTransport
+
+    if isinstance(client.transport, EvalTransport):
+        with contextlib.suppress(DisconnectedError):  # the next call tells why the session has ended
+            client.transport.configure("full")
 
 
 def _in_use() -> dict[object, str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +86,29 @@ def test_function_calls_are_reported(pipecat_stock: BotServer) -> None:
     assert [report.function_name for report in shown] == ["full"] * 3
     assert shown[1].arguments == {"city": "Oslo"}
     assert shown[2].result == {"echo": {"city": "Oslo"}}
+
+
+def test_calls_in_tests_of_the_plugin(pipecat_stock: BotServer, tmp_path: Path) -> None:
+    """A test of a bot that hides its calls passes over the eval route, with the fixtures alone."""
+    (tmp_path / "test_bot.py").write_text(
+        """\
+import pytest
+
+@pytest.mark.rtvi(client={"transport": "eval"})
+def test_it(rtvi_client):
+    rtvi_client.ask('call full {"city": "Oslo"}').expect(calls={"full": {"city": "Oslo"}})
+"""
+    )
+    plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--rtvi-url", pipecat_stock.ws_url)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, "test_bot.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=2 * GUARD,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_seeded_context(pipecat_stock: BotServer) -> None:

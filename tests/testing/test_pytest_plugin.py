@@ -317,6 +317,41 @@ def test_what_handlers_raise(run: Run) -> None:
     result.stdout.fnmatch_lines(["a handler of 'botLlmStarted' raised", "*in fail", "AssertionError: not this one"])
 
 
+def test_calls_over_the_eval_route(run: Run) -> None:
+    """A bot that reports no names reports them over the eval route, in each session that a client connects."""
+    result = run("""
+        import pytest
+        from rtvi_sync import ReconnectPolicy
+        from rtvi_sync.testing import Fault, Reply
+
+        WEATHER = Reply("It rains.", call=("get_weather", {"city": "Oslo"}), result={"sky": 1}, report_level="none")
+        CALL = {"get_weather": {"city": "Oslo"}}
+
+        @pytest.mark.rtvi(replies=WEATHER, client={"transport": "eval", "text_only": True})
+        def test_it(rtvi_client, rtvi_bot):
+            rtvi_client.ask("Weather?").expect(calls=CALL)
+            rtvi_client.disconnect()
+            rtvi_client.start_bot_and_connect(f"{rtvi_bot.base_url}/start")
+            rtvi_client.ask("Weather?").expect(calls=CALL)
+            rtvi_client.transport.configure("none")
+            assert rtvi_client.ask("Weather?").function_calls[0].function_name is None
+
+        @pytest.mark.rtvi(replies=WEATHER, faults=[Fault("drop", 1)])
+        def test_a_session_that_replaces_a_lost_one(rtvi_connect, rtvi_bot):
+            client = rtvi_connect(transport="eval", text_only=True, reconnect=ReconnectPolicy(initial_delay=0.01))
+            with client.events("connected", timeout=60) as connected:
+                client.send_text("Weather?")
+                next(connected)
+            client.wait_until_ready(60)
+            client.ask("Weather?").expect(calls=CALL)
+
+        @pytest.mark.rtvi(replies=WEATHER)
+        def test_another_transport(rtvi_client):
+            assert rtvi_client.ask("Weather?").function_calls[0].function_name is None
+        """)
+    result.assert_outcomes(passed=3)
+
+
 def test_the_token_and_the_marker(run: Run) -> None:
     """--rtvi-token is for the WebSocket; `connect` is the request data; transcripts and config are the bot's."""
     paths: list[str] = []

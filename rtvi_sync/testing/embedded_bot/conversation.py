@@ -129,7 +129,10 @@ class BotConversation:
 
     def _control(self, kind: str, data: Any) -> None:
         """Handle a message to the eval route, which no bot answers. Those that have no effect here are only kept."""
+        route = self._session.eval_route
         if kind == "eval-context":
             self._context.replace(entries(data, "messages"))
+        elif kind == "eval-configure" and route is not None and isinstance(data, dict):
+            route.configure(data)
         elif kind == "eval-cancel":
             self._session.close()

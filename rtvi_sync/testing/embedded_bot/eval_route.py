@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
-from rtvi_sync.protocol.eval_messages import BOT_AUDIO
+from rtvi_sync.protocol.eval_messages import BOT_AUDIO, LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame
 from rtvi_sync.testing.embedded_bot.script import Message, message
 
@@ -24,6 +25,18 @@ class EvalRoute:
 
     def __init__(self, flags: Message) -> None:
         self.flags: Final = flags
+        self._report_levels: Mapping[str, ReportLevel] | None = None
+
+    def configure(self, data: Message) -> None:
+        """Take the levels in the client's `eval-configure`, if it has any."""
+        levels = data.get("function_call_report_level")
+        if isinstance(levels, dict):
+            self._report_levels = {name: level for name, level in levels.items() if level in LEVELS}
+
+    def report_level(self, function: str, bots_own: ReportLevel) -> ReportLevel:
+        """Return how much is reported of calls of a function: the client's level, else the bot's own."""
+        levels = self._report_levels
+        return bots_own if levels is None else levels.get(function, levels.get("*", "none"))
 
     def encode(self, frame: Frame) -> str | None:
         """Return the text that is sent for a frame, or None if nothing is."""

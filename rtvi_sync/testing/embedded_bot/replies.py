@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
@@ -159,6 +161,8 @@ class ReplyPlayer:
     def _script(self, reply: Reply, echoed: Voice | None = None, *, spoken: bool = True) -> ReplyScript:
         version, rate = self._messenger.bot_version, self._choose_output_rate()
         route = self._session.eval_route
+        if route is not None and isinstance(reply.call, tuple):
+            reply = attrs.evolve(reply, report_level=route.report_level(reply.call[0], reply.report_level))
         return ReplyScript(
             reply=reply,
             bot_version=version,

@@ -84,6 +84,7 @@ class Reply:
         seconds: how long the bot's own function takes.
         report_level: how much of the call is reported, as in `BotSession.call_function()`. From RTVI 1.2 on a function
             of the client runs by this report alone: not without the name, and without the arguments with none.
+            Over the eval route the level that the client has asked for holds instead, as with Pipecat.
         say: what is spoken in place of `text`; "": nothing, as by a bot without a voice.
     """
 

@@ -219,7 +219,8 @@ class BotSession:
             timeout: seconds to wait for the client's `llm-function-call-result`.
             report_level: how much bots from 1.2 on report; a setting of real bots, where the default is "none".
                 "disabled": nothing; "none": the id of the call; "name": also the function's name; "arguments": also
-                the arguments; "full": also the result.
+                the arguments; "full": also the result. Over the eval route the client's level holds, if it has asked
+                for one.
 
         Returns:
             The result.
@@ -232,6 +233,8 @@ class BotSession:
         MAPPING.or_none.check(arguments=arguments)
         WAIT.check(timeout=timeout)
         one_of(*LEVELS).check(report_level=report_level)
+        if self.eval_route is not None:
+            report_level = self.eval_route.report_level(name, report_level)
         return call_function(self, self._state.bot_version, name, arguments or {}, timeout, report_level)
 
     def send_frame(self, frame: Frame) -> None:

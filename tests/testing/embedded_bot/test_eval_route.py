@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
 
@@ -119,3 +119,22 @@ def test_another_first_message() -> None:
         connection.send('{"label": "rtvi-ai", "type": "client-ready", "id": "1"}')
         with pytest.raises(ConnectionClosed):
             connection.recv(GUARD)
+
+
+def test_the_level_of_reports() -> None:
+    """The client's level holds in place of the bot's: by function, else that of all others, else none."""
+    reply = Reply("Done.", call=("f", {"x": 1}), result=2, report_level="arguments")
+    with EmbeddedBot(replies=reply) as bot, client_of(bot) as client:
+        client.send("client-ready", {"version": "2.2.0"})
+        shown = []
+        for levels in ({}, {"*": "name"}, {"g": "full"}, {"*": "none", "f": "full"}, {"f": "everything"}):
+            if levels:
+                client.control("eval-configure", {"function_call_report_level": levels})
+            client.send("send-text", {"content": "hi"})
+            stopped = "llm-function-call-stopped"
+            reports = {each["type"]: each["data"] for each in client.until(stopped) if "llm-function" in each["type"]}
+            started, running = reports["llm-function-call-started"], reports["llm-function-call-in-progress"]
+            shown.append((started.get("function_name"), running.get("arguments"), reports[stopped].get("result")))
+            client.until("bot-stopped-speaking")
+    nothing = (None, None, None)
+    assert shown == [("f", {"x": 1}, None), ("f", None, None), nothing, ("f", {"x": 1}, 2), nothing]
