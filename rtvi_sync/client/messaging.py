@@ -161,10 +161,10 @@ class BotMessages(ClientBase):
     def register_function_call_handler(self, name: str | None, function: FunctionT) -> FunctionT:
         """Run `function(call)` when the bot's language model calls `name`, in this session and later ones.
 
-        Its return value is sent to the bot: a dict or a text as it is, any other JSON as ``{"result": value}``. It runs
-        on a thread of its own, so that it may block; in manual mode where handlers do. If it raises, the error is
-        logged and published as `handler_error`, and the bot gets ``{"error": ...}``. A session that ends waits a second
-        for it and drops its result.
+        Its return value is sent to the bot: a dict or a text that is not empty as it is, any other JSON as
+        ``{"result": value}``. It runs on a thread of its own, so that it may block; in manual mode where handlers do.
+        If it raises, the error is logged and published as `handler_error`, and the bot gets ``{"error": ...}``. A
+        session that ends waits a second for it and drops its result.
 
         The bot has to send names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
         Pipecat's RTVI observer.

@@ -213,8 +213,10 @@ class FunctionCalls:
 
 
 def _as_result(value: Any) -> dict[str, Any] | str:
-    """Return a result as bots take it: Pipecat refuses what is neither an object nor a string."""
-    return value if isinstance(value, (dict, str)) else {"result": value}
+    """Return a result as bots take it: Pipecat refuses what is neither an object nor a string, and runs the model only
+    for one that is true.
+    """
+    return value if isinstance(value, (dict, str)) and value else {"result": value}
 
 
 def _words(error: BaseException) -> str:

@@ -84,18 +84,20 @@ class TestResults:
         ("value", "result"),
         [
             ({"a": [1, None]}, {"a": [1, None]}),
-            ({}, {}),
+            ({}, {"result": {}}),
             ("text", "text"),
-            ("", ""),
+            ("", {"result": ""}),
             ([1, 2], {"result": [1, 2]}),
             (5, {"result": 5}),
+            (0, {"result": 0}),
+            ([], {"result": []}),
             (False, {"result": False}),
             (None, {"result": None}),
         ],
     )
     def test_results(self, client: RTVIClient, value: Any, result: Any) -> None:
-        """A dict or a text goes back as it is, other JSON as an object, which is all that bots take; with the call's
-        name, id and arguments."""
+        """A dict or a text that is not empty goes back as it is, other JSON in an object, which is all that bots answer;
+        with the call's name, id and arguments."""
         calls: list[FunctionCall] = []
 
         def function(call: FunctionCall) -> Any:
