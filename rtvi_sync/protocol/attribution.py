@@ -232,6 +232,13 @@ class Attribution:
             is_cut = turn.answer.is_cancelled
             self.end(turn, at, "interrupted" if is_cut else "failed" if turn.answer.is_empty else "complete")
 
+    def withdraw(self, question: OpenTurn) -> None:
+        """Let a question wait again: the model ran while the user spoke, and found that the user has not finished."""
+        self.answered = None
+        question.answer, question.is_firm = Answer(self.bot), False
+        question.time(acknowledged=None, llm_started=None)
+        self.asked.put_first(question)
+
     def take_back(self, turn: OpenTurn, at: float) -> None:
         """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
         unasked = self.begin(None)

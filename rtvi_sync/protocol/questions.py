@@ -60,7 +60,8 @@ class Questions:
     def failed(self) -> OpenTurn | None:
         """Return the first question if the bot has answered it by an error only."""
         first = self.first
-        return first if first is not None and first.errors and not first.is_speaking else None
+        is_asked = first is not None and (first.told_llm_text or not first.is_speaking)
+        return first if first is not None and first.errors and is_asked else None
 
     # -- which of them the bot has ------------------------------------------------------------------------------------
 
@@ -80,7 +81,10 @@ class Questions:
         typed = [turn for turn in self._turns if turn.modality == "text" and not turn.told_llm_text]
         same = (turn for turn in typed if _key_of(turn.user_text) == key)
         joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
-        spoken = (turn for turn in self._turns if turn.modality == "audio" and not turn.told_llm_text)
+        # More than once of a user who goes on: the model found that the question was not finished.
+        spoken = (
+            turn for turn in self._turns if turn.modality == "audio" and (turn.is_speaking or not turn.told_llm_text)
+        )
         return next(same, None) or next(joined, None) or next(spoken, None)
 
     def before(self, turn: OpenTurn) -> list[OpenTurn]:
@@ -104,13 +108,14 @@ class Questions:
     def may_first_be_answered(self, *, by_model: bool) -> bool:
         """Tell whether what the bot begins now, unasked as far as it says, may be the answer to the first question.
 
-        A model from speech to speech may answer long before the bot reports that the user has stopped.
+        A model from speech to speech may answer long before the bot reports that the user has stopped, and so does one
+        that decides whether the user has finished.
         """
         first, bot = self.first, self._bot
         if first is None:
             return False
         if first.is_speaking:
-            return by_model and not bot.tells_spoken
+            return self.is_first_reached or (by_model and not bot.tells_spoken)
         is_told = bot.tells_spoken if first.modality == "audio" else bot.tells_typed or self._tells_input_of(first)
         return self.is_first_reached or not is_told
 

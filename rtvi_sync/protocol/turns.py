@@ -223,9 +223,8 @@ class TurnTracker:
         """Note the user's words. The last ones may come when the answer has begun."""
         turn = self._turns.asked.in_speech
         answered = self._turns.answered
-        is_late = answered is not None and answered.modality == "audio" and not answered.finals
-        if turn is None and is_late:
-            turn = answered
+        if turn is None and answered is not None and answered.modality == "audio":
+            turn = answered if answered.is_speaking or not answered.finals else None
         if turn is None:
             if not final and self._turns.has_just_heard:
                 return
@@ -285,7 +284,10 @@ class TurnTracker:
         if turn is not None:
             turn.last_sign = at
             turn.answer.stop_run()
-            self._turns.settle(turn, at)
+            if turn.is_speaking and turn.answer.is_empty and not turn.errors:
+                self._turns.withdraw(turn)
+            else:
+                self._turns.settle(turn, at)
 
     def _output(self, at: float, data: BotOutputData) -> None:
         self._turns.bot.tells_output = True

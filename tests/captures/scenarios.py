@@ -9,6 +9,7 @@ import attrs
 Step: TypeAlias = tuple[Literal["type", "note", "speak", "until", "wait", "quiet", "control", "answer"], Any]
 ALL = ("1.14.0", "1.5.0", "0.0.108", "0.0.73")
 NEW = ALL[:2]
+NEWEST = ALL[:1]
 
 
 @attrs.frozen
@@ -105,6 +106,38 @@ SCENARIOS: dict[str, Scenario] = {
         (("speak", 0.8), SPEAKS, ("wait", 1.0), ("speak", 0.8), *SPOKE),
         {"hearing": "model", "hears": ["Story?", "stop it"], **TELLS_STORY},
         NOT_0_3,
+    ),
+    "decided-by-the-model": Scenario(
+        (("speak", 0.8), *SPOKE, ("speak", 0.6), *SPOKE), {"decides": True, "hears": ["hello bot", "good bye"]}, NEWEST
+    ),
+    "decided-by-the-model-function": Scenario(
+        (("speak", 0.8), SPEAKS, QUIET), {**WEATHER, "decides": True, "hears": ["Weather?"]}, NEWEST
+    ),
+    "decided-by-the-model-function-unreported": Scenario(
+        (("speak", 0.8), SPEAKS, QUIET),
+        {**WEATHER, "decides": True, "hears": ["Weather?"], "report": "disabled"},
+        NEWEST,
+    ),
+    "decided-by-the-model-error": Scenario(
+        (("speak", 0.8), ("until", "bot-llm-started"), LONGER),
+        {"decides": True, "replies": {"hello bot": [["fail", "no credits"]]}},
+        NEWEST,
+    ),
+    "not-finished": Scenario(
+        (("speak", 0.6), ("until", "bot-llm-stopped"), ("wait", 0.3), ("speak", 0.6), SPEAKS, QUIET),
+        {"decides": True, "hears": ["I want...", "a coffee"]},
+        NEWEST,
+    ),
+    "not-finished-and-asked-to-go-on": Scenario(
+        (("speak", 0.6), SPEAKS, QUIET), {"decides": True, "hears": ["I want..."]}, NEWEST
+    ),
+    "not-finished-and-given-up": Scenario(
+        (("speak", 0.6), SPEAKS, QUIET), {"decides": True, "hears": ["I want..."], "gives_up": 0.5}, NEWEST
+    ),
+    "not-finished-and-typed": Scenario(
+        (("speak", 0.6), ("until", "bot-llm-stopped"), ("type", "Hello"), SPEAKS, QUIET, ("speak", 0.6), SPEAKS, QUIET),
+        {"decides": True, "hears": ["I want...", "a coffee"]},
+        NEWEST,
     ),
     # unasked
     "greeting": Scenario((QUIET, ("type", "Hello"), QUIET), {"greets": [["speak", "Welcome to the shop."]]}),

@@ -234,6 +234,27 @@ def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
         assert [turn.status for turn in client.turns()] == ["interrupted", "complete"]
 
 
+@pytest.mark.parametrize("is_unsure", [False, True], ids=["at once", "after it found the user not finished"])
+def test_a_model_that_decides_whether_the_user_has_finished(is_unsure: bool) -> None:
+    """The bot reports the end of the user's speech only when its model has begun to answer."""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            until(lambda: b"\xa0\x0f" not in sent[-1].pcm)  # all was said
+            started, words, stopped, told = heard("Hello?")
+            says(client, [started, words, told])
+            if is_unsure:
+                says(client, written("")[::2])
+                says(client, [words, told])
+            says(client, [written("Hi.")[0], stopped, *said("Hi.")[1:]])
+            turn = asking.get()
+        assert (turn.user_text, turn.bot_text) == ("Hello? Hello?" if is_unsure else "Hello?", "Hi.")
+        assert (turn.status, turn.assumed) == ("complete", None)
+        assert [each.status for each in client.turns()] == ["complete"]
+
+
 def test_a_turn_that_a_spoken_question_interrupts() -> None:
     """It is not that of the question: `listen()` returns it, while the question is still being asked."""
     bot = TalkingBot(audio=True)

@@ -108,6 +108,23 @@ def test_one_after_the_other(talk: Talk, way: Way, count: int) -> None:
             assert turn.audio.seconds == pytest.approx(4 * WORD_SECONDS if way.is_aloud else 0)
 
 
+def test_a_model_that_decides_whether_the_user_has_finished(talk: Talk, tmp_path: Path) -> None:
+    """The answer is that to the question, also if the model has found once that the user has not finished."""
+    question = write_wav(tmp_path / "question.wav", [tone(0.6)])
+    pausing = write_wav(tmp_path / "pausing.wav", [tone(0.6), silence(0.9), tone(0.6)])
+    with talk(VERSIONS[0], decides=True, hears=["hello bot", "I want...", "a coffee", "hm..."]) as client:
+        for asked, told, answer in (
+            (question, "hello bot", "You said: hello bot."),
+            (pausing, "I want... a coffee", "You said: a coffee."),
+            (question, "hm...", "You said: Go on."),
+            ("number 1", "number 1", "You said: number 1."),
+        ):
+            turn = client.ask(asked, GUARD)
+            assert (turn.user_text, turn.bot_text) == (told, answer)
+            assert (turn.status, turn.assumed, turn.spoken_text) == ("complete", None, answer)
+        assert [turn.initiator for turn in client.turns()] == ["user"] * 4
+
+
 def test_a_bot_that_tells_no_user_input(talk: Talk, tmp_path: Path) -> None:
     """It is configured so, and acknowledges by `user-llm-text` alone, as bots before RTVI 2.2."""
     question = write_wav(tmp_path / "question.wav", [tone(0.6)])

@@ -652,6 +652,141 @@ def test_a_spoken_question() -> None:
     assert (turn.user_text, turn.bot_text, turn.modality) == ("What is it?", "A bot.", "audio")
 
 
+def hear(talk: Conversation, text: str) -> None:
+    """Tell what the user said, to the model as well."""
+    talk.bot("user-input", {"text": text, "input_type": "transcription", "final": True})
+    talk.bot("user-llm-text", {"text": text})
+
+
+def test_a_model_that_decides_that_the_user_has_finished() -> None:
+    """The model runs before the bot reports the end of the user's speech: `user-llm-text` acknowledges the question."""
+    talk = Conversation()
+    for question, number in (("What is it?", 1), ("And that?", 2)):
+        talk.bot("user-started-speaking")
+        talk.bot("bot-interrupted")
+        hear(talk, question)
+        talk.bot("bot-llm-started")
+        talk.bot("user-stopped-speaking")
+        talk.bot("bot-llm-text", {"text": f"A bot {number}."})
+        talk.bot("bot-llm-stopped")
+        talk.say(f"A bot {number}.", number)
+    answers = [(turn.user_text, turn.bot_text, turn.status) for turn in talk.over]
+    assert answers == [("What is it?", "A bot 1.", "complete"), ("And that?", "A bot 2.", "complete")]
+    assert all(turn.timings.user_stopped_reported is not None for turn in talk.over)
+
+
+def test_a_model_that_calls_a_function_before_the_end_of_speech_is_reported() -> None:
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "Weather?")
+    talk.bot("bot-llm-started")
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("bot-llm-stopped")
+    talk.bot("user-stopped-speaking")
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "result": 12})
+    talk.run("It is 12.")
+    talk.say("It is 12.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text, turn.function_calls[0].result) == ("Weather?", "It is 12.", 12)
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["after the run", "during the run"])
+def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
+    """Its run without text ends nothing while the user speaks: what the user goes on to say belongs to the turn."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "I would like")
+    talk.bot("bot-llm-started")
+    if is_early:
+        talk.bot("user-input", {"text": "a", "input_type": "transcription", "final": False})
+    talk.bot("bot-llm-stopped")
+    assert talk.tracker.due is not None
+    assert talk.tracker.due > talk.now + 60
+    hear(talk, "a coffee.")
+    talk.bot("bot-llm-started")
+    started = talk.now
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-llm-text", {"text": "Here you are."})
+    talk.bot("bot-llm-stopped")
+    talk.say("Here you are.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text) == ("I would like a coffee.", "Here you are.")
+    assert (turn.status, turn.assumed) == ("complete", None)
+    assert turn.timings.llm_started == pytest.approx(started - 0.1)
+
+
+@pytest.mark.parametrize("has_stopped", [False, True], ids=["speaking", "silent"])
+def test_a_model_that_asks_the_user_to_go_on(has_stopped: bool) -> None:
+    """Its words answer the user who was found not finished, also if the bot has waited for the end of speech in vain."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "I would like")
+    talk.run()
+    if has_stopped:
+        talk.bot("user-stopped-speaking")
+    talk.run("Go ahead.")
+    talk.say("Go ahead.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text) == ("I would like", "Go ahead.")
+    assert (turn.status, turn.assumed) == ("complete", None)
+
+
+def test_a_user_found_not_finished_who_speaks_again() -> None:
+    """Speech that is reported again belongs to the same turn."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "I would like")
+    talk.run()
+    talk.bot("user-stopped-speaking")
+    talk.bot("user-started-speaking")
+    talk.bot("bot-interrupted")
+    hear(talk, "a coffee.")
+    talk.bot("bot-llm-started")
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-llm-text", {"text": "Here you are."})
+    talk.bot("bot-llm-stopped")
+    talk.say("Here you are.")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text) == ("I would like a coffee.", "Here you are.")
+
+
+def test_a_text_that_is_typed_by_a_user_found_not_finished() -> None:
+    """The text is answered first, and the speech when the model takes it for finished."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "I would like")
+    talk.run()
+    talk.ask("Hi?")
+    talk.bot("bot-interrupted")
+    talk.acknowledge("Hi?")
+    talk.run("Hello.")
+    talk.say("Hello.")
+    hear(talk, "a coffee.")
+    talk.run("Here you are.")
+    talk.bot("user-stopped-speaking")
+    talk.say("Here you are.", 2)
+    assert [(turn.user_text, turn.bot_text) for turn in talk.over] == [
+        ("Hi?", "Hello."),
+        ("I would like a coffee.", "Here you are."),
+    ]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["during the run", "after the run"])
+def test_an_error_of_a_model_that_was_to_decide_whether_the_user_has_finished(is_late: bool) -> None:
+    """It ends the turn: such a run without text is no verdict."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    hear(talk, "What is it?")
+    talk.bot("bot-llm-started")
+    kinds = ["error", "bot-llm-stopped"]
+    for kind in reversed(kinds) if is_late else kinds:
+        talk.bot(kind, {"error": "no credits", "fatal": False} if kind == "error" else None)
+    if is_late:
+        assert talk.wait() < 5
+    (turn,) = talk.over
+    assert (turn.user_text, turn.status, len(turn.errors)) == ("What is it?", "failed", 1)
+
+
 def test_the_end_of_the_session_in_mid_answer() -> None:
     talk = Conversation()
     talk.ask("Hi?")

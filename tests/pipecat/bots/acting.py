@@ -48,6 +48,9 @@ class Acting:
     async def answer(self, context: Any) -> None:
         await act(self.script.reply(context.get_messages()), self, context)
 
+    async def write(self, token: str) -> None:
+        await self.push_frame(LLMTextFrame(token))  # type: ignore[attr-defined]
+
 
 class Failing:
     """The part of a voice that fails first, in front of one that speaks.
@@ -98,7 +101,7 @@ async def act(steps: list[Any], llm: Any, context: Any) -> None:
             case "write":
                 for token in tokens(value):
                     await asyncio.sleep(TOKEN_SECONDS)
-                    await llm.push_frame(LLMTextFrame(token))
+                    await llm.write(token)
             case "call":
                 calls = [FunctionCallFromLLM(name, f"{name}-{next(_calls)}", given, context) for name, given in value]
                 await llm.run_function_calls(calls)

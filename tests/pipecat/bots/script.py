@@ -27,6 +27,11 @@ class Script:
         model: False: what it answers is spoken without a language model.
         hearing: who tells when the user speaks: "vad", the "stt" service, or the "model", which then hears and speaks
             itself; "realtime": the same, and Pipecat knows (from 1.5 on).
+        decides: the model decides whether the user has finished (Pipecat's `FilterIncompleteUserTurnStrategies`): not
+            after a text that ends with "...". Then it is asked to answer "Go on?" a second later.
+        gives_up: seconds without speech after which the user counts as finished, whatever the model has decided.
+        mutes: when the bot does not hear the user: "speech", while it speaks; "first", until it has spoken for the
+            first time; "functions", while one runs; "": never.
         waits: seconds that the user may pause.
         audio_out: False: it has no audio to the client.
     """
@@ -43,8 +48,15 @@ class Script:
     voice_fails: int = 0
     model: bool = True
     hearing: str = "vad"
+    decides: bool = False
+    gives_up: float = 5.0
+    mutes: str = ""
     waits: float = 0.2
     audio_out: bool = True
+
+    def is_unfinished(self, messages: list[Any]) -> bool:
+        """Return whether the model finds that the user has not finished."""
+        return messages[-1]["role"] == "user" and _text(messages[-1]["content"]).endswith("...")
 
     def reply(self, messages: list[Any]) -> list[Any]:
         """Return the steps of the model that is given these messages, in OpenAI's form."""

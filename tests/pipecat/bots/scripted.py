@@ -26,6 +26,11 @@ from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.services.settings import TTSSettings
 from pipecat.services.tts_service import TTSService
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
+from pipecat.turns.user_mute import (
+    AlwaysUserMuteStrategy,
+    FunctionCallUserMuteStrategy,
+    MuteUntilFirstBotCompleteUserMuteStrategy,
+)
 from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies, UserTurnStrategies
 from script import Script
@@ -33,11 +38,33 @@ from session import PipelineSession
 from sounds import LevelVAD, tone
 from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
+with contextlib.suppress(ImportError):  # 0.0.108 has no such strategies
+    from pipecat.turns.user_turn_completion_mixin import UserTurnCompletionConfig
+    from pipecat.turns.user_turn_strategies import FilterIncompleteUserTurnStrategies
+
 host = ScriptedHost()
 
 
 class ActingLLM(Acting, RepeatingLLM):
     """Does what the script says."""
+
+
+class DecidingLLM(ActingLLM):
+    """Decides first whether the user has finished."""
+
+    _marker = ""
+
+    async def answer(self, context: Any) -> None:
+        markers = UserTurnCompletionConfig()
+        if self.script.is_unfinished(context.get_messages()):
+            await self.write(markers.incomplete_short_marker)
+            return
+        self._marker = f"{markers.complete_marker} "
+        await super().answer(context)
+
+    async def write(self, token: str) -> None:
+        marker, self._marker = self._marker, ""
+        await self._push_llm_text(marker + token)
 
 
 class SlowSTT(ScriptedSTT):
@@ -73,6 +100,11 @@ class SentenceVoice(Failing, SentenceTTS):
     """Tells no times."""
 
 
+MUTES: dict[str, Any] = {
+    "speech": AlwaysUserMuteStrategy,
+    "first": MuteUntilFirstBotCompleteUserMuteStrategy,
+    "functions": FunctionCallUserMuteStrategy,
+}
 VOICES: dict[str, Any] = {"word": WordVoice, "sentence": SentenceVoice}
 
 
@@ -82,12 +114,21 @@ async def bot(websocket: WebSocket) -> None:
     transport = FastAPIWebsocketTransport(websocket, FastAPIWebsocketParams(**options))
     context = LLMContext()
     stt: list[FrameProcessor] = [HearingSTT(script) if script.hearing == "stt" else SlowSTT(script)]
-    llm = ActingLLM(script)
+    llm = DecidingLLM(script) if script.decides else ActingLLM(script)
     tts: list[FrameProcessor] = [] if script.voice is None else [VOICES[script.voice](script.voice_fails)]
     if script.hearing in ("model", "realtime"):
         stt, llm, tts = [], HearingLLM(script), []
-    turns = UserTurnStrategies(stop=[SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=script.waits)])
-    user_params = LLMUserAggregatorParams(vad_analyzer=LevelVAD(), user_turn_strategies=turns)
+    stop = [SpeechTimeoutUserTurnStopStrategy(user_speech_timeout=script.waits)]
+    turns = UserTurnStrategies(stop=stop)
+    if script.decides:
+        config = UserTurnCompletionConfig(incomplete_short_timeout=1.0, incomplete_short_prompt="Go on?")
+        turns = FilterIncompleteUserTurnStrategies(stop=stop, config=config)
+    user_params = LLMUserAggregatorParams(
+        vad_analyzer=LevelVAD(),
+        user_turn_strategies=turns,
+        user_turn_stop_timeout=script.gives_up,
+        user_mute_strategies=[MUTES[script.mutes]()] if script.mutes else [],
+    )
     if script.hearing != "vad":
         user_params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
     is_realtime = {"realtime_service_mode": True} if script.hearing == "realtime" else {}
