@@ -717,7 +717,7 @@ def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
 
 @pytest.mark.parametrize("has_stopped", [False, True], ids=["speaking", "silent"])
 def test_a_model_that_asks_the_user_to_go_on(has_stopped: bool) -> None:
-    """Its words answer the user who was found not finished, also if the bot has waited for the end of speech in vain."""
+    """Its words answer the user who was found not finished, also after a wait for the end of speech in vain."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "I would like")

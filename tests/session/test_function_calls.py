@@ -96,7 +96,7 @@ class TestResults:
         ],
     )
     def test_results(self, client: RTVIClient, value: Any, result: Any) -> None:
-        """A dict or a text that is not empty goes back as it is, other JSON in an object, which is all that bots answer;
+        """A dict or a text that is not empty goes back as it is, other JSON in an object, which is all that bots take;
         with the call's name, id and arguments."""
         calls: list[FunctionCall] = []
 
