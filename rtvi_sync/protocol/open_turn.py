@@ -77,8 +77,8 @@ class OpenTurn:
             self.finals.append(text)
         self.partial = "" if final else text
 
-    def time(self, **moments: float) -> None:
-        """Note when something came."""
+    def time(self, **moments: float | None) -> None:
+        """Note when something came; None: it has not, after all."""
         self.timings = attrs.evolve(self.timings, **moments)
 
     def time_first(self, **moments: float) -> None:
