@@ -13,7 +13,7 @@ from ..errors import ExpectationError, RequestTimeoutError, RTVIError
 from ..events import Event, RTVIEvent, event_from
 from ..protocol.speech_payloads import BotOutputData
 from ..protocol.states import CloseInfo
-from ..protocol.text import one_line
+from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..protocol.turn_record import ReportedFunctionCall
 from ..protocol.validation import EVENT_CONDITION, NAME, WAIT, Rule
 from ..session.dispatcher import Dispatcher
@@ -143,7 +143,10 @@ class Expect:
             [repr(part) for part in texts_of(contains)] + ([f"/{pattern_of(matches)}/"] if matches else [])
         )
         self._find(
-            is_met, within, f"the bot to say {what}", lambda: (f"it said {one_line(said.best)!r}", "text_mismatch")
+            is_met,
+            within,
+            f"the bot to say {what}",
+            lambda: (f"it said {quoted(said.best, MAX_LENGTH)}", "text_mismatch"),
         )
         return said.best
 

@@ -25,7 +25,7 @@ from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
 from ..protocol.attribution import VOICE_UNKNOWN
 from ..protocol.states import CloseInfo
-from ..protocol.text import one_line
+from ..protocol.text import one_line, quoted
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker
@@ -169,7 +169,7 @@ class Question(ABC):
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
-        so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {turn.bot_text[:200]!r}"
+        so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {quoted(turn.bot_text, 200)}"
         calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)

@@ -12,7 +12,7 @@ import attrs
 
 from ..errors import ExpectationError
 from ..protocol.spoken_text import MAX_CHARACTERS
-from ..protocol.text import one_line
+from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry
 from ..protocol.validation import BOOL, WAIT, Rule
 
@@ -194,13 +194,15 @@ class TurnChecks:
 
     def _errors(self, turn: Turn, fail: _Fail) -> None:
         if turn.errors and not self.errors:
-            raise fail("no error", f"the bot reported {one_line(turn.errors[0].message)!r}", "error")
+            raise fail("no error", f"the bot reported {quoted(turn.errors[0].message, MAX_LENGTH)}", "error")
         if turn.status == "failed" and not self.errors:
             raise fail("a complete answer", "the session ended first", "bot_ended")
 
     def _texts(self, turn: Turn, fail: _Fail) -> None:
         is_cut = len(turn.bot_text) >= _NEAR_LIMIT
-        said = f"it said {one_line(turn.bot_text)!r}" + (f", cut at {MAX_CHARACTERS:,} characters" if is_cut else "")
+        said = f"it said {quoted(turn.bot_text, MAX_LENGTH)}" + (
+            f", cut at {MAX_CHARACTERS:,} characters" if is_cut else ""
+        )
         for part in texts_of(self.contains):
             if not contains(turn.bot_text, part):
                 raise fail(f"the bot to say {part!r}", said, "text_mismatch")

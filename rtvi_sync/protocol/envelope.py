@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from ..errors import ProtocolError
 from .json_faults import find_fault
 from .message import RTVIMessage
-from .text import one_line
+from .text import one_line, quoted
 
 _raw_decode = json.JSONDecoder().raw_decode
 
@@ -197,7 +197,7 @@ def _loads_slowly(text: str | bytes | bytearray) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"A message is not JSON: {_shorten(str(error))}") from None
+        raise ProtocolError(f"A message is not JSON: {one_line(str(error))}") from None
     except RecursionError:
         raise _over_limit(text, f"more than {MAX_DEPTH} levels (MAX_DEPTH)") from None
     except ValueError:
@@ -231,10 +231,10 @@ def open_document(envelope: Any) -> Content:
     if type(envelope) is not dict and not isinstance(envelope, Mapping):
         raise ProtocolError(f"A message is a JSON {_kind(envelope)}, not an object")
     if envelope.get("label") != LABEL:
-        raise ForeignMessageError(f"A message has the label {_shorten(repr(envelope.get('label')))}, not {LABEL!r}")
+        raise ForeignMessageError(f"A message has the label {quoted(envelope.get('label'))}, not {LABEL!r}")
     type_ = envelope.get("type")
     if not isinstance(type_, str) or not type_:
-        raise ProtocolError(f"A message has the type {_shorten(repr(type_))}; it must be a non-empty string")
+        raise ProtocolError(f"A message has the type {quoted(type_)}; it must be a non-empty string")
     id_ = envelope.get("id")
     if id_ is not None and not isinstance(id_, str):
         id_ = _id_of(id_)
@@ -246,7 +246,7 @@ def open_document(envelope: Any) -> Content:
 
 def too_deep(type_: str, id_: str | None) -> LimitError:
     """Make the error for a message whose data `is_too_deep()`."""
-    return LimitError(f"A {_shorten(type_)!r} message holds more than {MAX_DEPTH} levels (MAX_DEPTH)", type_, id_)
+    return LimitError(f"A {quoted(type_)} message holds more than {MAX_DEPTH} levels (MAX_DEPTH)", type_, id_)
 
 
 def _id_of(value: Any) -> str | None:
@@ -279,7 +279,3 @@ def is_too_deep(document: Any) -> bool:
 def _kind(value: Any) -> str:
     names = {list: "list", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
     return names.get(type(value), "value")
-
-
-def _shorten(text: str, limit: int = 120) -> str:
-    return text if len(text) <= limit else text[: limit - 3] + "..."

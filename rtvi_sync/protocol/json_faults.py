@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from .text import one_line
+from .text import quoted
 
 _Encode = Callable[[Any], object]
 
@@ -114,4 +114,4 @@ def _named_type(value: Any) -> str:
 
 
 def _shown(key: Any) -> str:
-    return one_line(repr(key[:_MAX_KEY_LENGTH] if isinstance(key, str) else key)[: 2 * _MAX_KEY_LENGTH])
+    return quoted(key, _MAX_KEY_LENGTH)

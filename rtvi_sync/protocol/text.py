@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 import unicodedata
+from pathlib import Path
 
 MAX_LENGTH = 500
+MAX_QUOTE = 100
 
 # Control characters, ESC among them; surrogates, which no stream can encode; separators of lines and paragraphs.
 _CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -22,6 +26,25 @@ def one_line(text: str, limit: int = MAX_LENGTH) -> str:
     if shown.isprintable():  # as nearly all text is
         return shown
     return "".join(char if _is_harmless(char) else " " for char in shown)
+
+
+def quoted(value: object, limit: int = MAX_QUOTE) -> str:
+    """Return a received value as Python shows it, a text in quotes: one line, of about `limit` characters."""
+    return repr(one_line(value, limit)) if isinstance(value, str) else one_line(repr(value), limit)
+
+
+def raised(error: BaseException, limit: int = MAX_LENGTH) -> str:
+    """Return class and text of an error that a library or the application has raised, as one line.
+
+    One without a text, such as that of a bare `assert`, has the line that raised it. Raises nothing, whatever the error
+    is.
+    """
+    text = ""
+    with contextlib.suppress(Exception):  # its __str__() may be the application's
+        text = str(error)
+    if not text and (frames := traceback.extract_tb(error.__traceback__)):
+        text = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    return one_line(": ".join(filter(None, (type(error).__name__, text))), limit)
 
 
 def _is_harmless(char: str) -> bool:

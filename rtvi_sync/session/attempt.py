@@ -27,6 +27,7 @@ from ..errors import (
 from ..events import RTVIEvent
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
+from ..protocol.text import raised
 from ..transports.base import TransportOptions
 from . import limits
 from .connect_request import BotStartedData, ConnectRequest
@@ -246,7 +247,8 @@ def _may_fail(session: Session, how: str) -> Iterator[None]:
         session.check_wanted()
         if isinstance(error, RTVIError) and not isinstance(error, NoThreadError):
             raise
-        raise TransportStartError(f"The {session.transport.name} transport {how}: {error}") from error
+        text = str(error) if isinstance(error, RTVIError) else raised(error)
+        raise TransportStartError(f"The {session.transport.name} transport {how}: {text}") from error
     session.check_wanted()
 
 

@@ -15,6 +15,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import system_failures_as
 from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
 from ..protocol.envelope import to_json
+from ..protocol.text import raised
 from ..protocol.validation import URL
 from ..transports.base import StartRequest
 from ..transports.failures import hung_up, status_of
@@ -204,7 +205,7 @@ class ConnectRequest:
             raise
         except Exception as error:
             abort.signal.raise_if_aborted()
-            raise StartBotError(f"The custom connect handler raised {type(error).__name__}: {error}") from error
+            raise StartBotError(f"The custom connect handler raised {raised(error)}") from error
         abort.signal.raise_if_aborted()
         return bundle
 

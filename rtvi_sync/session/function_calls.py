@@ -26,7 +26,7 @@ from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, Pr
 from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
-from ..protocol.text import one_line
+from ..protocol.text import quoted, raised
 from .dispatcher import HandlerError
 from .publisher import EventPublisher
 
@@ -168,7 +168,7 @@ class FunctionCalls:
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
-            logger.error("The function %.100r, which the bot called, failed", call.function_name, exc_info=error)
+            logger.error("The function %s, which the bot called, failed", quoted(call.function_name), exc_info=error)
             self._fail(function, call, event, error)
             # In manual mode functions run on an application thread, where an exit or Ctrl-C has to get through.
             if self._publisher.manual and not isinstance(error, Exception):
@@ -183,7 +183,7 @@ class FunctionCalls:
         """Report to the bot and the application that there is no result. Raises nothing. `size`: see `called()`."""
         failed = HandlerError(error=error, event=event, handler=function)
         self._publisher.event(RTVIEvent.HANDLER_ERROR, failed, size=size)
-        result = {"error": _words(error)}
+        result = {"error": raised(error)}
         try:
             self._answer(call, result)
         except Exception:  # noqa: BLE001 - the next one tells
@@ -191,7 +191,7 @@ class FunctionCalls:
                 # The arguments came from the bot; they may be more than can be sent, or no JSON (NaN).
                 self._answer(attrs.evolve(call, arguments={}), result)
             except Exception:
-                logger.debug("The bot could not be told that %.100r failed", call.function_name, exc_info=True)
+                logger.debug("The bot could not be told that %s failed", quoted(call.function_name), exc_info=True)
 
     def _answer(self, call: FunctionCall, result: dict[str, Any] | str) -> None:
         """Send the result.
@@ -209,7 +209,7 @@ class FunctionCalls:
         try:
             self._send(RTVIMessage("llm-function-call-result", data))
         except (BotNotReadyError, DisconnectedError, ForkedProcessError):
-            logger.debug("The session ended before the result of %.100r could be sent", call.function_name)
+            logger.debug("The session ended before the result of %s could be sent", quoted(call.function_name))
 
 
 def _as_result(value: Any) -> dict[str, Any] | str:
@@ -217,12 +217,3 @@ def _as_result(value: Any) -> dict[str, Any] | str:
     for one that is true.
     """
     return value if isinstance(value, (dict, str)) and value else {"result": value}
-
-
-def _words(error: BaseException) -> str:
-    """Return an error in one line. Raises nothing, whatever the error is."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - it is the application's
-        text = ""
-    return one_line(": ".join(filter(None, (type(error).__name__, text))))

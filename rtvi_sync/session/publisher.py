@@ -22,6 +22,7 @@ from ..errors import DisconnectedError, ProtocolError
 from ..events import RTVIEvent
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
+from ..protocol.text import quoted
 from .dispatcher import Dispatcher
 from .first_messages import ConversationPort
 from .handlers import Cause
@@ -249,7 +250,9 @@ class EventPublisher:
             if effect.waiter is not None:
                 effect.waiter.resolve(effect.message)
             else:
-                logger.debug("No call waits for the answer with the id %.100r; it is an event only", effect.message.id)
+                logger.debug(
+                    "No call waits for the answer with the id %s; it is an event only", quoted(effect.message.id)
+                )
         elif isinstance(effect, protocol.Reject):
             if effect.waiter is not None:
                 effect.waiter.reject(effect.error)

@@ -40,6 +40,7 @@ from ..media.manager import MediaManager
 from ..messages import BotReadyData
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState
+from ..protocol.text import raised
 from ..transports.base import Transport, TransportOptions
 from . import limits
 from .dispatcher import Dispatcher, forked_error
@@ -279,7 +280,8 @@ class Session:
         try:
             self.transport.start_media()
         except BaseException as error:  # noqa: BLE001 - a transport may be the application's
-            failure = TransportStartError(f"The {self.transport.name} transport could not start its media: {error}")
+            what = f"The {self.transport.name} transport could not start its media"
+            failure = TransportStartError(f"{what}: {raised(error)}")
             failure.__cause__ = error
             self.ending.begin(CloseInfo(initiator="client", error=failure))
             return

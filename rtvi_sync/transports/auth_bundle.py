@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult
 
 from ..errors import InvalidTransportParamsError
-from ..protocol.text import one_line
+from ..protocol.text import quoted
 from .net import printable
 
 _MAX_KEYS: Final = 8
@@ -102,6 +102,6 @@ def _described(bundle: Any) -> str:
     for key in ("ws_url", "wsUrl"):
         if key in bundle:
             return f"a {key} of type {type(bundle[key]).__name__}" if bundle[key] else f"an empty {key}"
-    names = [repr(one_line(str(key)[:_MAX_KEY_LENGTH])) for key in list(bundle)[:_MAX_KEYS]]
+    names = [quoted(str(key), _MAX_KEY_LENGTH) for key in list(bundle)[:_MAX_KEYS]]
     others = f" and {len(bundle) - _MAX_KEYS} others" if len(bundle) > _MAX_KEYS else ""
     return f"{', '.join(names)}{others}"

@@ -27,7 +27,7 @@ from ..errors import (
     StartBotError,
     TransportStartError,
 )
-from ..protocol.text import one_line
+from ..protocol.text import one_line, raised
 from . import http_answers
 from .failures import failure_text, status_of
 from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile
@@ -373,9 +373,7 @@ class _Exchange:
             self._signal.raise_if_aborted()
             if tracker is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
                 raise
-            raise self._profile.failed(
-                f"The http_client raised {type(error).__name__}: {one_line(str(error))}"
-            ) from error
+            raise self._profile.failed(f"The http_client raised {raised(error)}") from error
         self._cleanup.callback(response.close)
         if tracker is not None:
             tracker.answered(response)

@@ -16,7 +16,7 @@ from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..errors import RTVIError
 from ..protocol import envelope
-from ..protocol.text import one_line
+from ..protocol.text import quoted
 from .net import socket_timeout
 from .refusals import refusal
 
@@ -109,7 +109,7 @@ def check_answer(
         raise profile.refused(text, status=status)
     if compressed:
         raise profile.unusable(
-            f"{where} answered with Content-Encoding {encoding[:40]!r} though 'identity' was requested. "
+            f"{where} answered with Content-Encoding {quoted(encoding, 40)} though 'identity' was requested. "
             "Switch compression off for this endpoint",
             status=status,
         )
@@ -186,7 +186,7 @@ def _decode(data: str, where: str, profile: RequestProfile, *, broken_off: bool)
         if broken_off:
             raise profile.failed(f"{where} broke off inside an event. See the server's log") from None
         raise profile.unusable(
-            f"{where} sent an event that is not the base64 of a JSON text: {one_line(data[:40])!r}. {profile.check}"
+            f"{where} sent an event that is not the base64 of a JSON text: {quoted(data, 40)}. {profile.check}"
         ) from None
     if len(text) > MAX_EVENT_BYTES:
         raise _too_large(where, MAX_EVENT_BYTES, profile)

@@ -64,8 +64,9 @@ def _relay(websocket: ServerConnection, url: str) -> None:
         for event in _events_of(websocket):
             match event:
                 case {"event": "start", "streamSid": str(stream)} if client is None:
-                    print("call", stream, flush=True)
-                    stack.callback(print, "end of", stream, flush=True)
+                    name = f"{stream[:60]!r}"  # any stranger may have sent it: no terminal obeys its repr
+                    print("call", name, flush=True)
+                    stack.callback(print, "end of", name, flush=True)
                     client = RTVIClient.for_url(
                         url,
                         mic=False,

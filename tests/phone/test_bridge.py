@@ -25,6 +25,7 @@ from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.phone.caller import CHUNK, SILENCE, Caller, bridge_to, talk_until
 from tests.support.slowness import GUARD, takes
+from tests.support.waiting import until
 from tests.support.wavs import tone
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,25 @@ def speech_in(pcm: bytes, loudness: int = 1_000) -> memoryview:
 def loudness_of(speech: memoryview) -> float:
     """Return the usual level, whatever gaps it has."""
     return statistics.median(abs(sample) for sample in speech if abs(sample) > 1_000)
+
+
+def test_a_stranger_s_name_for_a_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """The id of a stream, which any stranger may send, is printed short and as text: no terminal obeys it."""
+    hostile = "\x1b]0;owned\x07\x1b[2J\nno bot for this call: a forged line" + "x" * 10_000
+    with EmbeddedBot() as bot, bridge_to(bot.ws_url) as url:
+        with Caller(url, hostile):
+            bot.wait_for_session(GUARD)
+        printed: list[str] = []
+
+        def has_ended() -> bool:
+            printed.extend(capsys.readouterr().out.splitlines())
+            return len(printed) == 2
+
+        until(has_ended)
+    first, last = printed
+    assert first.startswith(r"call '\x1b]0;owned\x07\x1b[2J\nno bot")
+    assert last.startswith(r"end of '\x1b]0;owned\x07\x1b[2J\nno bot")
+    assert len(first) < 200
 
 
 def test_audio_both_ways() -> None:
@@ -396,7 +416,7 @@ def test_the_program(elsewhere: bool, tmp_path: Path) -> None:
                 talk_until(lambda: caller.heard, caller)
                 process.send_signal(signal.SIGINT)
                 talk_until(lambda: caller.close_code is not None, caller)
-            assert process.communicate(timeout=GUARD) == ("call MZ7\nend of MZ7\n", "")
+            assert process.communicate(timeout=GUARD) == ("call 'MZ7'\nend of 'MZ7'\n", "")
         assert process.returncode == 130
         if elsewhere:
             assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtvi_sync.protocol.text import MAX_LENGTH, one_line
+from rtvi_sync.protocol.text import MAX_LENGTH, MAX_QUOTE, one_line, quoted, raised
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,46 @@ def test_long_text_is_cut() -> None:
     assert one_line("x" * MAX_LENGTH) == "x" * MAX_LENGTH
     assert one_line("x" * (MAX_LENGTH + 1)) == "x" * (MAX_LENGTH - 1) + "…"
     assert one_line("xxx", 2) == "x…"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("plain", "'plain'"),
+        ("it's\n\x1b[2J", '"it\'s  [2J"'),
+        (5, "5"),
+        (None, "None"),
+        ({"a\n": "\x1b"}, r"{'a\n': '\x1b'}"),
+        ("x" * 1_000_000, repr("x" * (MAX_QUOTE - 1) + "…")),
+        (["x" * 1_000_000], "['" + "x" * (MAX_QUOTE - 3) + "…"),
+    ],
+)
+def test_a_received_value_is_quoted(value: object, shown: str) -> None:
+    """A quoted value is one short line of printable characters."""
+    assert quoted(value) == shown
+
+
+class _MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError("a\nb"), "ValueError: a b"),
+        (ValueError(), "ValueError"),
+        (_MuteError(), "_MuteError"),
+        (OSError("x" * 10_000), "OSError: " + "x" * (MAX_LENGTH - 10) + "…"),
+    ],
+)
+def test_an_error_that_was_raised_elsewhere(error: Exception, shown: str) -> None:
+    """The class of an error stands before its text, and alone if it has none."""
+    assert raised(error) == shown
+
+
+def test_an_assertion_has_the_line_that_failed() -> None:
+    """An error without a text is told by the line that raised it."""
+    with pytest.raises(AssertionError) as caught:
+        exec("assert 1 == 2")  # pytest gives an assert of its own a text
+    assert raised(caught.value).startswith("AssertionError: <string>:1: ")

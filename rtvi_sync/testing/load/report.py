@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import attrs
 
+from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
 from rtvi_sync.recording.tables import columns, rich_table
-from rtvi_sync.recording.text import clean
+from rtvi_sync.recording.text import LONGEST_LINE
 from rtvi_sync.testing.load.measured import Kind, Measurement
 
 if TYPE_CHECKING:
@@ -207,16 +207,8 @@ class Report:
 
 
 def error_text(error: BaseException | None) -> str | None:
-    """Return an error as one line of text, without the control characters that a bot may have put into it.
-
-    One without a text, such as that of a bare `assert`, has the line that raised it.
-    """
-    if error is None:
-        return None
-    text = str(error)
-    if not text and (frames := traceback.extract_tb(error.__traceback__)):
-        text = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
-    return clean(f"{type(error).__name__}: {text}")
+    """Return class and text of an error as one line; None without an error."""
+    return None if error is None else raised(error, LONGEST_LINE)
 
 
 def _by_name(measurements: Iterable[Measurement]) -> dict[str, list[float]]:

@@ -28,7 +28,7 @@ from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import DisconnectedError, TransportStartError
 from ...media import VideoFrame
-from ...protocol.text import one_line
+from ...protocol.text import raised
 from .aiortc_audio import RTP_RATE_HZ, BotAudio, MicTrack, read_frames, take_packets
 from .aiortc_consent import be_patient
 from .aiortc_turn import reachable_first
@@ -169,7 +169,8 @@ class AiortcPeer:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
         except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
             raise TransportStartError(
-                f"The bot's answer cannot be used: {one_line(repr(error))}. See the bot's log"
+                f"The bot's answer cannot be used: aiortc does not understand it ({raised(error)}). Check that the "
+                "URL is that of a bot's offer, and see the bot's log"
             ) from None
         await asyncio.shield(self._opening)
 

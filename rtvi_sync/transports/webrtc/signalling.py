@@ -14,6 +14,7 @@ import attrs
 from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
+from ...protocol.text import one_line, quoted
 from ..auth_bundle import check_no_login, missing_offer_url
 from ..base import StartRequest
 from ..net import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
@@ -24,8 +25,13 @@ logger: logging.Logger = package_logger(__name__)
 # What RFC 8841 says of an answer that does not say it.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
 # aiortc and aioice take time that grows with the square of these numbers, on the thread of all connections.
+_MAX_CHARACTERS = 100_000
 _MAX_LINES = 1000
 _MAX_CANDIDATES = 100
+# Characters of a candidate that are shown: the description may be the server's.
+_MAX_SHOWN = 80
+# A session uses the first STUN server and the first TURN server that answers; each URL costs aiortc time there, too.
+_MAX_ICE_URLS = 20
 # What aiortc takes: names and IPv4 addresses.
 _ICE_URL = re.compile(r"(?:stuns?:[\w.-]+(?::(\d{1,5}))?|turns?:[\w.-]+(?::(\d{1,5}))?(?:\?transport=(?:udp|tcp))?)")
 # Of these aiortc takes no notice: STUN over TLS, and TURN over DTLS.
@@ -205,28 +211,43 @@ def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ..
 
     Args:
         servers: as they were given.
-        by_server: not by the application, but by the server: URLs that cannot be used are left out, with a warning.
+        by_server: by the server, not by the application: URLs that cannot be used, or are too many, are left out, with
+            one warning.
 
     Raises:
         TypeError, ValueError: one of them is no such server. The text does not repeat user and password.
     """
     if isinstance(servers, (str, bytes, Mapping)) or not isinstance(servers, Iterable):
         raise TypeError(f"ice_servers must be a list of URLs or mappings, not {type(servers).__name__}")
-    return tuple(usable for server in servers if (usable := _usable(_ice_server(server), by_server=by_server)).urls)
+    usable: list[ICEServer] = []
+    room = _MAX_ICE_URLS
+    left_out: list[str] = []
+    for server in map(_ice_server, servers):
+        urls: list[str] = []
+        for url in server.urls:
+            fault = _fault_of(url)
+            if fault is not None and (not by_server or re.match("(?i)(stun|turn)s?:", url) is None):
+                raise ValueError(f"ice_servers has {_shown(url)}: {fault}")
+            if fault is None and len(urls) == room:
+                fault = f"at most {_MAX_ICE_URLS} are used"
+                if not by_server:
+                    raise ValueError(f"ice_servers has too many URLs: {fault}. Name those of one or two servers")
+            if fault is None:
+                urls.append(url)
+            else:
+                left_out.append(fault if left_out else f"{_shown(url)}: {fault}")
+        room -= len(urls)
+        if urls:
+            usable.append(attrs.evolve(server, urls=tuple(urls)))
+    if left_out:
+        logger.warning("ICE servers of the server are left out (%d); the first is %s", len(left_out), left_out[0])
+    return tuple(usable)
 
 
-def _usable(server: ICEServer, *, by_server: bool) -> ICEServer:
-    usable = []
-    for url in server.urls:
-        fault = _fault_of(url)
-        if fault is None:
-            usable.append(url)
-            continue
-        shown = re.sub(":.*@", ":***@", url)
-        if not by_server or re.match("(?i)(stun|turn)s?:", url) is None:
-            raise ValueError(f"ice_servers has {shown!r}: {fault}")
-        logger.warning("The server names an ICE server that is left out, %r: %s", shown, fault)
-    return attrs.evolve(server, urls=tuple(usable))
+def _shown(url: str) -> str:
+    """Return the URL of an ICE server without user and password."""
+    scheme, colon, rest = url.partition(":")
+    return quoted(f"{scheme}{colon}***@{rest.rpartition('@')[2]}" if "@" in rest else url)
 
 
 def _fault_of(url: str) -> str | None:
@@ -302,6 +323,11 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         raise TransportStartError(
             f"{where} has answered without an sdp. Check that it takes offers (in Pipecat it ends in /api/offer)"
         )
+    if len(sdp) > _MAX_CHARACTERS:
+        raise TransportStartError(
+            f"{where} has sent an answer of {len(sdp)} characters, of which at most {_MAX_CHARACTERS} are read. See "
+            "what writes it"
+        )
     lines = sdp.splitlines()
     addresses = {line for line in lines if line.startswith("a=candidate:")}  # each medium may repeat them
     if len(lines) > _MAX_LINES or len(addresses) > _MAX_CANDIDATES:
@@ -338,7 +364,8 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
 def candidates(sdp: str) -> list[str]:
     """Return the kinds and addresses of the candidates in a session description, such as "host 192.0.2.1"."""
     found = re.findall(r"(?m)^a=candidate:\S+ \d+ (\S+) \d+ (\S+) \d+ typ (\S+)", sdp)
-    return [*dict.fromkeys(f"{kind} {address} ({protocol.lower()})" for protocol, address, kind in found)]
+    shown = (one_line(f"{kind} {address} ({protocol.lower()})", _MAX_SHOWN) for protocol, address, kind in found)
+    return [*dict.fromkeys(shown)]
 
 
 def message(content: Mapping[str, Any]) -> str:

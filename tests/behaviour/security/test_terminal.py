@@ -17,7 +17,15 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import CloseInfo, RTVIClient, RTVIError, RTVIEvent, WebSocketTransport
+from rtvi_sync import (
+    CloseInfo,
+    RTVIClient,
+    RTVIError,
+    RTVIEvent,
+    SmallWebRTCTransport,
+    WebSocketTransport,
+    connect,
+)
 from rtvi_sync.cli import CleanFormatter, main
 from rtvi_sync.cli.screen import PlainScreen
 from rtvi_sync.media import NullSink
@@ -111,6 +119,79 @@ def test_what_a_handshake_is_answered(answer: str, logged: Callable[[], list[str
         client_of(WebSocketTransport(f"ws://{server.authority}/")).connect()
     assert str(caught.value).isprintable()
     assert all(map(harmless, logged()))
+
+
+LONG = HOSTILE + "a" * 100_000
+MANY = 9_000
+MEDIA = "m=audio 9 UDP/TLS/RTP/SAVPF 96\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\na=fingerprint:sha-256 AA\r\n"
+RTC_ANSWERS: dict[str, dict[str, Any]] = {
+    "a long ICE server": {"iceConfig": {"iceServers": [{"urls": f"turn:{LONG}!"}]}},
+    "a long ICE server with a login": {"iceConfig": {"iceServers": [{"urls": f"turn:{':' * 100_000}@{LONG}!"}]}},
+    "many ICE servers": {"iceConfig": {"iceServers": [{"urls": "stuns:127.0.0.1:9"}] * MANY}},
+    "another kind of server": {"iceConfig": {"iceServers": [{"urls": LONG}]}},
+    "a header": {"webrtcRequestParams": {"endpoint": "<url>", "headers": {LONG: "x"}}},
+    "many headers": {"webrtcRequestParams": {"endpoint": "<url>", "headers": {f"x{i}": "x" for i in range(MANY)}}},
+    "an endpoint": {"webrtcRequestParams": {"endpoint": LONG}},
+    "keys": {LONG: 5},
+    "a candidate": {
+        "sdp": f"{MEDIA}a=candidate:1 1 {LONG[:20]} 1 {LONG[:90_000]} 9 typ {LONG[:20]}\r\nm=application 9 x"
+    },
+    "many media": {"sdp": MEDIA * 200 + "m=application 9 x\r\n"},
+    "a long description": {"sdp": f"{MEDIA}m=application 9 x\r\na=group:BUNDLE {LONG}"},
+}
+
+
+@pytest.mark.parametrize("kind", RTC_ANSWERS)
+def test_what_a_server_answers_over_webrtc(kind: str, logged: Callable[[], list[str]]) -> None:
+    """Errors and logs of an attempt over WebRTC are short, and nothing in them is obeyed; each fault is logged once."""
+    answer = RTC_ANSWERS[kind]
+
+    def respond(peer: Peer) -> None:
+        head, _ = peer.read_request()
+        document: Any = answer
+        if "sdp" in answer:
+            document = {"sessionId": "x"} if head.startswith("POST /start") else answer
+        elif not head.startswith("POST /start"):
+            document = {}
+        elif kind != "keys":
+            document = {"sessionId": "x", **answer}
+        peer.answer("200 OK", json.dumps(document).replace("<url>", url).encode())
+
+    with Server(respond) as server:
+        url = f"http://{server.authority}/api/offer"
+        with pytest.raises(RTVIError) as caught:
+            connect(
+                f"http://{server.authority}/start",
+                transport=SmallWebRTCTransport(ice_timeout=0.5),
+                text_only=True,
+                connect_timeout=GUARD,
+                proxy=False,
+            )
+    text = str(caught.value)
+    assert text.isprintable()
+    assert len(text) < 1_000
+    assert "AssertionError()" not in text
+    ours = [line for line in logged() if not line.startswith("Connection(") and "aioice" not in line]
+    assert all(map(harmless, ours))
+    assert sum(map(len, ours)) < 10_000
+
+
+def test_turn_servers_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """Of the TURN servers that a start endpoint names 20 are asked, and one warning counts the others."""
+    with Server(lambda peer: peer.sock.close()) as turn:
+        urls = [f"turn:{turn.authority}?transport=tcp"] * 500
+        servers = [{"urls": urls, "username": "ada", "credential": "secret"}] * 4
+        answer = http_answer("200 OK", {"sessionId": "x", "iceConfig": {"iceServers": servers}})
+        with Server(answer) as server:
+            url = f"http://{server.authority}/start"
+            with pytest.raises(RTVIError):
+                connect(url, transport="webrtc", text_only=True, connect_timeout=GUARD, proxy=False)
+        assert turn.connections == 20
+    warnings = [record.getMessage() for record in caplog.records if record.name.startswith("rtvi_sync")]
+    assert [line for line in warnings if "ICE servers" in line] == [
+        f"ICE servers of the server are left out (1980); the first is 'turn:{turn.authority}?transport=tcp': "
+        "at most 20 are used"
+    ]
 
 
 def test_what_a_bot_says_about_itself(logged: Callable[[], list[str]]) -> None:

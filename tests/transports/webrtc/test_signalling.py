@@ -112,6 +112,8 @@ def test_ice_servers_of_the_server():
         (["turn:user:secret@a"], ValueError),
         (["TURN:a"], ValueError),
         ([{"urls": iter(["stun:a"])}], TypeError),
+        (["stun:a"] * 21, ValueError),
+        ([{"urls": ["turn:a"] * 11, "username": "u", "credential": "secret"}] * 2, ValueError),
     ],
 )
 def test_ice_servers_that_are_none(servers, error):
@@ -137,7 +139,9 @@ def test_servers_of_the_bots_server_that_cannot_be_used(caplog):
     servers = [{"urls": [*unusable, "turns:a"], "username": "u", "credential": "secret"}, "stuns:b"]
     (server,) = ice_servers(servers, by_server=True)
     assert (server.urls, server.username) == (("turns:a",), "u")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 6
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "left out (6); the first is 'turns:a?transport=udp': STUN over TLS" in record.getMessage()
     assert "secret" not in caplog.text
 
 
@@ -189,6 +193,7 @@ def test_an_answer_with_many_addresses():
         ({"sdp": SDP + addresses(99)}, "with 101 addresses of the bot"),
         ({"sdp": SDP + addresses(99).replace("\r\n", "\r")}, "with 101 addresses of the bot"),
         ({"sdp": SDP + "a=rtcp-fb:* nack\r\n" * 994}, "of 1001 lines"),
+        ({"sdp": SDP + "a=group:BUNDLE" + " 0" * 50_000}, "characters, of which at most 100000"),
     ],
 )
 def test_answers_without_a_conversation(document, text):
