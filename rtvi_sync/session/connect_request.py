@@ -301,10 +301,10 @@ class ConnectRequest:
     def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False
     ) -> Bundle:
-        from ..transports.http import CONNECT, START, origin_of, post_json
+        from ..transports.http import CONNECT, START, origin_of, post_start
 
         secure = origin_of(url)[0] == "https"  # redirects stay within the origin
-        answer = post_json(
+        answer, request = post_start(
             url,
             body,
             headers=headers,
@@ -313,8 +313,7 @@ class ConnectRequest:
             client=self.http_client,
             profile=START if starts else CONNECT,
         )
-        request = StartRequest(url=url, headers=headers)
-        return Bundle(answer, secure, f"{printable(url)} answered with", started=starts, request=request)
+        return Bundle(answer, secure, f"{printable(request.url)} answered with", started=starts, request=request)
 
 
 def _answered(error: RTVIError) -> int | None:

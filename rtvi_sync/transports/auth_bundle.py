@@ -1,14 +1,21 @@
-"""The errors of connection parameters: those that lack an address, and addresses that a server must not name."""
+"""The addresses in connection parameters: those that a server has named, and the errors if there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+import logging
+import socket
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult
 
+from ..concurrency.logs import package_logger
 from ..errors import InvalidTransportParamsError
 from ..protocol.text import quoted
-from .net import printable
+from .base import StartRequest
+from .net import Network, Origin, authority, origin, port_of, printable
+
+logger: logging.Logger = package_logger(__name__)
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
@@ -73,6 +80,63 @@ def missing_offer_url(bundle: Any, source: str) -> str:
     return (
         f"{source or 'connect() was given'} {_described(bundle)}, but SmallWebRTCTransport needs a sessionId. {advice}"
     )
+
+
+def reachable(url: SplitResult, start: StartRequest) -> SplitResult:
+    """Return an address that a server has named, with the server's own host in the place of an unspecified one.
+
+    A server that listens on all addresses, as in a container, may name ``0.0.0.0``, to which no client can connect.
+    """
+    address = _ip_address(url.hostname or "")
+    if address is None or not address.is_unspecified:
+        return url
+    return _at(url, _server_of(start)[1])
+
+
+def without_tls_that_is_not_there(url: SplitResult, start: StartRequest, network: Network) -> SplitResult:
+    """Return a ``wss`` URL that a server has named as a ``ws`` URL, if its port has just spoken plain HTTP.
+
+    Pipecat's runner names ``wss`` for each `--host` but "localhost", and has no TLS.
+    """
+    scheme, host, port = _server_of(start)
+    if (url.scheme, scheme, port_of(url)) != ("wss", "http", port):
+        return url
+    if url.hostname != host:
+        address = _ip_address(url.hostname or "")
+        if address is None or address not in _addresses_of(host, network, start.url):
+            return url
+    logger.info("The server names %s; its port has answered without TLS, so ws:// is used", printable(url.geturl()))
+    return _at(url, host)._replace(scheme="ws")
+
+
+def _server_of(start: StartRequest) -> Origin:
+    server = origin(start.url)
+    assert server is not None, "it has answered"
+    return server
+
+
+def _at(url: SplitResult, host: str) -> SplitResult:
+    """Return a URL with another host."""
+    login, at, _ = url.netloc.rpartition("@")
+    return url._replace(netloc=f"{login}{at}{authority(host, port_of(url))}")
+
+
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _addresses_of(host: str, network: Network, url: str) -> Collection[object]:
+    """Return the addresses of `host`; none behind a proxy, which looks names up in the client's place."""
+    if network.proxy_for(url) is not None:
+        return ()
+    try:
+        found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return [_ip_address(str(address[0])) for *_, address in found]
 
 
 def check_no_login(url: SplitResult, source: str) -> None:

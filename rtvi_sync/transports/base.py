@@ -77,7 +77,7 @@ class StartRequest:
     """The request that has started a bot.
 
     Attributes:
-        url: of the start endpoint.
+        url: of the start endpoint, after redirects.
         headers: of the request. They may hold a key: they are for the server at `url` and for no other.
     """
 

@@ -29,6 +29,7 @@ from ..errors import (
 )
 from ..protocol.text import one_line, raised
 from . import http_answers
+from .base import StartRequest
 from .failures import failure_text, status_of
 from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile
 from .net import (
@@ -182,6 +183,28 @@ def post_json(
     raise exchange.failure()
 
 
+def post_start(
+    url: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    network: Network,
+    signal: AbortSignal,
+    client: httpx.Client | None = None,
+    profile: RequestProfile = START,
+) -> tuple[Any, StartRequest]:
+    """POST `body` as `post_json()`; return the JSON of the answer, and the request that it answers.
+
+    The URL of that request is the last one, if there were redirects, with the user and password of `url`.
+    """
+    exchange = _Exchange(url, profile, network, signal, client, MAX_RECEIVED_BYTES)
+    with exchange:
+        response = exchange.request("POST", body, headers)
+        document = http_answers.read_document(response, exchange.where, profile, signal)
+        return document, StartRequest(url=_with_login_of(url, exchange.url), headers=headers)
+    raise exchange.failure()
+
+
 def get_json(
     url: str,
     *,
@@ -257,8 +280,13 @@ class _Exchange:
         self._error: Exception | None = None
 
     @property
+    def url(self) -> str:
+        """Return the URL of the last request."""
+        return self._url
+
+    @property
     def where(self) -> str:
-        """Return the URL of the last request without secrets."""
+        """Return it without secrets."""
         return printable(self._url)
 
     def __enter__(self) -> _Exchange:
@@ -421,6 +449,13 @@ class _SocketTracker:
         """Watch the sockets no more."""
         for detach in self._cleanup:
             detach()
+
+
+def _with_login_of(given: str, url: str) -> str:
+    if url == given:
+        return url
+    parts, (login, at, _) = urlsplit(_without_login(url)), urlsplit(given).netloc.rpartition("@")
+    return parts._replace(netloc=f"{login}{at}{parts.netloc}").geturl()
 
 
 def _without_login(url: str) -> str:

@@ -263,13 +263,16 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
 #: The scheme, host and port of a server.
 Origin: TypeAlias = tuple[str, str, int]
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
 
 def origin(url: str) -> Origin | None:
     """Return the origin of an ``http`` or ``https`` URL, with the default port filled in; None if it is no such URL."""
-    parts = parse_url(url, *_DEFAULT_PORTS)
-    return (parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]) if parts else None
+    parts = parse_url(url, "http", "https")
+    return (parts.scheme, parts.hostname or "", port_of(parts)) if parts else None
+
+
+def port_of(url: SplitResult) -> int:
+    """Return the port of a valid URL, or the default one of its scheme."""
+    return url.port or (443 if url.scheme in ("https", "wss") else 80)
 
 
 def url_fault(text: str, *schemes: str) -> str:
@@ -442,8 +445,8 @@ def open_stream(url: SplitResult, network: Network, signal: AbortSignal) -> tupl
         OSError: the connection could not be opened.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
-    host, port = url.hostname or "", url.port or (443 if url.scheme == "wss" else 80)
-    sock, detach = open_tunnel(host, port, network.proxy_for(url.geturl()), signal)
+    host = url.hostname or ""
+    sock, detach = open_tunnel(host, port_of(url), network.proxy_for(url.geturl()), signal)
     try:
         if url.scheme == "wss":
             sock.settimeout(socket_timeout(signal))

@@ -18,7 +18,7 @@ from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolErr
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
-from .auth_bundle import check_no_login, missing_url
+from .auth_bundle import check_no_login, missing_url, reachable, without_tls_that_is_not_there
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
@@ -299,8 +299,10 @@ class WebSocketBase(Transport):
         own = self._ws_url if bundle is None or isinstance(bundle, Mapping) else None
         url = own or _url_in(bundle, self.bundle_source, type(self).__name__)
         start = self.start_request
-        if own is None and start is not None and url.hostname != urlsplit(start.url).hostname:
-            check_no_login(url, self.bundle_source)
+        if own is None and start is not None:
+            url = without_tls_that_is_not_there(reachable(url, start), start, self.options.network)
+            if url.hostname != urlsplit(start.url).hostname:
+                check_no_login(url, self.bundle_source)
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
             raise InvalidTransportParamsError(
                 f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "

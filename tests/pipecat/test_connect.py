@@ -52,6 +52,19 @@ def answer_to_text(client: RTVIClient) -> str:
     return tokens
 
 
+@pytest.mark.parametrize("entries", ["eval,websocket,webrtc", "eval,twilio,webrtc"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_runner_with_a_host(pipecat_process: Callable[..., BotServer], host: str, entries: str) -> None:
+    """Its `http://` URL leads to the bot by each transport, though it advertises a `wss://` that it does not serve."""
+    bot = pipecat_process("stock", "--host", host, "--entries", entries)
+    url = bot.base_url.replace("127.0.0.1", "localhost")
+    names: list[TransportName] = ["auto", "webrtc", "eval"]
+    for name in [*names, "websocket"] if "websocket" in entries else names:
+        for each in (bot.base_url, url):
+            with connect(each, transport=name, text_only=True, **LIMITS) as client:
+                assert answer_to_text(client) == "You said: Good morning."
+
+
 @pytest.mark.parametrize(
     ("form", "name"),
     [

@@ -124,9 +124,9 @@ def test_an_origin_that_is_not_allowed(pipecat_process: Callable[..., BotServer]
 
 
 def test_tls_that_is_advertised_and_not_there(pipecat_process: Callable[..., BotServer]) -> None:
-    """The runner's `wss://` with `--host`: the plain address that the text has reaches the bot."""
+    """The runner's `wss://`, given to `connect()`: the plain address that the text has reaches the bot."""
     bot = pipecat_process("stock", "--host", "127.0.0.1")
-    text = str(error_of(bot.base_url, transport="eval"))
+    text = str(error_of(bot.ws_url.replace("ws:", "wss:"), transport="eval"))
     assert "Pipecat's runner advertises wss:// whenever its --host is not 'localhost'" in text
     plain = re.findall(r"ws_url='(ws://.+?)'", text)
 

@@ -105,10 +105,12 @@ def test_token_in_a_header(pipecat_process: Callable[..., BotServer]) -> None:
 
 
 def test_runner_that_advertises_tls_it_does_not_speak(pipecat_process: Callable[..., BotServer]) -> None:
-    """The runner's wss:// without TLS gets an error that says so, and how to go on; going on so works."""
+    """The runner's wss:// without TLS, passed on, gets an error that says how to go on; going on so works."""
     server = pipecat_process("runner", "--host", "127.0.0.1")
+    bot = client()
+    bundle = {**bot.start_bot(f"{server.base_url}/start")}
     with pytest.raises(TransportStartError, match=r"does not speak TLS.*ws_url='ws://") as refused:
-        client().start_bot_and_connect(f"{server.base_url}/start")
+        bot.connect(bundle)
     advice = str(refused.value).rpartition("ws_url='")[2].partition("'")[0]
 
     with client(WebSocketTransport(advice)) as bot:

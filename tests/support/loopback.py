@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import trustme
 
@@ -233,6 +234,55 @@ class Proxy(Server):
                 peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 upstream.sendall(f"{method} /{path} HTTP/1.1\r\n{head.partition(chr(10))[2]}".encode("latin-1"))
+            back = threading.Thread(target=_pump, args=(upstream, peer.sock))
+            back.start()
+            upstream.sendall(peer._read)
+            _pump(peer.sock, upstream)
+            back.join(GUARD)
+
+
+class Front(Server):
+    """One port with a start endpoint and a bot's WebSocket, as Pipecat's runner has it.
+
+    Args:
+        bot_url: of the WebSocket behind it.
+        answer: what the start endpoint answers, as JSON; `{port}` in it is replaced.
+        headers: of that answer.
+        tls, host: as in `Server`.
+    """
+
+    def __init__(
+        self,
+        bot_url: str,
+        answer: str,
+        *headers: str,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        super().__init__(self._serve_either, tls=tls, host=host)
+        self._bot = urlsplit(bot_url)
+        self._answer = answer
+        self._headers = headers
+        self.heads: list[str] = []  # of all requests
+
+    @property
+    def handshakes(self) -> list[str]:
+        """Return the heads of the opening handshakes."""
+        return [head for head in self.heads if head.startswith("GET ")]
+
+    def _serve_either(self, peer: Peer) -> None:
+        if self._tls is None and peer.sock.recv(1, socket.MSG_PEEK) == b"\x16":  # a TLS handshake
+            self.heads.append("TLS")
+            peer.answer("400 Bad Request")
+            return
+        head, _ = peer.read_request()
+        self.heads.append(head)
+        if head.startswith("POST "):
+            peer.answer("200 OK", self._answer.replace("{port}", str(self.port)).encode(), *self._headers)
+            return
+        with socket.create_connection((self._bot.hostname or "", self._bot.port or 0), GUARD) as upstream:
+            upstream.settimeout(GUARD)
+            upstream.sendall(head.encode("latin-1"))
             back = threading.Thread(target=_pump, args=(upstream, peer.sock))
             back.start()
             upstream.sendall(peer._read)

@@ -1,13 +1,19 @@
-"""The error for connection parameters without an address: their source, their purpose, and what to do."""
+"""The addresses that a server names, and the error for connection parameters without one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from rtvi_sync import EvalTransport, RTVIError, TransportStartError, WebSocketTransport, connect
+from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.auth_bundle import missing_url
+from tests.support.loopback import Front, serving, trusting
+from tests.support.slowness import GUARD
 
+OPTIONS: dict[str, Any] = {"text_only": True, "connect_timeout": GUARD, "proxy": False}
 SOURCE = "http://host/connect answered with"
 
 
@@ -45,3 +51,69 @@ def test_many_and_long_names_are_cut() -> None:
     assert "and 12 others" in error
     assert "\n" not in error
     assert len(error) < 800
+
+
+@pytest.fixture
+def bot() -> Iterator[EmbeddedBot]:
+    """Yield a bot behind the `Front` of a test."""
+    with EmbeddedBot() as bot:
+        yield bot
+
+
+@pytest.mark.parametrize("transport", [WebSocketTransport, EvalTransport])
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("127.0.0.1", "wss://127.0.0.1:{port}/ws-client"),
+        ("127.0.0.1", "wss://0.0.0.0:{port}/ws-client"),
+        ("127.0.0.1", "wss://[::]:{port}/ws-client"),
+        ("127.0.0.1", "ws://0.0.0.0:{port}/ws-client"),
+        ("LOCALHOST", "wss://localhost:{port}/ws-client"),
+        ("localhost", "wss://127.0.0.1:{port}/ws-client"),
+    ],
+)
+def test_a_port_that_has_answered_without_tls(bot: EmbeddedBot, transport: Any, host: str, named: str) -> None:
+    """Pipecat's runner names `wss` for each `--host` but localhost: its WebSocket is opened where it was asked."""
+    with Front(bot.ws_url, f'{{"wsUrl": "{named}?a=1", "token": "t"}}') as front:
+        with connect(f"http://{host}:{front.port}/start", transport=transport(), **OPTIONS) as client:
+            assert client.connected
+        (handshake,) = front.handshakes
+    path = "/ws-client" if transport is WebSocketTransport else "/ws"
+    assert handshake.startswith(f"GET {path}?a=1&token=t")
+    assert f"\r\nHost: {host.lower()}:{front.port}\r\n" in handshake
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["wss://localhost:{port}/ws", "wss://127.0.0.2:{port}/ws", "wss://127.0.0.1:{other}/ws", "wss://0.0.0.0:{other}/"],
+    ids=["a name", "an address", "a port", "a port of any address"],
+)
+def test_nothing_else_goes_on_without_tls(bot: EmbeddedBot, named: str) -> None:
+    """At another host or port than the one that has answered, `wss` is TLS."""
+    with Front(bot.ws_url, "{}") as other:
+        answer = f'{{"ws_url": "{named.replace("{other}", str(other.port))}"}}'
+        with Front(bot.ws_url, answer) as front:
+            with pytest.raises(RTVIError, match=r"does not speak TLS|wss://127.0.0.2.* cannot be reached"):
+                connect(f"http://127.0.0.1:{front.port}/start", transport="websocket", **OPTIONS)
+            assert front.handshakes + other.handshakes == []
+
+
+@pytest.mark.parametrize("transport", ["websocket", WebSocketTransport])
+def test_a_url_of_the_application_s_own_is_taken_as_it_is(bot: EmbeddedBot, transport: Any) -> None:
+    """`wss` that it gives itself is TLS, also at a port that has answered without."""
+    with Front(bot.ws_url, '{"ws_url": "wss://127.0.0.1:{port}/"}') as front:
+        own = f"wss://127.0.0.1:{front.port}/"
+        url = own if transport == "websocket" else f"http://127.0.0.1:{front.port}/start"
+        with pytest.raises(TransportStartError, match="does not speak TLS"):
+            connect(url, transport=transport if transport == "websocket" else transport(own), **OPTIONS)
+        assert front.heads[-1] == "TLS"
+
+
+@pytest.mark.parametrize("named", ["127.0.0.1", "0.0.0.0"])
+def test_tls_stays_where_it_is(bot: EmbeddedBot, named: str) -> None:
+    """After a start request over https the WebSocket has TLS as well, and the certificate is that of the server."""
+    with (
+        Front(bot.ws_url, f'{{"wsUrl": "wss://{named}:{{port}}/ws"}}', tls=serving()) as front,
+        connect(f"https://127.0.0.1:{front.port}", transport="websocket", ssl_context=trusting(), **OPTIONS) as client,
+    ):
+        assert client.connected

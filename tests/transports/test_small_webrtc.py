@@ -86,6 +86,23 @@ def test_a_bot_that_a_server_starts(bot, client):
     assert [offer.headers.get(name) for name in ("x-key", "x-own", "x-from")] == ["k", "1", "mine"]
 
 
+def test_a_bot_whose_server_redirects(bot, client):
+    """The offer goes beside the address that has answered, with the user and password of the one that was given."""
+    bot.server.answers["/start"] = Answer({}, 307, {"Location": "//eve:theirs@" + bot.url[7:] + "/v2/start"})
+    bot.server.answers["/v2/start"] = Answer({"sessionId": SESSION})
+    bot.server.answers[f"/v2/sessions/{SESSION}/api/offer"] = bot.offered
+    it = client(SmallWebRTCTransport())
+    it.start_bot_and_connect(f"{bot.url}/start".replace("//", "//ada:mine@"))
+    assert [request.headers["authorization"] for request in bot.server.requests] == ["Basic YWRhOm1pbmU="] * 3
+
+
+def test_an_offer_to_any_address(bot, client):
+    """A server that listens on all addresses may name `0.0.0.0`: the offer goes to the host that was asked."""
+    start = answers_with(bot.server, bot.url.replace("127.0.0.1", "0.0.0.0") + "/api/offer")
+    client(SmallWebRTCTransport()).start_bot_and_connect(start)
+    assert bot.server.requests[-1].headers["host"] == bot.url[7:]
+
+
 def test_start_bot_then_connect(bot, client):
     """The answer of `start_bot()`, given to `connect()`, still belongs to the request that it answers."""
     it = client(SmallWebRTCTransport())

@@ -15,7 +15,7 @@ from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
 from ...protocol.text import one_line, quoted
-from ..auth_bundle import check_no_login, missing_offer_url
+from ..auth_bundle import check_no_login, missing_offer_url, reachable
 from ..base import StartRequest
 from ..net import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
 from .peer import ICEServer
@@ -155,7 +155,7 @@ def _named_by_server(url: str, start: StartRequest, source: str, allowed: Collec
         InvalidTransportParamsError: it is none, that of another server, which is not allowed, or has a user and
             password.
     """
-    parts = check_offer_url(url)
+    parts = reachable(check_offer_url(url), start)
     check_no_login(parts, source)
     named = origin(parts.geturl())
     assert named is not None, "it was checked"
