@@ -158,10 +158,15 @@ class ConversationTracker:
             self.unclaimed.clear()  # now, because `connect()` may return before `_begin()` runs
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
-        if not follower.post(partial(self._begin, follower, first.bot, entries)) and self._coming is follower:
+        # Without what was kept it counts what the bot has reported since; what is queued of that changes nothing.
+        is_muted = first.user_is_muted if entries else channel.engine.user_is_muted
+        begin = partial(self._begin, follower, first.bot, entries, user_is_muted=is_muted)
+        if not follower.post(begin) and self._coming is follower:
             self._coming = None  # the session is over
 
-    def _begin(self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry]) -> None:
+    def _begin(
+        self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry], *, user_is_muted: bool
+    ) -> None:
         """Begin with a session: with what it has kept, and then with what has come since."""
         if self._follower is not None:
             self._end_session(self._follower, time.monotonic())
@@ -170,7 +175,9 @@ class ConversationTracker:
             self.unclaimed.clear()  # of what has just ended
         with self._lock:
             self._tracker.begin_session(
-                audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version)
+                audio_out=bot.capabilities.audio_out is not False,
+                version=parse_version(bot.version),
+                user_is_muted=user_is_muted,
             )
         early, follower.early = follower.early, []
         _make_all(deque([*(partial(self._take_entry, follower, *entry) for entry in entries), *early]))

@@ -34,6 +34,7 @@ from .question_source import at_microphone_rate, voiced_seconds
 from .turn import Turn
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
+_MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)
 # Voices end softly, and bots report their end by the last loud part.
 _SOFT_END = 0.5
 # Seconds without further speech of the user after which an answer counts, where it is not known when the voice ended.
@@ -66,7 +67,7 @@ class Question(ABC):
         self._session = session
         # Opened before the question is asked, so that its answer is not missed. The answer to a `PendingTurn` may never
         # be asked for, and the turns behind it are no reason to end the session.
-        self._stream = dispatcher.open_stream(_ANSWERS, None)
+        self._stream = dispatcher.open_stream((*_ANSWERS, *_MUTES), None)
         self._stream.max_bytes = sys.maxsize
         if self._stream.session != session.number:  # that has ended since, while a file was read for example
             self._stream.close()
@@ -114,6 +115,13 @@ class Question(ABC):
         """Listen no longer."""
         self._stream.close()
 
+    def hold(self, deadline: Deadline) -> None:  # noqa: B027 - only speech needs to be heard
+        """Wait until the bot hears the user.
+
+        Raises:
+            RequestTimeoutError: not before `deadline`.
+        """
+
     @abstractmethod
     def ask(self, deadline: Deadline) -> None:
         """Send the question, or begin to say it."""
@@ -140,7 +148,7 @@ class Question(ABC):
                 raise error
             if event.type is RTVIEvent.MESSAGE_ERROR:
                 self._check_refusal(event, deadline)
-            elif self._is_answer(event.data):
+            elif event.type is RTVIEvent.TURN_ENDED and self._is_answer(event.data):
                 turn: Turn = event.data
                 if (failure := failure_of(turn)) is not None:
                     raise failure
@@ -310,6 +318,24 @@ class SpokenQuestion(Question):
         self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
         self._last: Turn | None = None  # the last turn of the user that is over
         self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
+        self._was_muted = False  # the bot has reported that it did not hear the user
+
+    @property
+    def _is_muted(self) -> bool:
+        return self._session.channel.engine.user_is_muted
+
+    def hold(self, deadline: Deadline) -> None:
+        """See `Question`. If the session ends first, return: `answer()` raises."""
+        while self._is_muted:
+            try:
+                if self._stream.next_before(deadline) is None:
+                    return
+            except RequestTimeoutError:
+                raise _not_heard(
+                    f"The question was not said within {deadline.timeout} s, because the bot has muted the user: it "
+                    "sent user-mute-started, and no user-mute-stopped. Pass a larger timeout, or see the bot's "
+                    "user_mute_strategies."
+                ) from None
 
     def ask(self, deadline: Deadline) -> None:
         """Begin to speak, unless `rest()` was called.
@@ -321,6 +347,7 @@ class SpokenQuestion(Question):
         if not self._session.live:  # the microphone may be another session's already; answer() raises
             return
         self._first = self._next_number()
+        self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
             self._voice_end = time.monotonic() + voiced_seconds(self._source)
@@ -393,10 +420,15 @@ class SpokenQuestion(Question):
     def _next(self, deadline: Deadline) -> Event | None:
         while True:
             try:
-                return self._stream.next_before(Deadline(deadline.at_most(_QUIET)))
+                event = self._stream.next_before(Deadline(deadline.at_most(_QUIET)))
             except RequestTimeoutError:
                 if deadline.expired:
                     raise self._timed_out(deadline) from None
+            else:
+                if event is None or event.type not in _MUTES:
+                    return event
+                self._was_muted = self._was_muted or event.type is RTVIEvent.USER_MUTE_STARTED
+                continue
             last = self._last
             if last is None or last.status == "interrupted":
                 continue
@@ -436,13 +468,22 @@ class SpokenQuestion(Question):
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         if self.turn_so_far() is not None:
             return super()._timed_out(deadline)
-        error = RequestTimeoutError(
+        if self._was_muted:
+            return _not_heard(
+                f"The bot has not heard what was said within {deadline.timeout} s, because it had muted the user: it "
+                "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
+            )
+        return _not_heard(
             f"The bot has not heard what was said within {deadline.timeout} s: it reported neither speech nor words of "
             "the user. See that it has a transport with audio input, and voice activity detection or speech "
             "recognition."
         )
-        error.kind = "not_heard"
-        return error
+
+
+def _not_heard(text: str) -> RequestTimeoutError:
+    error = RequestTimeoutError(text)
+    error.kind = "not_heard"
+    return error
 
 
 def _has_begun(turn: Turn) -> bool:

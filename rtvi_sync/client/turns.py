@@ -61,7 +61,7 @@ class ClientTurns(ClientBase):
             question: a text (any `str`), which the user types. Or audio, which is said in the microphone's place in
                 real time, also while that is off, and followed by silence until the bot has answered: an audio file as
                 a `Path` or as its bytes, PCM (bytes with `sample_rate_hz`), or an `AudioSource` that ends. It is
-                converted to 16 kHz, the rate of microphones.
+                converted to 16 kHz, the rate of microphones, and held while the bot has muted the user.
             timeout: seconds, for the whole call; None: no limit.
             audio_response: the answer is spoken; False: it comes as text only. For a typed question.
             settle: how many seconds the bot must be quiet before its answer counts as complete. For bots that do not
@@ -101,6 +101,7 @@ class ClientTurns(ClientBase):
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
             # Closed twice, because Ctrl-C may come before the first call has done anything.
             with contextlib.closing(pending), contextlib.closing(pending), conversation.patience(settle):
+                pending.hold(deadline)
                 pending.ask(deadline)
                 return pending.answer(deadline)
 
@@ -124,7 +125,8 @@ class ClientTurns(ClientBase):
             print(first.spoken_text, second.result().bot_text)
 
         Args:
-            question, audio_response, sample_rate_hz: as of `ask()`.
+            question, audio_response, sample_rate_hz: as of `ask()`, but audio is also said while the bot has muted the
+                user.
             after: the event.
             delay: seconds.
             where: called with each `after` event; the first one for which it is true counts.

@@ -39,6 +39,7 @@ class Attribution:
         answered: the turn that the bot's output belongs to; None: the next output begins one.
         fading: a turn that is still spoken, though the next answer has begun.
         stale: the last answers that are over: words of theirs may come late.
+        user_is_muted: the bot does not hear the user, and nothing interrupts it.
         is_cut: the bot was interrupted, and what it tells of its speech is of before.
         patience: seconds for which an answer that owes nothing is still taken as incomplete, from the bot's last sign:
             for bots that do not report their functions.
@@ -55,6 +56,7 @@ class Attribution:
         self.answered: OpenTurn | None = None
         self.fading: OpenTurn | None = None
         self.stale: deque[Answer] = deque(maxlen=_MAX_STALE)
+        self.user_is_muted: bool = False
         self.is_cut: bool = False
         self.patience: float = 0.0
 
@@ -250,12 +252,17 @@ class Attribution:
             self.end(unasked, at, "complete" if unasked.answer.text else "interrupted")
 
     def interrupt(self, at: float) -> None:
-        """End what is answered, because the bot was interrupted: from 2.0 on each typed text does that first."""
-        self.is_cut = True
+        """End what is answered, because the bot was interrupted: from 2.0 on each typed text does that first.
+
+        While the user is muted the bot reports it and goes on.
+        """
         turn = self.answered
         is_unsure = turn is not None and turn.modality == "text" and turn.timings.acknowledged is None
         if turn is not None and is_unsure and not turn.is_announced:
             self.take_back(turn, at)
+        if self.user_is_muted:
+            return
+        self.is_cut = True
         for asked in self.asked:
             asked.is_announced = True
         for cut in (self.fading, self.answered):

@@ -38,7 +38,7 @@ REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer
 _UNKNOWN = (RTVIEvent.UNKNOWN_MESSAGE, None)
 _EVENTS = {type_: (spec.event, spec) for type_, spec in INBOUND.items() if spec.event is not None}
 # The types that have effects other than `Deliver`.
-_WITH_EFFECTS = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error"}
+_WITH_EFFECTS = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error", "user-mute-started", "user-mute-stopped"}
 
 
 @attrs.frozen
@@ -147,6 +147,8 @@ class Engine:
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
         #: The client's own request for a config that `bot-ready` did not contain. Its refusal is no event.
         self.config_request: RTVIMessage = RTVIMessage("get-config", {})
+        #: The bot has reported that it does not hear the user now. Read by any thread.
+        self.user_is_muted: bool = False
         #: The requests that the bot has not answered yet.
         self.pending: PendingRequests = PendingRequests()
         # The features that the bot has refused as unknown, though its version has them.
@@ -250,7 +252,10 @@ class Engine:
         if type_ in REPLY_TYPES:
             return self._receive_answer(message, deliver)
         if type_ == "bot-interrupted":
-            return [Interrupt(), deliver]
+            # Pipecat reports what a typed text begins, but a bot that does not hear the user goes on to speak.
+            return [deliver] if self.user_is_muted else [Interrupt(), deliver]
+        if type_ in ("user-mute-started", "user-mute-stopped"):
+            self.user_is_muted = type_ == "user-mute-started"
         if type_ == "error" and isinstance(message.data, Mapping) and message.data.get("fatal") is True:
             error = BotError(f"The bot reported a fatal error: {error_text(message)}. See the bot's log", fatal=True)
             return [deliver, Close(error)]

@@ -54,6 +54,8 @@ class TurnTracker:
             _E.USER_INPUT: self._user_input,
             _E.USER_TRANSCRIPT: self._user_transcript,
             _E.USER_LLM_TEXT: self._user_llm_text,
+            _E.USER_MUTE_STARTED: self._mute_started,
+            _E.USER_MUTE_STOPPED: self._mute_stopped,
             _E.BOT_INTERRUPTED: self._interrupted,
             _E.BOT_LLM_STARTED: self._run_started,
             _E.BOT_LLM_TEXT: self._wrote,
@@ -107,14 +109,16 @@ class TurnTracker:
 
     # -- what the client does -----------------------------------------------------------------------------------------
 
-    def begin_session(self, *, audio_out: bool, version: Version | None) -> None:
+    def begin_session(self, *, audio_out: bool, version: Version | None, user_is_muted: bool = False) -> None:
         """Begin a session, perhaps with another bot.
 
         Args:
             audio_out: False: the bot is known to send no audio.
             version: of its protocol.
+            user_is_muted: the bot has reported that it does not hear the user.
         """
         self._turns.begin_session(audio_out=audio_out, version=version)
+        self._turns.user_is_muted = user_is_muted
         self._speaks_early = False
 
     def end_session(self, at: float, *, lost: bool = False) -> list[TurnRecord]:
@@ -256,10 +260,16 @@ class TurnTracker:
             self._turns.bot.tells_typed = turn.told_llm_text = True
             self._turns.acknowledge(at, turn)
 
+    def _mute_started(self, _at: float, _data: Any) -> None:
+        self._turns.user_is_muted = True
+
+    def _mute_stopped(self, _at: float, _data: Any) -> None:
+        self._turns.user_is_muted = False
+
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
-        self._speaks_early = False
+        self._speaks_early = self._speaks_early and self._turns.user_is_muted
         self._turns.interrupt(at)
 
     def _run_started(self, at: float, _data: Any) -> None:

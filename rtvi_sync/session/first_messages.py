@@ -44,6 +44,7 @@ _E: TypeAlias = RTVIEvent
 TAKEN = frozenset(
     {
         *(_E.USER_STARTED_SPEAKING, _E.USER_STOPPED_SPEAKING, _E.USER_INPUT, _E.USER_TRANSCRIPT, _E.USER_LLM_TEXT),
+        *(_E.USER_MUTE_STARTED, _E.USER_MUTE_STOPPED),
         *(_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_LLM_STOPPED),
         *(_E.BOT_OUTPUT, _E.BOT_TTS_TEXT, _E.BOT_STARTED_SPEAKING, _E.BOT_STOPPED_SPEAKING),
         *(_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_START, _E.LLM_FUNCTION_CALL_STARTED),
@@ -83,10 +84,19 @@ class FirstMessages:
         io: its timer makes the messages be forgotten.
         track: returns the track of the bot's audio.
         bot: what the bot said about itself.
+        user_is_muted: the bot does not hear the user at first.
     """
 
-    def __init__(self, io: IOThread, track: Callable[[], AudioTrack | None], bot: BotReadyData) -> None:
+    def __init__(
+        self,
+        io: IOThread,
+        track: Callable[[], AudioTrack | None],
+        bot: BotReadyData,
+        *,
+        user_is_muted: bool = False,
+    ) -> None:
         self.bot = bot
+        self.user_is_muted = user_is_muted
         self._io = io
         self._track = track
         # Guards `_entries` and `_follower`: each message is kept, or is passed to the follower. Held by any thread for

@@ -295,7 +295,9 @@ class Session:
     def _prepare_conversation(self, bot: BotReadyData) -> None:
         """Let the client's conversation follow the session; without one, keep what it would need."""
         channel = self.channel
-        channel.first_messages = FirstMessages(self.runtime.io, self.media.received, bot)
+        channel.first_messages = FirstMessages(
+            self.runtime.io, self.media.received, bot, user_is_muted=channel.engine.user_is_muted
+        )
         conversation = self.publisher.conversation  # read after: one that begins now finds what is kept
         if conversation is not None:
             conversation.follow(self)

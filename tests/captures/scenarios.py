@@ -139,6 +139,21 @@ SCENARIOS: dict[str, Scenario] = {
         {"decides": True, "hears": ["I want...", "a coffee"]},
         NEWEST,
     ),
+    "muted-while-it-speaks": Scenario(
+        (("type", "Story?"), SPEAKS, ("speak", 0.8), ("wait", 1.0), ("type", "Hello"), QUIET, ("speak", 0.8), *SPOKE),
+        {"mutes": "speech", **TELLS_STORY},
+        NEWEST,
+    ),
+    "muted-until-the-greeting-is-over": Scenario(
+        (SPEAKS, ("speak", 0.5), QUIET, ("speak", 0.8), *SPOKE),
+        {"mutes": "first", "greets": [["speak", "Welcome to the shop."]]},
+        NEWEST,
+    ),
+    "muted-until-the-greeting-is-over-and-typed": Scenario(
+        (("type", "Hello"), ("until", "bot-llm-stopped"), LONGER),
+        {"mutes": "first", "greets": [["speak", "Welcome to the shop."]]},
+        NEWEST,
+    ),
     # unasked
     "greeting": Scenario((QUIET, ("type", "Hello"), QUIET), {"greets": [["speak", "Welcome to the shop."]]}),
     "greeting-by-the-model": Scenario(

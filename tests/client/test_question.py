@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -29,10 +31,21 @@ from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
 from tests.support.clients import bot_says, memory_client, session_of, settle, transport_of
-from tests.support.scripted_talk import TalkingBot, acknowledgement, begun, hangs_up, said, says, tone, written
+from tests.support.scripted_talk import (
+    TalkingBot,
+    acknowledgement,
+    begun,
+    finished,
+    hangs_up,
+    said,
+    says,
+    tone,
+    written,
+)
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
+from tests.support.wavs import write_wav
 
 SPEECH = BytesSource(tone(0.2), 24_000)
 
@@ -343,6 +356,115 @@ def test_not_heard() -> None:
             client.ask(SPEECH, 0.3)
         assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
         assert not session_of(client).media._session._inserted
+
+
+@pytest.mark.parametrize("events", ["thread", "manual"])
+def test_a_bot_that_does_not_hear_the_user_yet(events: Any) -> None:
+    """The question is said when the bot hears the user again; before, the microphone keeps its place."""
+    with TalkingBot(audio=True).client(events=events) as client:
+        bot_says(client, "user-mute-started", None)
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            says(client, said("Welcome."))
+            until(lambda: any(turn.bot_text == "Welcome." and not turn.is_open for turn in client.turns()))
+            assert not sent
+            bot_says(client, "user-mute-stopped", None)
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            until(lambda: b"\xa0\x0f" not in sent[-1].pcm)  # all was said
+            says(client, [*heard("Hello?"), *said("Hi.")])
+            assert asking.get().bot_text == "Hi."
+
+
+def test_a_bot_that_never_hears_the_user() -> None:
+    """The error says so; nothing was said, and a typed question is asked all the same."""
+    with TalkingBot(audio=True).client() as client:
+        bot_says(client, "user-mute-started", None)
+        with pytest.raises(RequestTimeoutError, match=r"was not said .* user-mute-started") as raised:
+            client.ask(SPEECH, 0.2)
+        assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
+        assert not transport_of(client).sent_audio
+        assert client.ask("one", GUARD).bot_text == "You said one"
+
+
+def muting(**options: Any) -> RTVIClient:
+    """Return a client of a bot that mutes the user before it is ready, as bots do that greet."""
+    talking = TalkingBot(lambda _: None, audio=True)
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
+        if message.type == "client-ready":
+            yield RTVIMessage("user-mute-started", None)
+        yield from talking(transport, message)
+
+    given = {"speaker": NullSink(), "enable_mic": False, "connect_timeout": GUARD, **options}
+    return RTVIClient(transport=MemoryTransport(bot, audio=True), **given)
+
+
+def test_a_bot_that_mutes_the_user_before_it_is_ready() -> None:
+    with muting() as client, pytest.raises(RequestTimeoutError, match="user-mute-started"):
+        client.ask(SPEECH, 0.2)
+
+
+@attrs.frozen
+class ReadFile:
+    """A file that tells when its path is read."""
+
+    path: str
+    is_read: threading.Event = attrs.field(factory=threading.Event)
+
+    def __fspath__(self) -> str:
+        self.is_read.set()
+        return self.path
+
+
+def test_a_session_that_ends_while_the_user_is_muted(tmp_path: Path) -> None:
+    """The error is that of the end."""
+    file = ReadFile(str(write_wav(tmp_path / "question.wav", [tone(0.2)])))
+    with TalkingBot(audio=True).client() as client:
+        bot_says(client, "user-mute-started", None)
+        thread = InThread(lambda: client.ask(file, GUARD))
+        assert file.is_read.wait(GUARD)
+        hangs_up(client)
+        assert isinstance(thread.error(), DisconnectedError)
+
+
+@pytest.mark.parametrize("call", ["ask", "barge_in"])
+def test_speech_into_a_mute(call: str) -> None:
+    """The error names the mute: speech that was under way, and that of `barge_in()`, which is said in any case."""
+    with TalkingBot(audio=True).client() as client:
+        sent = transport_of(client).sent_audio
+        ask = partial(client.ask, SPEECH, 1.0)
+        if call == "barge_in":
+            bot_says(client, "user-mute-started", None)
+            ask = partial(client.barge_in(SPEECH).result, 1.0)
+            says(client, begun("Welcome."))
+        with running(ask) as asking:
+            until(lambda: sent)
+            if call == "ask":
+                bot_says(client, "user-mute-started", None)
+            bot_says(client, "user-mute-stopped", None)
+            error = asking.error()
+        assert isinstance(error, RequestTimeoutError)
+        assert error.kind == "not_heard"
+        assert "muted the user" in str(error)
+        assert "transport" not in str(error)
+
+
+@pytest.mark.parametrize("track_turns", [True, False])
+def test_what_a_muted_user_types(track_turns: bool) -> None:
+    """The bot reports an interruption, and goes on to speak: the turn is whole."""
+    story = "Once upon a time there was a dog."
+    with muting(track_turns=track_turns) as client:
+        says(client, [*written(story), *begun(story)])
+        settle(client)
+        with running(lambda: client.ask("Hello", GUARD)) as asking:
+            until(lambda: any(turn.message_id for turn in client.turns()))
+            bot_says(client, "bot-interrupted", None)
+            says(client, finished(story))
+            bot_says(client, "user-mute-stopped", None)
+            assert client.listen(GUARD).spoken_text == story
+            says(client, said("Hi."))
+            assert asking.get().bot_text == "Hi."
+        assert {turn.bot_text: turn.status for turn in client.turns()} == {story: "complete", "Hi.": "complete"}
 
 
 @pytest.mark.parametrize("call", ["ask", "barge_in"])

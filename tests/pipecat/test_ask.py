@@ -125,6 +125,18 @@ def test_a_model_that_decides_whether_the_user_has_finished(talk: Talk, tmp_path
         assert [turn.initiator for turn in client.turns()] == ["user"] * 4
 
 
+def test_a_bot_that_mutes_the_user(talk: Talk, tmp_path: Path) -> None:
+    """What is asked during its greeting is answered after it, and interrupts nothing."""
+    question = write_wav(tmp_path / "question.wav", [tone(0.6)])
+    greeting = "Welcome to the shop."
+    for asked, told in ((question, "hello bot"), ("number 1", "number 1")):
+        with talk(VERSIONS[0], mutes="first", greets=[["speak", greeting]]) as client:
+            turn = client.ask(asked, GUARD)
+            assert (turn.user_text, turn.bot_text, turn.status) == (told, f"You said: {told}.", "complete")
+            greeted = client.listen(GUARD)
+            assert (greeted.bot_text, greeted.status) == (greeting, "complete")
+
+
 def test_a_bot_that_tells_no_user_input(talk: Talk, tmp_path: Path) -> None:
     """It is configured so, and acknowledges by `user-llm-text` alone, as bots before RTVI 2.2."""
     question = write_wav(tmp_path / "question.wav", [tone(0.6)])

@@ -427,6 +427,14 @@ class TestEvents:
         effects = ready(engine).receive({"label": "rtvi-ai", "type": "bot-interrupted"})
         assert [type(e) for e in effects] == [Interrupt, Deliver]
 
+    def test_interruption_while_the_user_is_muted(self, engine: Engine) -> None:
+        """The bot goes on to speak, so nothing is dropped, until it hears the user again."""
+        ready(engine)
+        effects = []
+        for type_ in ("user-mute-started", "bot-interrupted", "user-mute-stopped", "bot-interrupted"):
+            effects += engine.receive({"label": "rtvi-ai", "type": type_})
+        assert [type(e) for e in effects] == [Deliver, Deliver, Deliver, Interrupt, Deliver]
+
     @pytest.mark.parametrize(
         ("data", "fatal"),
         [
