@@ -58,7 +58,8 @@ class PendingTurn:
             timeout: seconds; None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds; it may be called again.
+            RequestTimeoutError: not within `timeout` seconds. A question that was not asked by then is cancelled. For the
+                answer to one that was, call it again.
             RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
         """
         WAIT.or_none.check(timeout=timeout)
@@ -70,13 +71,18 @@ class PendingTurn:
             raise RTVIError(_CANCELLED)
         try:
             self._turn = self._question.answer(Deadline(timeout))
-        except (RequestTimeoutError, WouldDeadlockError) as error:
-            if self._asked or isinstance(error, WouldDeadlockError):
+        except WouldDeadlockError:
+            raise
+        except RequestTimeoutError:
+            why = f"no {self._after.value} event came" if not self._due else f"the delay of {self._delay} s goes on"
+            if self._decision.setdefault(0, "cancelled") == "asked":
                 raise
-            raise RequestTimeoutError(
-                f"The question was not asked within {timeout} s, because no {self._after.value} event came. Pass a "
-                "larger timeout, or another event as after=."
-            ) from None
+            self._error = RequestTimeoutError(
+                f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() again, "
+                "and pass a larger timeout, or another event as after=."
+            )
+            self._end()
+            raise fresh_copy(self._error) from None
         except Exception as error:
             if self._cancelled:
                 raise RTVIError(_CANCELLED) from None

@@ -161,13 +161,34 @@ def test_cancel_during_the_delay() -> None:
         assert bot.questions == []
 
 
-def test_not_in_time() -> None:
-    """result() may be called again; its error tells whether the question was asked."""
+@pytest.mark.parametrize("is_due", [False, True], ids=["no event", "delayed"])
+def test_not_asked_in_time(is_due: bool) -> None:
+    """The time-out of result() cancels the question: it interrupts no later one, and result() raises the same again."""
+    bot = TalkingBot()
+    with bot.client() as client:
+        pending = client.barge_in("stop", after="server-message", delay=GUARD if is_due else 0.0)
+        assert not pending.done()
+        if is_due:
+            bot_says(client, "server-message", 1)
+            settle(client)
+        why = "delay" if is_due else "no serverMessage event came"
+        for _ in range(2):
+            with pytest.raises(RequestTimeoutError, match=f"was not asked .* {why}.* cancelled"):
+                pending.result(0.0)
+        assert pending.done()
+        assert pending.cancel()
+        bot_says(client, "server-message", 2)
+        later = client.barge_in("go on", after="server-message")
+        bot_says(client, "server-message", 3)
+        assert later.result(GUARD).bot_text == "You said go on"
+        assert [question.data["content"] for question in bot.questions] == ["go on"]
+
+
+def test_not_answered_in_time() -> None:
+    """result() may be called again for a question that was asked."""
     bot = TalkingBot(waits)
     with bot.client() as client:
         pending = client.barge_in("story", after="server-message")
-        with pytest.raises(RequestTimeoutError, match="no serverMessage event came"):
-            pending.result(0.0)
         bot_says(client, "server-message", 1)
         bot.await_question()
         with pytest.raises(RequestTimeoutError, match="nothing of it came"):
