@@ -58,8 +58,8 @@ class PendingTurn:
             timeout: seconds; None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds. A question that was not asked by then is cancelled. For the
-                answer to one that was, call it again.
+            RequestTimeoutError: not within `timeout` seconds. If the question was not asked by then, it is cancelled; else
+                the method may be called again.
             RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
         """
         WAIT.or_none.check(timeout=timeout)
@@ -78,8 +78,8 @@ class PendingTurn:
             if self._decision.setdefault(0, "cancelled") == "asked":
                 raise
             self._error = RequestTimeoutError(
-                f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() again, "
-                "and pass a larger timeout, or another event as after=."
+                f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() "
+                "again, and pass a larger timeout, or another event as after=."
             )
             self._end()
             raise fresh_copy(self._error) from None
