@@ -58,8 +58,8 @@ class PendingTurn:
             timeout: seconds; None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds. If the question was not asked by then, it is cancelled; else
-                the method may be called again.
+            RequestTimeoutError: not within `timeout` seconds. A question that was not asked by then is cancelled; if it
+                was asked, the method may be called again.
             RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
         """
         WAIT.or_none.check(timeout=timeout)
