@@ -6,6 +6,7 @@ import argparse
 import math
 
 from rtvi_sync import InvalidTransportParamsError
+from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 from rtvi_sync.session.connect_request import BotURL
 
 
@@ -52,6 +53,6 @@ def header(text: str) -> tuple[str, str]:
         argparse.ArgumentTypeError: The text is no header.
     """
     name, colon, value = (part.strip() for part in text.partition(":"))
-    if not (name and colon and value and text.isprintable()):  # the error does not repeat the text: it may hold a key
-        raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...'")
+    if not (colon and value) or headers_fault({name: value}, OWN_HEADERS):  # not shown: the text may hold a key
+        raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...', in ASCII")
     return name, value

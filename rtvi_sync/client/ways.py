@@ -8,7 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import InvalidTransportParamsError
-from ..protocol.validation import STRING, STRINGS
+from ..protocol.validation import HEADERS, STRING
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
@@ -62,7 +62,7 @@ def ways_to(
     """
     bot_url = BotURL.parse(url)
     STRING.or_none.check(token=token)
-    STRINGS.or_none.check(headers=headers)
+    HEADERS.or_none.check(headers=headers)
     if isinstance(transport, Transport):
         if token is not None:
             raise TypeError("token is for the transports that for_url() makes; give it to your transport")

@@ -16,13 +16,19 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import attrs
 
+from .text import quoted
+
 T = TypeVar("T")
+
+_MAX_HEADERS = 100
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s\Z")
 
 _NOT_CALLED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 _NOT_EVALUATED: dict[str, Any] = {}
@@ -176,6 +182,43 @@ class _EachRule(Rule):
 
 
 @attrs.frozen(eq=False, slots=False)
+class _HeadersRule(_EachRule):
+    """The rule for headers of a request."""
+
+    own: Collection[str] = attrs.field(kw_only=True)
+
+    def check_one(self, name: str, value: Any) -> None:
+        """Check the mapping, then each header."""
+        super().check_one(name, value)
+        if fault := headers_fault(value or {}, self.own):
+            raise ValueError(f"{name} cannot be sent: {fault}")
+
+
+def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str | None:
+    """Return why headers cannot be sent, without their values, which may be secret; None: they can.
+
+    A header that is not valid could inject others.
+
+    Args:
+        headers: by name.
+        own: the names, in lower case, that the request has already.
+    """
+    if len(headers) > _MAX_HEADERS:  # a server may name them
+        return f"there are {len(headers)} headers; pass {_MAX_HEADERS} at most"
+    for name, value in headers.items():
+        if isinstance(name, str) and name.lower() in own:
+            return f"the header {quoted(name)} is set by the request; leave it out"
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            return f"{quoted(name)} is not a valid name of an HTTP header"
+        if not isinstance(value, str) or not value.isascii() or _NOT_IN_HEADER.search(value):
+            return (
+                f"the value of the header {quoted(name)} is not valid: it is no str, begins or ends with a space or a "
+                "line break, or has a control or non-ASCII character in it"
+            )
+    return None
+
+
+@attrs.frozen(eq=False, slots=False)
 class _FunctionRule(Rule):
     """The rule for a function that is called with these arguments, all by position."""
 
@@ -240,6 +283,13 @@ def mapping_of(each: Rule, what: str = "a mapping") -> Rule:
     return _EachRule(what, lambda value: isinstance(value, Mapping), each=each)
 
 
+def headers_without(*own: str) -> Rule:
+    """Return the rule for headers of a request that sets `own`, in lower case, itself."""
+    return _HeadersRule(
+        "a mapping of strings to strings", lambda value: isinstance(value, Mapping), each=STRING, own=own
+    )
+
+
 def list_of(each: Rule, what: str) -> Rule:
     """Return the rule for a list of items, or another sequence of them that is not text."""
     return _EachRule(what, lambda value: isinstance(value, Sequence) and _is_iterable(value), each=each)
@@ -294,6 +344,9 @@ EVENT_CONDITION = function_taking("event").or_none
 
 MAPPING = mapping_of(ANYTHING)
 STRINGS = mapping_of(STRING, "a mapping of strings to strings")
+# Headers of requests by HTTP, whose end two others tell: wrong ones would break the request, or hide another one in it.
+OWN_HEADERS = ("content-length", "transfer-encoding")
+HEADERS = headers_without(*OWN_HEADERS)
 
 
 def snake_case(name: str) -> str:

@@ -14,6 +14,7 @@ from ..errors import RTVIError
 from ..messages import RTVIClientConfigOption
 from ..protocol.config import as_json
 from ..protocol.validation import (
+    HEADERS,
     MAPPING,
     SECONDS,
     STRING,
@@ -82,7 +83,7 @@ class RTVIClientParams:
         default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none
     )
     headers: dict[str, str] | None = attrs.field(
-        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+        default=None, converter=_dict_or_none, repr=_names_only, validator=HEADERS.or_none
     )
     config: list[Any] | None = attrs.field(
         default=None, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
@@ -137,7 +138,7 @@ class APIRequest:
 
     endpoint: str = attrs.field(repr=_url_shown, validator=URL)
     headers: Mapping[str, str] | None = attrs.field(
-        default=None, converter=_dict_or_none, repr=_names_only, validator=STRINGS.or_none
+        default=None, converter=_dict_or_none, repr=_names_only, validator=HEADERS.or_none
     )
     request_data: Mapping[str, Any] | None = attrs.field(
         default=None, converter=_dict_or_none, repr=_names_only, validator=MAPPING.or_none

@@ -85,8 +85,10 @@ def _live_url(config: pytest.Config) -> str:
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in line.partition(":"))
-    if not (colon and name):  # the error does not repeat the line: it may hold a key
-        raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...'")
+    from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
+
+    if not colon or headers_fault({name: value}, OWN_HEADERS):  # not shown: the line may hold a key
+        raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...', in ASCII")
     return name, value
 
 

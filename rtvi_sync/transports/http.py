@@ -28,6 +28,7 @@ from ..errors import (
     TransportStartError,
 )
 from ..protocol.text import one_line, raised
+from ..protocol.validation import OWN_HEADERS
 from . import http_answers
 from .base import StartRequest
 from .failures import failure_text, status_of
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 MAX_REDIRECTS = 5
 # Twice the limit of a body, because the bytes around it, such as `100 Continue` without end, are counted as well.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
-# Headers that say where a body ends: wrong ones would break the request, or hide another one in it.
-_OWN_HEADERS = ("content-length", "transfer-encoding")
 _WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
@@ -345,7 +344,7 @@ class _Exchange:
             InvalidTransportParamsError: a header or the proxy is not valid.
             BaseException: the signal's reason, if the attempt was abandoned.
         """
-        check_headers(headers, _OWN_HEADERS)
+        check_headers(headers, OWN_HEADERS)
         fields = self._fields(headers)
         status = 0
         for _ in range(MAX_REDIRECTS + 1):

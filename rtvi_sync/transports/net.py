@@ -19,7 +19,7 @@ import attrs
 from .._version import __version__
 from ..concurrency.abort import AbortSignal
 from ..errors import InvalidTransportParamsError, RTVIError
-from ..protocol.text import quoted
+from ..protocol.validation import headers_fault
 from .happy_eyeballs import Detach as Detach
 from .happy_eyeballs import connect_first
 from .refusals import NoHTTPError, check_is_http, refusal, without_interim_answers
@@ -35,7 +35,6 @@ _MAX_TIMEOUT = 1e6
 # socket's own timeout is this much later, so it only applies without an owner, or where shutdown() wakes no thread.
 _GRACE = 1.0
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_MAX_HEADERS = 100
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # In NO_PROXY: a name, an address or a block, and a port; an address of IPv6 has a port only behind brackets.
 _NO_PROXY_ENTRY = re.compile(
@@ -360,20 +359,8 @@ def check_headers(headers: Mapping[str, str], own: Collection[str] = ()) -> None
     Raises:
         InvalidTransportParamsError: a name or value is not valid, the name is one of `own`, or there are too many.
     """
-    if len(headers) > _MAX_HEADERS:  # a server may name them
-        raise InvalidTransportParamsError(
-            f"There are {len(headers)} headers for one request; pass {_MAX_HEADERS} at most"
-        )
-    for name, value in headers.items():
-        if isinstance(name, str) and name.lower() in own:
-            raise InvalidTransportParamsError(f"The header {quoted(name)} is set by the request; leave it out")
-        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise InvalidTransportParamsError(f"{quoted(name)} is not a valid name of an HTTP header")
-        if not isinstance(value, str) or not value.isascii() or re.search(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s$", value):
-            raise InvalidTransportParamsError(
-                f"The value of the header {quoted(name)} is not valid: it is no str, begins or ends with a space or a "
-                "line break, or has a control or non-ASCII character in it"
-            )
+    if fault := headers_fault(headers, own):
+        raise InvalidTransportParamsError(f"The request cannot be sent: {fault}")
 
 
 def merged_headers(*headers: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ..media import MediaPort, VideoFrame
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRINGS, URL, list_of
+from ..protocol.validation import BOOL, COUNT, HEADERS, SECONDS, URL, list_of
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import advice, signalling
@@ -100,7 +100,7 @@ class SmallWebRTCTransport(Transport):
         screen_size: tuple[int, int] | None = None,
     ) -> None:
         URL.or_none.check(webrtc_url=webrtc_url)
-        STRINGS.or_none.check(headers=headers)
+        HEADERS.or_none.check(headers=headers)
         SECONDS.or_none.check(ice_timeout=ice_timeout)
         BOOL.check(allow_insecure=allow_insecure)
         _ORIGINS.check(allowed_origins=allowed_origins)

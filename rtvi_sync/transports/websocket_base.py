@@ -17,13 +17,13 @@ from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
-from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, STRINGS, URL, one_of
+from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, URL, headers_without, one_of
 from .auth_bundle import check_no_login, missing_url, reachable, without_tls_that_is_not_there
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
 from .websocket_frames import BINARY, TEXT
-from .websocket_handshake import open_websocket
+from .websocket_handshake import OWN_HEADERS, open_websocket
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -32,6 +32,7 @@ _POLITE_CLOSE_TIMEOUT = 1.0
 # The first 20 undecodable messages of a session are logged as warnings; the rest must not fill the application's log.
 _MAX_WARNINGS = 20
 _TOKEN_IN = one_of("query", "header")
+_HEADERS = headers_without(*OWN_HEADERS)
 
 
 class WebSocketReceiver(abc.ABC):
@@ -129,8 +130,12 @@ class WebSocketBase(Transport):
     ) -> None:
         URL.or_none.check(ws_url=ws_url)
         STRING.or_none.check(token=token)
-        STRINGS.or_none.check(headers=headers)
+        _HEADERS.or_none.check(headers=headers)
         _TOKEN_IN.check(token_in=token_in)
+        if token is not None:
+            _quoted(token)
+            if token_in == "header":  # noqa: S105
+                _HEADERS.check(token={"Authorization": f"Bearer {token}"})
         BOOL.check(allow_insecure=allow_insecure)
         COUNT.check(max_message_size=max_message_size, max_inbound_message_size=max_inbound_message_size)
         SECONDS.or_none.check(stall_timeout=stall_timeout, ping_interval=ping_interval, ping_timeout=ping_timeout)

@@ -36,7 +36,7 @@ from .refusals import NoHTTPError, check_is_http, refusal, without_interim_answe
 
 _MAX_HEADER_BYTES = 64 * 1024
 # Headers that websocket-client sets, or that would change what the connection carries.
-_OWN_HEADERS = (
+OWN_HEADERS = (
     "connection",
     "content-length",
     "sec-websocket-extensions",
@@ -108,7 +108,7 @@ def _why(error: Exception, url: SplitResult) -> str:
 
 def _header_lines(url: SplitResult, headers: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the value of Host, and the header lines that follow those of the handshake."""
-    check_headers(headers, _OWN_HEADERS)
+    check_headers(headers, OWN_HEADERS)
     fields = {name.lower(): (name, value) for name, value in headers.items()}
     fields.setdefault("user-agent", ("User-Agent", USER_AGENT))
     authorization = basic_authorization(url)

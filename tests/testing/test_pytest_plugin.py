@@ -431,9 +431,10 @@ def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
         result.stdout.no_fnmatch_line("*pytest_plugin.py*")  # no traceback of the plugin
 
 
-def test_a_header_that_is_none(run: Run) -> None:
+@pytest.mark.parametrize("header", ["Authorization=Bearer secret", "X Key: secret", "X-Key: sécret secret"])
+def test_a_header_that_is_none(run: Run, header: str) -> None:
     """It is one mistake of who has called pytest, and is not repeated, because it may hold a key."""
-    result = run(ASKS, "--rtvi-header", "Authorization=Bearer secret", "--rtvi-url", "http://127.0.0.1:1")
+    result = run(ASKS, "--rtvi-header", header, "--rtvi-url", "http://127.0.0.1:1")
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--rtvi-header: a header looks like this*"])
     assert "secret" not in f"{result.stdout}{result.stderr}"

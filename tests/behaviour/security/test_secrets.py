@@ -316,22 +316,27 @@ def test_an_invalid_url_of_the_transports_own(eyes: Eyes) -> None:
     assert eyes.found == []
 
 
-@pytest.mark.parametrize("where", ["params", "request", "transport", "token"])
+@pytest.mark.parametrize("where", ["params", "params changed in place", "request", "transport", "token"])
 @pytest.mark.parametrize("bad", ["\r\nEvil: 1", "\n", "\0", "\u00fc", " "])
 def test_headers_that_are_not_valid(eyes: Eyes, where: str, bad: str) -> None:
     """A key that was read with its line break is refused, unseen, and nothing is sent."""
     value = SECRET + bad
+    give: dict[str, Callable[[], object]] = {
+        "params": lambda: RTVIClientParams(headers={"X-Key": value}),
+        "request": lambda: RTVIClient().start_bot(server.url, headers={"X-Key": value}),
+        "transport": lambda: WebSocketTransport(bot.ws_url, headers={"X-Key": value}),
+        "token": lambda: WebSocketTransport(bot.ws_url, token=value, token_in="header"),
+    }
     with Answering("200 OK", {"ws_url": "ws://127.0.0.1:9"}) as server, EmbeddedBot() as bot:
-        if where == "params":
-            client = client_of(transport_to(), params={"base_url": server.url, "headers": {"X-Key": value}})
-            fail(eyes, client)
-        elif where == "request":
-            client = client_of(transport_to())
-            fail(eyes, client, lambda: client.start_bot(server.url, headers={"X-Key": value}))
-        elif where == "transport":
-            fail(eyes, client_of(WebSocketTransport(bot.ws_url, headers={"X-Key": value})))
+        if where == "params changed in place":
+            params = RTVIClientParams(base_url=server.url, headers={})
+            assert params.headers is not None
+            params.headers["X-Key"] = value
+            fail(eyes, client_of(transport_to(), params=params))
         else:
-            fail(eyes, client_of(WebSocketTransport(bot.ws_url, token=value, token_in="header")))
+            with pytest.raises(ValueError, match="cannot be sent") as caught:
+                give[where]()
+            eyes.look_at_error(caught.value)
         assert server.connections == 0
         assert bot.sessions == []
     assert eyes.found == []

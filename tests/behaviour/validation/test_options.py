@@ -21,6 +21,7 @@ from rtvi_sync import (
     RTVIClientOptions,
     RTVIClientParams,
     RTVIError,
+    SmallWebRTCTransport,
     WebSocketTransport,
     connect,
 )
@@ -225,6 +226,58 @@ def test_no_secret_is_shown(give: Callable[[str], object]) -> None:
     """Errors about options that hold credentials tell their type, and no value."""
     with pytest.raises(TypeError) as caught:
         give("s3cret")
+    assert "s3cret" not in str(caught.value)
+
+
+HEADER_TAKERS: dict[str, Callable[[Any], object]] = {
+    "RTVIClientParams": lambda headers: RTVIClientParams(headers=headers),
+    "a mapping of params": lambda headers: RTVIClient(params={"headers": headers}),
+    "an assignment": lambda headers: setattr(RTVIClient().params, "headers", headers),
+    "APIRequest": lambda headers: APIRequest(endpoint="http://bot.example/start", headers=headers),
+    "start_bot": lambda headers: RTVIClient().start_bot("http://bot.example/start", headers=headers),
+    "for_url of a server": lambda headers: RTVIClient.for_url("http://bot.example", headers=headers),
+    "for_url of a WebSocket": lambda headers: RTVIClient.for_url("ws://bot.example/ws", headers=headers),
+    "for_url of an offer": lambda headers: RTVIClient.for_url("http://bot.example/api/offer", headers=headers),
+    "WebSocketTransport": lambda headers: WebSocketTransport(headers=headers),
+    "EvalTransport": lambda headers: EvalTransport(headers=headers),
+    "SmallWebRTCTransport": lambda headers: SmallWebRTCTransport(headers=headers),
+}
+
+
+@pytest.mark.parametrize("taker", HEADER_TAKERS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X Key": "s3cret"},
+        {"": "s3cret"},
+        {"X\r\nEvil": "s3cret"},
+        {"X-Key": "s3cret\n"},
+        {"X-Key": " s3cret"},
+        {"X-Key": "s3crét s3cret"},
+        {"Content-Length": "5"},
+        {f"X-{i}": "s3cret" for i in range(101)},
+    ],
+)
+def test_headers_are_refused_where_they_are_given(taker: str, headers: dict[str, str]) -> None:
+    """A header that no request can have is an error of the call that gives it, and its value is not shown."""
+    with pytest.raises(ValueError, match="headers cannot be sent: ") as caught:
+        HEADER_TAKERS[taker](headers)
+    assert "s3cret" not in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["Upgrade", "Sec-WebSocket-Key"])
+def test_headers_of_the_handshake_are_refused_where_they_are_given(name: str) -> None:
+    """A header that the handshake of a WebSocket sets itself is refused by the transport's constructor."""
+    with pytest.raises(ValueError, match=f"the header '{name}' is set by the request; leave it out"):
+        WebSocketTransport(headers={name: "x"})
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", "s3cret\r\nEvil: 1"])
+def test_a_token_for_a_header_is_refused_where_it_is_given(token: str) -> None:
+    """A token that was read with its line break is named by the constructor, and is not shown."""
+    with pytest.raises(ValueError, match="token cannot be sent") as caught:
+        WebSocketTransport(token=token, token_in="header")
     assert "s3cret" not in str(caught.value)
 
 
