@@ -148,6 +148,20 @@ def test_every_lock_says_what_it_guards() -> None:
     assert silent == []
 
 
+def test_time_is_read_in_one_place() -> None:
+    """Invariant "clock": only `concurrency/clock.py` reads the module `time`, whose functions tools for tests replace.
+    `sleep()` follows no clock."""
+    elsewhere = [
+        dotted(path)
+        for path in MODULES
+        if path.name != "clock.py"
+        and re.search(
+            r"\btime\.(monotonic|perf_counter|time)(_ns)?\b|from time\b|import time as|timeit", path.read_text()
+        )
+    ]
+    assert elsewhere == []
+
+
 def enclosing_function(lines: list[str], number: int) -> str:
     """Return the last `def` line above a line."""
     return next((line for line in reversed(lines[:number]) if re.match(r"\s*def ", line)), "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.recording.transcript import EVENTS, Transcript
 
+from ..concurrency.clock import monotonic
 from .screen import Screen
 from .scripted_speech import ScriptedSpeech
 
@@ -36,7 +36,7 @@ class DemoSession:
     def __init__(self, client: RTVIClient, screen: Screen) -> None:
         self._client = client
         self._screen = screen
-        self._began_at = time.monotonic()
+        self._began_at = monotonic()
         self._transcript = Transcript()
         # Guards the transcript and the screen: the thread of the conversation and that of the events print. Held while
         # a line is printed.
@@ -96,7 +96,7 @@ class DemoSession:
             self._print_timed(text)
 
     def _print_timed(self, text: str) -> None:
-        self._screen.print_line(f"{time.monotonic() - self._began_at:6.1f} s  {text}")
+        self._screen.print_line(f"{monotonic() - self._began_at:6.1f} s  {text}")
 
     def _show_transcript(self, _data: object = None, *, flush: bool = False) -> None:
         with self._lock:

@@ -24,6 +24,7 @@ from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, RTVIError
 from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.recording.text import clean
 
+from ..concurrency.clock import monotonic
 from .arguments import seconds
 from .log_filter import suppress_device_logs
 from .meter import level_bar
@@ -120,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_levels(screen: Screen, mics: Listing, monitors: Mapping[str, MicLevelMonitor], limit: float) -> None:
     if screen.live and monitors:
         screen.print_line("Say something. Ctrl-C ends.")
-    end = time.monotonic() + (limit if screen.live or limit < math.inf else _DEFAULT_SECONDS)
-    while monitors and time.monotonic() < end:
+    end = monotonic() + (limit if screen.live or limit < math.inf else _DEFAULT_SECONDS)
+    while monitors and monotonic() < end:
         screen.show_partial_table(_LEVELS, _rows(mics, monitors, lambda monitor: monitor.current_dbfs), texts=3)
         time.sleep(_TICK)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -22,6 +21,7 @@ from rtvi_sync import (
 from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.recording.transcript import EVENTS, Transcript, has_begun
 
+from ..concurrency.clock import monotonic
 from .bot_address import describe_bot
 from .console import Console, Key, Status
 from .device_choice import next_device
@@ -80,7 +80,7 @@ class TalkSession:
         self._typed: deque[str] = deque()
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
         self._input_ended = False
-        self._began_at = time.monotonic()
+        self._began_at = monotonic()
         self._said_at: float | None = None  # when the user's last utterance or line was complete
         self._answered = False  # and the bot has answered it
         self._answered_at = -math.inf  # when a turn was over last
@@ -98,7 +98,7 @@ class TalkSession:
         """
         self._update_status("connecting ...")
         self._console.print_line(describe_bot(connect()))
-        self._began_at = time.monotonic()
+        self._began_at = monotonic()
         self._mic_ended = self._is_mic_ended()  # true if there is no microphone
         while self._handle_input():
             try:
@@ -110,7 +110,7 @@ class TalkSession:
                 self._report_end(self._events.ended or CloseInfo())
                 return
             self._show_transcript()
-            self._update_status(_clock(time.monotonic() - self._began_at))
+            self._update_status(_clock(monotonic() - self._began_at))
         self._show_transcript(flush=True)
 
     # -- user input ---------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class TalkSession:
         return not (all_sent and self._is_answered())
 
     def _note_said(self, ago: float = 0.0) -> None:
-        self._said_at = max(self._said_at or 0.0, time.monotonic() - ago)
+        self._said_at = max(self._said_at or 0.0, monotonic() - ago)
         self._look_for_answer()
 
     def _look_for_answer(self) -> None:
@@ -149,7 +149,7 @@ class TalkSession:
         """Tell whether the bot has answered what was said last, or has not begun to within `_ANSWER_TIMEOUT`."""
         if self._answered:
             return True
-        is_late = time.monotonic() > (self._said_at or self._began_at) + _ANSWER_TIMEOUT
+        is_late = monotonic() > (self._said_at or self._began_at) + _ANSWER_TIMEOUT
         return is_late and not any(turn.is_open and has_begun(turn) for turn in self._client.turns())
 
     def _send(self, text: str) -> None:

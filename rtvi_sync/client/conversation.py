@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
 from ..errors import ProtocolError
 from ..events import Event, RTVIEvent
@@ -81,12 +81,12 @@ class SessionFollower:
 
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
-        self._conversation.sent_at = now = time.monotonic()
+        self._conversation.sent_at = now = monotonic()
         self.post(partial(self._conversation.take_sent, self, now, message))
 
     def unsent(self, message: RTVIMessage) -> None:
         """Note that a message could not be sent. Any thread."""
-        self.post(partial(self._conversation.take_unsent, self, time.monotonic(), message))
+        self.post(partial(self._conversation.take_unsent, self, monotonic(), message))
 
     def call_at(self, due: float) -> None:
         """Let time pass at `due`, unless a timer that is set does it before. On the thread that takes the events."""
@@ -99,11 +99,11 @@ class SessionFollower:
             if (follower := reference()) is not None:
                 follower._on_timer()
 
-        io.call(lambda: io.call_later(max(0.0, due - time.monotonic()), on_due))
+        io.call(lambda: io.call_later(max(0.0, due - monotonic()), on_due))
 
     def _on_timer(self) -> None:
         """Let the I/O thread read first what has come while the process was stopped. On that thread."""
-        self._io.call_later(_READ_FIRST, lambda: self.post(partial(self._pass_time, time.monotonic())))
+        self._io.call_later(_READ_FIRST, lambda: self.post(partial(self._pass_time, monotonic())))
 
     def _pass_time(self, now: float) -> None:
         self._timer_due = None
@@ -169,7 +169,7 @@ class ConversationTracker:
     ) -> None:
         """Begin with a session: with what it has kept, and then with what has come since."""
         if self._follower is not None:
-            self._end_session(self._follower, time.monotonic())
+            self._end_session(self._follower, monotonic())
         self._follower, self._coming = follower, None
         if not follower.goes_on:
             self.unclaimed.clear()  # of what has just ended
@@ -263,7 +263,7 @@ class ConversationTracker:
             is_less = tracker.patience < before
         follower = self._follower
         if is_less and follower is not None:
-            follower.post(partial(self._settle, follower, time.monotonic()))
+            follower.post(partial(self._settle, follower, monotonic()))
 
     def _settle(self, follower: SessionFollower, at: float) -> None:
         if follower is self._follower:
@@ -279,7 +279,7 @@ class ConversationTracker:
 
     def _read_audio(self, follower: SessionFollower, at: float) -> None:
         """Read the audio before a turn begins, and now and then during one."""
-        now, speeches = time.monotonic(), self._tracker.speeches
+        now, speeches = monotonic(), self._tracker.speeches
         if not speeches or now >= follower.read_at + _READ_INTERVAL:
             follower.read_at = now
             follower.audio.read(speeches, at)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..errors import ExpectationError, RequestTimeoutError, RTVIError
 from ..events import Event, RTVIEvent, event_from
@@ -78,7 +78,7 @@ class Expect:
     def __enter__(self) -> Expect:
         self._stream = self._dispatcher.open_stream((), None)
         self._events, self._next = [], 0
-        self._entered = self._since = time.monotonic()
+        self._entered = self._since = monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -274,13 +274,13 @@ class Expect:
         self, is_met: Callable[[Event], bool], seconds: Seconds, what: str, got: Callable[[Event], str]
     ) -> None:
         WAIT.check(for_=seconds)
-        until = time.monotonic() + seconds
+        until = monotonic() + seconds
         position = self._next
         while (event := self._at(position, lambda: until)) is not None and event.received_at <= until:
             position += 1
             if is_met(event):
                 self._fail(f"{what} for {seconds:g} s", got(event), "unexpected_event")
-        self._next, self._since = position, max(self._since, time.monotonic())
+        self._next, self._since = position, max(self._since, monotonic())
 
     def _speaks_since_before(self) -> bool:
         """Tell whether speech goes on that began before the block, by the turns: no event of the block tells it."""
@@ -304,11 +304,11 @@ class Expect:
         """Return the event at a position; None: it has not come in time, or the session has ended."""
         stream = self._opened
         while position >= len(self._events):
-            remaining = until() - time.monotonic()
+            remaining = until() - monotonic()
             try:
                 event = stream.next_before(Deadline(max(0.0, remaining)))
             except RequestTimeoutError:
-                if until() <= time.monotonic():  # else something was sent meanwhile
+                if until() <= monotonic():  # else something was sent meanwhile
                     return None
                 continue
             if event is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from abc import ABC, abstractmethod
 from typing import Final
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.shield import shielded
 from ..errors import (
@@ -350,7 +350,7 @@ class SpokenQuestion(Question):
         self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
-            self._voice_end = time.monotonic() + voiced_seconds(self._source)
+            self._voice_end = monotonic() + voiced_seconds(self._source)
         # In one step: if `close()` did not know of the insertion, the microphone would never speak again.
         shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
 
@@ -435,7 +435,7 @@ class SpokenQuestion(Question):
             # The answer may have been to the first part of what is said, before a pause.
             if self._all_sent and not self._is_user_speaking():
                 self._voice_end = None
-                return Event(type=RTVIEvent.TURN_ENDED, data=last, received_at=time.monotonic(), message=None)
+                return Event(type=RTVIEvent.TURN_ENDED, data=last, received_at=monotonic(), message=None)
 
     @property
     def _all_sent(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
+
+from .clock import monotonic
 
 # The main thread runs the signal handlers, so it wakes this often while it waits, in seconds: on Windows no signal
 # interrupts the wait for a lock, and elsewhere a signal that arrives just before the thread blocks does not.
@@ -35,21 +36,21 @@ class Deadline:
         if timeout is not None and timeout != timeout:
             raise ValueError("A time limit is a number of seconds or None, not NaN")
         self.timeout: float | None = timeout
-        self._start = time.monotonic()
+        self._start = monotonic()
         self._end = None if timeout is None else self._start + timeout
 
     def remaining(self) -> float | None:
         """Return the seconds left, never below 0; None without a limit."""
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
+        return None if self._end is None else max(0.0, self._end - monotonic())
 
     def elapsed(self) -> float:
         """Return the seconds since the deadline was made."""
-        return time.monotonic() - self._start
+        return monotonic() - self._start
 
     @property
     def expired(self) -> bool:
         """Whether no time is left."""
-        return self._end is not None and time.monotonic() >= self._end
+        return self._end is not None and monotonic() >= self._end
 
     def at_most(self, timeout: float) -> float:
         """Return the seconds left, but at most `timeout`."""

@@ -14,11 +14,11 @@ import selectors
 import socket
 import stat
 import sys
-import time
 import weakref
 from typing import Any, NoReturn, Protocol
 
 from ..errors import DisconnectedError
+from .clock import monotonic
 
 #: For `recv()` of a non-blocking socket, whose number may be reused for a blocking one of the application.
 DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
@@ -58,12 +58,12 @@ class DescriptorGuard:
                 intact = opened.getsockopt(socket.SOL_SOCKET, _COOKIE_OPTION, 8) == self._cookie
             except OSError:
                 intact = False
-        self._checked_at = time.monotonic() if intact else -math.inf
+        self._checked_at = monotonic() if intact else -math.inf
         return intact
 
     def intact_within(self, seconds: float) -> bool:
         """Return `intact`, from a check that is at most `seconds` old."""
-        return time.monotonic() - self._checked_at < seconds or self.intact
+        return monotonic() - self._checked_at < seconds or self.intact
 
     def close(self, sock: socket.socket) -> None:
         """Close `sock`; if its number may be reused for another file, only forget the number."""

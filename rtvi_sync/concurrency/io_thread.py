@@ -15,11 +15,11 @@ import select
 import selectors
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from .clock import monotonic
 from .descriptors import DONT_WAIT, DescriptorGuard, Waker, abandon, closed_error
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
@@ -229,7 +229,7 @@ class IOThread:
     def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
         """Call `call()` on the I/O thread in `delay` seconds. `channel` is as in `call()`."""
         timer = Timer(call, channel)
-        heapq.heappush(self._timers, (time.monotonic() + delay, next(self._timer_numbers), timer))
+        heapq.heappush(self._timers, (monotonic() + delay, next(self._timer_numbers), timer))
         return timer
 
     def _stop(self) -> None:
@@ -294,7 +294,7 @@ class IOThread:
         if not ready and not self._guard.intact_within(_CHECK_INTERVAL):
             self._start_over()
             return
-        self.idle_time = time.monotonic() - self._loop_began
+        self.idle_time = monotonic() - self._loop_began
         for key, events in ready:
             channel = key.data
             if channel is None:
@@ -314,7 +314,7 @@ class IOThread:
 
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
-        next_step, now = self.scheduler.next_due, time.monotonic()
+        next_step, now = self.scheduler.next_due, monotonic()
         due = min(next_step, next_timer, now + LONGEST_WAIT)
         remaining = due - now
         if due == next_step and isinstance(self._selector, _IN_MILLISECONDS):
@@ -323,7 +323,7 @@ class IOThread:
                 ready = self._selector.select((whole - 0.5) / 1000)  # the selector rounds up
                 if ready:
                     return ready
-                remaining = next_step - time.monotonic()
+                remaining = next_step - monotonic()
             # select() cannot watch higher descriptor numbers. Then the step is late by up to 1 ms.
             if remaining > 0 and self._selector.fileno() < _MOST_DESCRIPTORS:
                 if not select.select([self._selector], (), (), remaining)[0]:
@@ -354,7 +354,7 @@ class IOThread:
 
     def _run_timers(self) -> float:
         """Run the timers that are due; return the time of the next one, infinity if there is none."""
-        self._loop_began = now = time.monotonic()
+        self._loop_began = now = monotonic()
         while self._timers:
             due, _, timer = self._timers[0]
             if due > now and timer.call is not None:

@@ -8,11 +8,11 @@ import logging
 import os
 import selectors
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from .clock import monotonic
 from .deadline import Deadline, join_thread
 from .descriptors import DescriptorGuard, abandon, closed_error, keep_open
 from .future import Future
@@ -80,6 +80,10 @@ class _Loop(asyncio.SelectorEventLoop):
 
     asyncio's own threads are joined when the interpreter exits, and a look-up of a name may take long.
     """
+
+    def time(self) -> float:
+        """Return the seconds of the clock of all limits, by which the loop also wakes."""
+        return monotonic()
 
     def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
         """Begin a task."""
@@ -309,7 +313,7 @@ class _Slot:
         """Remove one user; return True if it was the last one."""
         with self._lock:
             loop.users -= 1
-            loop.unused_since = time.monotonic()
+            loop.unused_since = monotonic()
             return not loop.users
 
     def lose(self, loop: LoopThread) -> bool:
@@ -323,7 +327,7 @@ class _Slot:
     def retire_unused(self, loop: LoopThread) -> None:
         """End `loop` if it was unused for `IDLE_TIMEOUT`. A check that comes too early is followed by another one."""
         with self._lock:
-            if loop.users or time.monotonic() < loop.unused_since + IDLE_TIMEOUT or self._current is not loop:
+            if loop.users or monotonic() < loop.unused_since + IDLE_TIMEOUT or self._current is not loop:
                 return
             self._current = None  # it never becomes current again: the next session must not get a loop that ends
         loop.retire()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 
+from .clock import monotonic
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
 from .lifecycle import fork_generation, register_for_fork, register_idle
@@ -106,7 +106,7 @@ class _RuntimeSlot:
                 runtime.users -= 1
             if runtime.users:
                 return False
-            runtime.unused_since = time.monotonic()
+            runtime.unused_since = monotonic()
             before, runtime.watched = runtime.watched, True
             return not before
 
@@ -116,7 +116,7 @@ class _RuntimeSlot:
             if runtime.users or self._current is not runtime:
                 runtime.watched = False
                 return None
-            remaining = runtime.unused_since + IDLE_TIMEOUT - time.monotonic()
+            remaining = runtime.unused_since + IDLE_TIMEOUT - monotonic()
             if remaining > 0:
                 return remaining
             # It never becomes current again, so that the next session cannot use threads that are about to end.

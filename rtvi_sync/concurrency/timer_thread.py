@@ -7,9 +7,9 @@ import itertools
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable
 
+from .clock import monotonic
 from .deadline import Deadline, join_thread
 from .latch import Notifier
 from .lifecycle import fork_generation, start_thread
@@ -84,7 +84,7 @@ class Scheduler:
         self,
         wake: Callable[[], object],
         runs_here: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._clock = clock
         self._wake = wake
@@ -102,7 +102,7 @@ class Scheduler:
         self._closed = False
 
     def now(self) -> float:
-        """Return the seconds of the clock of due times (`time.monotonic()` except in tests)."""
+        """Return the seconds of the clock of due times (that of the package except in tests)."""
         return self._clock()
 
     def beat(self) -> float:
@@ -231,7 +231,7 @@ class TimerThread(Scheduler):
     def __init__(
         self,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         wait: Callable[[Notifier, Callable[[], bool], float | None], object] = _wait,
     ) -> None:
         # The thread sleeps here until a step is due, or planned earlier.

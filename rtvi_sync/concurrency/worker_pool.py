@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-import time
 from collections import OrderedDict
 
+from .clock import monotonic
 from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
@@ -117,8 +117,8 @@ class WorkerPool:
         io = self._io
         if work in self._later:
             return
-        if io is None or time.monotonic() - self._round_began >= _ROUND:
-            self._round_began = time.monotonic()
+        if io is None or monotonic() - self._round_began >= _ROUND:
+            self._round_began = monotonic()
             self.submit(work)
             return
         planned = False
@@ -144,7 +144,7 @@ class WorkerPool:
         with self._lock:
             self._ready.update(self._later)
             self._later.clear()
-            self._round_began, self._round_planned = time.monotonic(), False
+            self._round_began, self._round_planned = monotonic(), False
         self._call_worker()
         return math.inf
 

@@ -7,7 +7,6 @@ import logging
 import secrets
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -15,6 +14,7 @@ from typing import Any, Final, NoReturn
 import flask
 
 from ..client.client import RTVIClient
+from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
@@ -159,13 +159,13 @@ class RTVIBlueprint(flask.Blueprint):
             timeout: seconds after which it returns even if they have not ended.
         """
         WAIT.check(timeout=timeout)
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         with self._lock:
             relays = list(self._relays)
         for relay in relays:
             relay.drop()
         for relay in relays:
-            relay.join(max(0.0, deadline - time.monotonic()))
+            relay.join(max(0.0, deadline - monotonic()))
 
     def end_streams_on(self, signal_number: int) -> None:
         """End all streams when a signal arrives, then run its previous handler. Call it on the worker's main thread.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -14,6 +13,7 @@ import attrs
 from ..client.client import RTVIClient
 from ..client.messaging import check_bot_takes
 from ..client.turn import Turn
+from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import start_thread
 from ..concurrency.logs import package_logger
 from ..errors import BotNotReadyError, RTVIError
@@ -96,7 +96,7 @@ class Relay:
         self._threads: list[threading.Thread] = []
         self._connecting = True
         self._lost: CloseInfo | None = None  # the end of the last attempt to connect, or of what followed it
-        self._started_at = self._last_contact = self._last_activity = time.monotonic()
+        self._started_at = self._last_contact = self._last_activity = monotonic()
 
     def start(self, events: Iterable[RTVIEvent], connect: Callable[[RTVIClient], object]) -> None:
         """Subscribe to the client's events, and start the threads that connect and watch it. Does not block."""
@@ -129,17 +129,17 @@ class Relay:
 
     def join(self, timeout: float) -> None:
         """Wait until the threads of an ended session have ended."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - monotonic()))
 
     def record_contact(self) -> None:
         """Record that the browser made a request or read its stream."""
-        self._last_contact = time.monotonic()
+        self._last_contact = monotonic()
 
     def record_activity(self) -> None:
         """Record that the user or the bot did something."""
-        self._last_activity = time.monotonic()
+        self._last_activity = monotonic()
 
     def stream(self, last_event_id: str) -> Stream | None:
         """Return a new event stream, or None if there are too many, and all of them belong to open pages."""
@@ -239,7 +239,7 @@ class Relay:
 
     def _next_end(self) -> tuple[float, str]:
         """Return in how many seconds the session has to end if nothing happens until then, and the reason."""
-        limits, now = self._limits, time.monotonic()
+        limits, now = self._limits, monotonic()
         left = self._last_contact + limits.leave_timeout - now
         if self._connecting:
             return min((left, "left"), (self._started_at + limits.start_timeout - now, "failed"))
@@ -256,7 +256,7 @@ class Stream:
         self._relay = relay
         self._log = log
         self._heartbeat_interval = limits.heartbeat_interval
-        self._until = time.monotonic() + limits.stream_lifetime
+        self._until = monotonic() + limits.stream_lifetime
         self._position = position
         self._started = False
         self._closed = False
@@ -269,7 +269,7 @@ class Stream:
         if not self._started:
             self._started = True
             return b"retry: %d\n\n" % _RETRY_MS  # sent immediately, so that the browser knows that the stream is open
-        if time.monotonic() > self._until or self._relay.stopping():
+        if monotonic() > self._until or self._relay.stopping():
             raise StopIteration
         self._position, chunk = self._log.read(self._position, self._heartbeat_interval)
         if chunk is None:

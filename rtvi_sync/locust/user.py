@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from gevent import Greenlet
@@ -13,6 +12,8 @@ from locust.exception import StopTest
 
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.testing import MeasuredClient, Measurement
+
+from ..concurrency.clock import monotonic, wall_time
 
 
 class RTVIUser(User):
@@ -80,6 +81,6 @@ class RTVIUser(User):
             "response_length": done.size,
             "exception": done.error,
             "context": self.context(),
-            "start_time": time.time() - (time.monotonic() - done.began),
+            "start_time": wall_time() - (monotonic() - done.began),
         }
         self.environment.events.request.fire(**request)

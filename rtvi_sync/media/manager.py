@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
@@ -226,7 +226,7 @@ class MediaManager:
             self._played_rate_hz = sample_rate_hz
             pcm = pcm_tools.to_mono_soon(pcm, num_channels or 1, sample_rate_hz)
         if pcm:
-            session.publish_bot(pcm, sample_rate_hz, time.monotonic())
+            session.publish_bot(pcm, sample_rate_hz, monotonic())
 
     @property
     def wants_video(self) -> bool:

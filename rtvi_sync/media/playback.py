@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from typing import Protocol
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import is_exiting
@@ -141,7 +141,7 @@ class BufferingSpeaker:
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio; see `Speaker.write()`."""
-        return self._queue.add(pcm, sample_rate_hz, time.monotonic())
+        return self._queue.add(pcm, sample_rate_hz, monotonic())
 
     def interrupt(self) -> None:
         """Discard the queued audio."""
@@ -206,7 +206,7 @@ class QueuedSpeaker:
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio for the sink; see `Speaker.write()`."""
-        dropped = self._queue.add(pcm, sample_rate_hz, time.monotonic())
+        dropped = self._queue.add(pcm, sample_rate_hz, monotonic())
         if not self._over.is_set():
             self._work.call_soon()
         return dropped
@@ -228,7 +228,7 @@ class QueuedSpeaker:
     def halt(self) -> None:
         """Refuse further audio; a worker writes the queued audio and closes the sink."""
         if self._halted_at == -math.inf:
-            self._halted_at = time.monotonic()
+            self._halted_at = monotonic()
         self._queue.end()
         self._work.call()
 
@@ -246,11 +246,11 @@ class QueuedSpeaker:
         if is_exiting():
             self._serve_at_exit()
         taken_at = self._halted_at
-        while not self._over.wait(Deadline(deadline.at_most(taken_at + patience - time.monotonic()))):
+        while not self._over.wait(Deadline(deadline.at_most(taken_at + patience - monotonic()))):
             if self._is_caller:
                 return True
             taken_at = max(taken_at, self._taken_at)
-            hangs = time.monotonic() >= taken_at + patience
+            hangs = monotonic() >= taken_at + patience
             if hangs or deadline.expired:
                 self._works = taken_at > self._halted_at and not hangs
                 return self._works
@@ -309,7 +309,7 @@ class QueuedSpeaker:
             if generation != self._generation:
                 self._generation = generation
                 self.sink.drop()
-                self._taken_at = time.monotonic()
+                self._taken_at = monotonic()
             if frame is None:
                 return
             pcm, rate = self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz
@@ -318,7 +318,7 @@ class QueuedSpeaker:
             except BaseException:
                 self._queue.dropped_seconds += len(pcm) / (2 * rate)
                 raise
-            self._taken_at = time.monotonic()
+            self._taken_at = monotonic()
 
     def _joined(self, frame: AudioFrame) -> bytes:
         """Join a frame and the queued frames of the same rate that follow it."""

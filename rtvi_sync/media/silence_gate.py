@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from ..concurrency.clock import monotonic
 from . import pcm as pcm_tools
 
 # A voice codec makes exact zeros of silence, up to its last bit.
@@ -27,7 +27,7 @@ class SilenceGate:
         clock: returns monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._silent_for = _PAUSE  # nothing is to be heard before the bot has spoken
         self._old = 0.0  # seconds of audio that may still be from before an interruption

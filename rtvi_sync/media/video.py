@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import os
 import threading
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..errors import DeviceError, MissingExtraError
@@ -34,11 +34,11 @@ class Pace:
     @property
     def remaining(self) -> float:
         """Return the seconds that `wait()` would wait now."""
-        return 0.0 if self._due is None else max(0.0, self._due - time.monotonic())
+        return 0.0 if self._due is None else max(0.0, self._due - monotonic())
 
     def wait(self) -> int:
         """Wait until the next period is due; return how many were missed since the last call."""
-        now = time.monotonic()
+        now = monotonic()
         if self._due is None or now - self._due > _MAX_LAG:
             self._due = now
         missed = int(max(0.0, now - self._due) / self._period)
@@ -292,7 +292,7 @@ class _ScreenStream:
     def read(self) -> VideoFrame:
         """Wait until the next frame is due and return an image of the screen."""
         self.pace.wait()
-        timestamp = time.monotonic()
+        timestamp = monotonic()
         try:
             shot = self._grabber.grab(self._area)
         except self._mss.ScreenShotError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 import attrs
 
 from .. import signals
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
@@ -424,7 +424,7 @@ class Dispatcher:
         if event.type is RTVIEvent.HANDLER_ERROR:
             return True
         failure = HandlerError(error=error, event=event, handler=handler)
-        return self.deliver(RTVIEvent.HANDLER_ERROR, failure, time.monotonic())
+        return self.deliver(RTVIEvent.HANDLER_ERROR, failure, monotonic())
 
     # -- fork ---------------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Generic, Protocol
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.serial_queue import SerialQueue
@@ -50,7 +50,7 @@ class EventStream(Generic[DataT]):
     ) -> None:
         self._owner = owner
         self.types = types
-        self._opened_at = time.monotonic()
+        self._opened_at = monotonic()
         self._timeout = timeout
         self._max_events = max_events
         #: How much is queued before the stream is full.

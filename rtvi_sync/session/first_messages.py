@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ..concurrency.clock import monotonic
 from ..concurrency.io_thread import IOThread
 from ..concurrency.logs import package_logger
 from ..events import RTVIEvent
@@ -138,7 +138,7 @@ class FirstMessages:
             entries, follower = self._entries, self._follower
             if entries is not None and message.type in SAYING:
                 self._bytes += len(repr(message.data))
-                entries.append((time.monotonic(), message))
+                entries.append((monotonic(), message))
         if self._bytes > _MAX_BYTES:
             self._give_up()
         if follower is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.logs import package_logger
@@ -111,7 +111,7 @@ class FunctionCalls:
         if data.arguments is None:
             self._warn_of_missing("arguments")
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
-        event = Event(type=effect.event, data=data, received_at=time.monotonic(), message=effect.message)
+        event = Event(type=effect.event, data=data, received_at=monotonic(), message=effect.message)
         if self._publisher.manual:
             self._publisher.call(partial(self._run, function, call, event), size)
         elif len(self._running) < MAX_RUNNING:

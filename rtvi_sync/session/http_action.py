@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from types import TracebackType
 import httpx
 
 from ..concurrency.abort import AbortController
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.future import Future
 from ..concurrency.latch import Notifier
@@ -246,7 +246,7 @@ class HTTPAction:
             if isinstance(effect, protocol.Close):
                 raise effect.error
             if isinstance(effect, protocol.Deliver):
-                publisher.collect(effect, message, time.monotonic(), size)
+                publisher.collect(effect, message, monotonic(), size)
                 publisher.flush()
             else:
                 publisher.perform(effect)

@@ -6,10 +6,10 @@ import contextlib
 import logging
 import math
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.logs import package_logger
@@ -167,7 +167,7 @@ class MessageChannel:
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: applications compare them to find out what came first.
-                        received_at = time.monotonic()
+                        received_at = monotonic()
                         if received_at <= self._last_moment:
                             received_at = math.nextafter(self._last_moment, math.inf)
                         self._last_moment = received_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.logs import package_logger
@@ -175,7 +175,7 @@ class EventPublisher:
     def event(self, type_: RTVIEvent, data: Any = None, cause: Cause | None = None, size: int = 0) -> None:
         """Queue an event, if it has a listener."""
         if self.has_listener(type_):
-            self.enqueue([self.item(type_, data, time.monotonic(), cause, size)], size)
+            self.enqueue([self.item(type_, data, monotonic(), cause, size)], size)
 
     def item(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0) -> Item:
         """Return the queue item that delivers an event, for `enqueue()`."""
@@ -198,7 +198,7 @@ class EventPublisher:
         if not self.has_listener(type_):
             return
         measured = self._measured.setdefault(type_, _Measured())
-        measured.values.append((data, time.monotonic()))
+        measured.values.append((data, monotonic()))
         # If the event is delivered between these lines, the second item finds nothing.
         if not measured.queued:
             measured.queued = True
@@ -292,7 +292,7 @@ class EventPublisher:
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
         failed = not (self.was_ready or info.by_application or info.reconnecting)
-        at = time.monotonic()
+        at = monotonic()
         if self.conversation is not None:
             self._post(partial(self._end_turns, at, info), when=lambda: self.was_ready)
         if info.error is None and self.was_ready:
@@ -325,7 +325,7 @@ class EventPublisher:
 
     def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:
         """Return what delivers an event of the session's life cycle; None if it has no listener."""
-        return partial(self._deliver, self.item(type_, data, time.monotonic())) if self.has_listener(type_) else None
+        return partial(self._deliver, self.item(type_, data, monotonic())) if self.has_listener(type_) else None
 
     def _post(
         self, item: Callable[[], None] | None, *, when: Callable[[], bool], size: int = 0, force: bool = True
@@ -357,7 +357,7 @@ class EventPublisher:
 
     def deliver(self, type_: RTVIEvent, data: Any, size: int) -> None:
         """Deliver an event that comes of those before it, and holds `size` bytes. On the queue's worker."""
-        self._deliver(self.item(type_, data, time.monotonic(), size=size))
+        self._deliver(self.item(type_, data, monotonic(), size=size))
 
     def _deliver_latest(self, type_: RTVIEvent, measured: _Measured) -> None:
         """Deliver the last measured value. On the queue's worker."""

@@ -400,14 +400,17 @@ def _retrying(
     """Return the policy as tenacity has it; `losses` count as attempts, and none begins after `left` seconds."""
     import tenacity  # imports asyncio, and most applications never reconnect
 
-    stop: tenacity.stop.stop_base = tenacity.stop_never
-    if policy.max_attempts is not None:
-        stop = stop | tenacity.stop_after_attempt(policy.max_attempts + losses)
-    for limit in (policy.max_elapsed, left):
-        if limit is not None:
-            stop = stop | tenacity.stop_before_delay(limit)
+    limits = [limit for limit in (policy.max_elapsed, left) if limit is not None]
+    deadline = Deadline(min(limits, default=None))
+
+    def is_over(state: RetryCallState) -> bool:
+        if policy.max_attempts is not None and state.attempt_number >= policy.max_attempts + losses:
+            return True
+        remaining = deadline.remaining()  # not tenacity's own limit, which follows a replaced clock
+        return remaining is not None and state.upcoming_sleep >= remaining
+
     return tenacity.Retrying(
-        stop=stop,
+        stop=is_over,
         wait=tenacity.wait_random_exponential(multiplier=policy.initial_delay, max=policy.max_delay),
         retry=tenacity.retry_if_exception(retry),
         before_sleep=before_sleep,

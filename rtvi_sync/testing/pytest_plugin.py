@@ -15,12 +15,13 @@ import os
 import statistics
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+
+from ..concurrency.clock import monotonic
 
 if TYPE_CHECKING:
     from rtvi_sync import BotReadyData, HandlerError, RTVIClient, Turn
@@ -290,11 +291,11 @@ def _place_of(thread: threading.Thread) -> str:
 
 def _left(before: Collection[object]) -> list[str]:
     """Return in words what is in use that was not before; threads that are about to end are waited for."""
-    deadline = time.monotonic() + _ENDING
+    deadline = monotonic() + _ENDING
     while True:
         left = {key: words for key, words in _in_use().items() if key not in before}
         ending = [key for key in left if isinstance(key, threading.Thread)]
-        if len(ending) < len(left) or not ending or time.monotonic() >= deadline:
+        if len(ending) < len(left) or not ending or monotonic() >= deadline:
             return [*left.values()]
         ending[0].join(0.05)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -30,6 +29,8 @@ from rtvi_sync.concurrency.lifecycle import start_thread, stop_idle_threads
 from rtvi_sync.media import Tracks
 from rtvi_sync.testing.contract_rig import LIMIT, BackgroundCall, Bot, ContractBot, FarEnd, Rig, descriptors
 
+from ..concurrency.clock import monotonic
+
 __all__ = ["Bot", "FarEnd", "Rig", "TransportContract"]
 
 # The limit until threads and sockets of a session are gone, in seconds.
@@ -46,11 +47,11 @@ _JUNK = [
 
 def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
     """Return the threads that were not there before and do not end in time; idle threads of the pool are ended."""
-    deadline = time.monotonic() + _SETTLE
+    deadline = monotonic() + _SETTLE
     while True:
         stop_idle_threads()
         left = set(threading.enumerate()) - before
-        if not left or time.monotonic() > deadline:
+        if not left or monotonic() > deadline:
             return left
         threading.Event().wait(0.02)
 
@@ -71,9 +72,9 @@ class TransportContract(abc.ABC):
             rig = Rig(far, bot, monkeypatch)
             yield rig
             far.transport.disconnect()
-        deadline = time.monotonic() + _SETTLE
+        deadline = monotonic() + _SETTLE
         assert _threads_left(threads) == set()
-        while not descriptors() <= open_before and time.monotonic() < deadline:
+        while not descriptors() <= open_before and monotonic() < deadline:
             threading.Event().wait(0.02)
         assert descriptors() <= open_before
         assert not any(log.overlapped for log in rig.session_logs), "messages were delivered on two threads at once"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import attrs
 
 from ..concurrency.abort import AbortSignal
+from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
@@ -112,7 +112,7 @@ class MemoryTransport(Transport):
         """Keep the frame in `sent_audio`."""
         pcm = checked_audio(pcm, sample_rate_hz)
         self._check_open()
-        self.sent_audio.append(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=time.monotonic()))
+        self.sent_audio.append(AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=monotonic()))
 
     def send_video(self, frame: VideoFrame) -> None:
         """Keep the image in `sent_video`."""

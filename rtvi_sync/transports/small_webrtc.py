@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from ..concurrency.abort import AbortController, AbortSignal
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.lifecycle import NoThreadError, register_for_fork
@@ -360,7 +360,7 @@ class SmallWebRTCTransport(Transport):
         pcm = checked_audio(pcm, sample_rate_hz)
         connection = self._opened()
         connection.check_open()
-        was_silent, self._audio_sent_at = not self._sends_audio, time.monotonic()
+        was_silent, self._audio_sent_at = not self._sends_audio, monotonic()
         if was_silent:
             connection.tell_tracks()
         connection.peer.send_audio(pcm, sample_rate_hz)
@@ -392,7 +392,7 @@ class SmallWebRTCTransport(Transport):
     @property
     def _sends_audio(self) -> bool:
         """Tell whether audio goes out: in place of the microphone, too, and the silence after it was muted."""
-        return time.monotonic() - self._audio_sent_at < _AUDIO_PAUSE
+        return monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone, and tell the bot: that it is off, when nothing is sent any more."""

@@ -7,10 +7,10 @@ import logging
 import math
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, on_main_thread
 from ..concurrency.descriptors import DONT_WAIT, closed_error
 from ..concurrency.io_thread import IOThread, Timer
@@ -159,7 +159,7 @@ class WebSocketConnection:
         """
         closing = CloseInfo(initiator="client")
         limit = limit if idle_timeout > 0 else 0.0
-        ends_at = time.monotonic() + limit
+        ends_at = monotonic() + limit
         self._io.call(lambda: self._send_close(code, closing), self)
         self._io.call(lambda: self._end_close(closing, idle_timeout, ends_at), self)
         # The I/O thread never blocks, so it closes in time; the wait is bounded nevertheless.
@@ -190,7 +190,7 @@ class WebSocketConnection:
     def on_readable(self) -> None:
         """Read, unless `_resume()` is scheduled."""
         if not self._resume_pending and self._info is None:
-            self._read(time.monotonic() + _TIME_SLICE)
+            self._read(monotonic() + _TIME_SLICE)
 
     def on_writable(self) -> None:
         """Write what the socket did not take before."""
@@ -227,7 +227,7 @@ class WebSocketConnection:
             self._fail_descriptor()
             return
         self._io.register(self)
-        self._received_at = time.monotonic()
+        self._received_at = monotonic()
         if self._ping_interval is not None:
             self._schedule_ping_check(self._ping_interval)
         self._bytes_received += len(first)
@@ -237,7 +237,7 @@ class WebSocketConnection:
     def _resume(self) -> None:
         """Deliver the rest of the last time slice, and what the socket has by now."""
         self._resume_pending = False
-        slice_end = time.monotonic() + _TIME_SLICE
+        slice_end = monotonic() + _TIME_SLICE
         if self._deliver(slice_end):
             self._read(slice_end)
 
@@ -261,7 +261,7 @@ class WebSocketConnection:
             if not data:
                 self._finish(self._broken_info(self._writer.failure))  # whose error recv() does not repeat
                 return
-            now = time.monotonic()
+            now = monotonic()
             more = len(data) >= _FULL_READ_BYTES
             self._received_at = now
             self._bytes_received += len(data)
@@ -289,7 +289,7 @@ class WebSocketConnection:
                     self._take_control(opcode, payloads[0])
                 if self._info is not None:
                     return False
-                if time.monotonic() >= slice_end:
+                if monotonic() >= slice_end:
                     self._resume_later()
                     return False
         except FrameError as error:
@@ -369,7 +369,7 @@ class WebSocketConnection:
             The time up to which the peer's activity is known. It is read first, because the process may be stopped
             after the read, too.
         """
-        now = time.monotonic()
+        now = monotonic()
         if self._received_at:
             self.on_readable()
         self.on_writable()
@@ -409,7 +409,7 @@ class WebSocketConnection:
             unanswered, self._ping = True, struct.pack("!d", now)
             with contextlib.suppress(DisconnectedError):
                 self.send(PING, self._ping)
-            self._pinged_at = time.monotonic()  # read after the send, during which the process may have been stopped
+            self._pinged_at = monotonic()  # read after the send, during which the process may have been stopped
         due = min(self._pinged_at + self._ping_timeout, now + self._ping_interval)
         if not unanswered:
             due = self._received_at + self._ping_interval

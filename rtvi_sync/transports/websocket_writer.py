@@ -8,12 +8,12 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections import deque
 from types import BuiltinMethodType
 
 import attrs
 
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import on_main_thread
 from ..concurrency.descriptors import DescriptorGuard
 from ..errors import DisconnectedError
@@ -228,7 +228,7 @@ class FrameWriter:
                 done = (room or not self.blocked) and self._write()
                 self._limit_queue()
                 if not (done or self.blocked):
-                    self.progress_at = time.monotonic()
+                    self.progress_at = monotonic()
                     wake_io = True
                 wake_io = wake_io or self.failure is not None
                 self.blocked = not done
@@ -300,7 +300,7 @@ class FrameWriter:
             except (OSError, ValueError) as error:
                 self.failure = error
                 return False  # the I/O thread handles it
-            self.progress_at = time.monotonic()
+            self.progress_at = monotonic()
             began = began or self.progress_at
             if not item.rest:
                 self._begun = None

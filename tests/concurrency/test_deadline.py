@@ -15,7 +15,7 @@ from tests.support.threads import running
 
 
 class Clock:
-    """A `time` module whose time stands still until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -28,7 +28,7 @@ class Clock:
 def clock(monkeypatch):
     """Time that the test sets."""
     clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "monotonic", clock.monotonic)
     return clock
 
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -73,7 +72,7 @@ def test_a_guard():
 def test_a_recent_check_is_not_repeated(monkeypatch):
     """For a moment after a check that found the descriptor intact; one that did not is not remembered."""
     now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(descriptors, "monotonic", lambda: now[0])
     one, other = socket.socketpair()
     with other:
         guard, number = DescriptorGuard(one), one.fileno()

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,7 +147,7 @@ def test_a_time_far_away_ends_no_thread(io):
 def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
     """How long the thread may wait for the next timer is counted from the moment at which it begins to wait."""
     now, timeouts, asked = [1000.0], [], threading.Event()
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
     select = io._selector.select
 
     def note(timeout: float | None) -> list:

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import pytest
 
@@ -403,7 +402,7 @@ def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
         return began
 
     pool.workers._round_began = began
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=end_meanwhile))
+    monkeypatch.setattr(module, "monotonic", end_meanwhile)
     pool.workers.submit_soon(work)
     until(lambda: work.done_at)
 

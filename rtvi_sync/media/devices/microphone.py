@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 
+from ...concurrency.clock import monotonic
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import start_thread
@@ -74,7 +74,7 @@ class DeviceMic(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         echo: EchoCanceller | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
     ) -> None:
         super().__init__("mic", device_id, report=report, opened=opened)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import time
 from typing import Any
 
 import attrs
 
+from ...concurrency.clock import monotonic
 from ...errors import DeviceError, MissingExtraError, fresh_copy
 from ..base import MediaDeviceInfo, VideoFrame
 
@@ -157,7 +157,7 @@ def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -
 
 def to_frame(cv2: Any, image: Any) -> VideoFrame:
     """Return an OpenCV image, captured just now, as a `VideoFrame`."""
-    timestamp = time.monotonic()
+    timestamp = monotonic()
     height, width = image.shape[:2]
     image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     return VideoFrame(image=image.tobytes(), width=width, height=height, timestamp=timestamp)

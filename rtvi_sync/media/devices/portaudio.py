@@ -6,10 +6,10 @@ import contextlib
 import ctypes
 import importlib
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
 
+from ...concurrency.clock import monotonic
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import register_for_fork
@@ -259,7 +259,7 @@ class PortAudio:
 
     def _may_be_outdated(self, error: DeviceError) -> bool:
         """Tell whether the list of devices may have changed since PortAudio was initialized, given this error."""
-        if error.type != "not-found" and time.monotonic() - self._initialized_at > _MIN_RESTART_AGE:
+        if error.type != "not-found" and monotonic() - self._initialized_at > _MIN_RESTART_AGE:
             return True
         found = probe(self.library)
         if found is None:
@@ -291,7 +291,7 @@ class PortAudio:
         except OSError as error:
             raise library_failed(error) from error
         self._audio = audio
-        self._initialized_at = time.monotonic()
+        self._initialized_at = monotonic()
         return True
 
     def _terminate_if_unused(self) -> None:

@@ -29,6 +29,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ...concurrency.clock import monotonic, perf_counter
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Latch, Notifier
 from ...concurrency.lifecycle import start_thread
@@ -76,9 +77,9 @@ _CLOSE_TIME = 0.2
 
 def measure_gil_wait() -> float:
     """Release the GIL, and return after how many seconds this thread has it again."""
-    begun = time.perf_counter()  # on Windows monotonic() has a resolution of 16 ms
+    begun = perf_counter()  # on Windows monotonic() has a resolution of 16 ms
     time.sleep(0)
-    return time.perf_counter() - begun
+    return perf_counter() - begun
 
 
 class DeviceSpeaker(Device):
@@ -118,7 +119,7 @@ class DeviceSpeaker(Device):
         is_continuous: Callable[[], bool] = lambda: False,
         sample_rate_hz: int = _RATE_HZ,
         queue_seconds: float = _QUEUE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
         gil_wait: Callable[[], float] = measure_gil_wait,
     ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
@@ -26,6 +25,8 @@ from rtvi_sync.testing.embedded_bot.reply import PATTERN, matches
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
 from rtvi_sync.transports.net import authority
+
+from ...concurrency.clock import monotonic
 
 if TYPE_CHECKING:
     from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
@@ -149,7 +150,7 @@ class EmbeddedBot(BotOptions):
             timeout: seconds after which it returns even if a session's `handler` still runs.
         """
         WAIT.check(timeout=timeout)
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.stop(timeout)
@@ -157,12 +158,12 @@ class EmbeddedBot(BotOptions):
         if websocket_server is None:
             return
         closing = [start_thread("bot-close", session.close, _STOP_CODE) for session in self.sessions]
-        close_deadline = min(deadline, time.monotonic() + 1.0)
+        close_deadline = min(deadline, monotonic() + 1.0)
         for thread in closing:
-            thread.join(max(0.0, close_deadline - time.monotonic()))
-        websocket_server.stop(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, close_deadline - monotonic()))
+        websocket_server.stop(max(0.0, deadline - monotonic()))
         for thread in closing:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - monotonic()))
 
     @property
     def sessions(self) -> list[BotSession]:

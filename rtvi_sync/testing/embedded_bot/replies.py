@@ -7,7 +7,6 @@ import itertools
 import logging
 import queue
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -28,6 +27,8 @@ from rtvi_sync.testing.embedded_bot.scripted_faults import FaultKind, FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
 from rtvi_sync.testing.embedded_bot.vad import Utterance
+
+from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -219,14 +220,14 @@ class ReplyPlayer:
 
     def _in_time(self, script: Script, signals: _Signals, pace: float) -> Iterator[Message | AudioRawFrame]:
         """Yield what is due, until the end or a signal to stop."""
-        began, results = time.monotonic(), dict[str, Any]()
+        began, results = monotonic(), dict[str, Any]()
         step = next(script, None)
         while step is not None:
             due, item = step[0] * pace, step[1]
             is_awaited = isinstance(item, AwaitResult)
             while not (isinstance(item, AwaitResult) and item.call_id in results):
                 try:
-                    signal = signals.get(timeout=None if is_awaited else max(0.0, began + due - time.monotonic()))
+                    signal = signals.get(timeout=None if is_awaited else max(0.0, began + due - monotonic()))
                 except queue.Empty:
                     break
                 if signal is None:
@@ -234,7 +235,7 @@ class ReplyPlayer:
                     return
                 results[signal[0]] = signal[1]
             if isinstance(item, AwaitResult):
-                began = time.monotonic() - due
+                began = monotonic() - due
             else:
                 yield item
             try:

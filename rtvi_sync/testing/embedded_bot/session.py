@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, get_args
 
@@ -32,6 +31,8 @@ from rtvi_sync.testing.embedded_bot.functions import call_function
 from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
 from rtvi_sync.testing.embedded_bot.script import Message
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
+
+from ...concurrency.clock import monotonic
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = Rule(
@@ -157,7 +158,7 @@ class BotSession:
         NAME.check(type=type)
         WAIT.check(timeout=timeout)
         function_taking("message").or_none.check(where=where)
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         seen = 0
         with self._received:
             while True:
@@ -172,7 +173,7 @@ class BotSession:
                         reason=self._end.reason,
                         initiator=self._end.initiator,
                     )
-                if not self._received.wait(max(0.0, deadline - time.monotonic())):
+                if not self._received.wait(max(0.0, deadline - monotonic())):
                     raise RequestTimeoutError(f"The client sent no {type!r} within {timeout:g} s")
 
     def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:

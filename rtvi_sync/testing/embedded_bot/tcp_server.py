@@ -8,7 +8,6 @@ import selectors
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +15,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.transports.tls import wrap_socket
+
+from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -65,15 +66,15 @@ class TCPServer:
 
     def stop(self, timeout: float) -> None:
         """Close the listening socket and cut every connection; block until all threads end, up to `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         self._wake_writer.close()
-        self._accept_thread.join(max(0.0, deadline - time.monotonic()))
+        self._accept_thread.join(max(0.0, deadline - monotonic()))
         with self._lock:
             connections = list(self._open)
         for connection in connections:
             cut(connection)
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - monotonic()))
         late = [thread.name for thread in (self._accept_thread, *self._threads) if thread.is_alive()]
         if late:
             logger.warning("Threads of the bot still run after %.1f s: %s", timeout, ", ".join(late))

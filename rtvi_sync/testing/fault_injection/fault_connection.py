@@ -9,7 +9,6 @@ import selectors
 import socket
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
@@ -19,6 +18,8 @@ import attrs
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, WAIT, instance_of, one_of
 from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault, Direction
+
+from ...concurrency.clock import monotonic
 
 _READ_BYTES: Final = 64 * 1024
 # What `connect_ex()` returns unless it has failed.
@@ -174,7 +175,7 @@ class ProxyConnection:
             def strike(now: float, pipe: FaultPipe = pipe) -> None:
                 pipe.strike(plan.injection, now)
 
-            counted.add_trigger(counted.received + plan.after_bytes, strike, time.monotonic())
+            counted.add_trigger(counted.received + plan.after_bytes, strike, monotonic())
 
     def transfer(self, now: float) -> float | None:
         """Forward all bytes that can be forwarded. Called on the proxy's thread.

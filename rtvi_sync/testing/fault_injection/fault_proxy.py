@@ -8,7 +8,6 @@ import selectors
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
@@ -21,6 +20,8 @@ from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import ConnectionFault, Direction
 from rtvi_sync.transports.net import authority
+
+from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -256,7 +257,7 @@ class FaultProxy:
                         due = self._run_once(selector)
                         self._iterations += 1
                         self._changed.notify_all()
-                    selector.select(None if due is None else min(max(0.0, due - time.monotonic()), LONGEST_WAIT))
+                    selector.select(None if due is None else min(max(0.0, due - monotonic()), LONGEST_WAIT))
             finally:
                 with self._changed:
                     self._running = False
@@ -277,7 +278,7 @@ class FaultProxy:
                 self._accepts_from = None
                 self._stop_listening()
             self._listening = self._should_listen
-        now = time.monotonic()
+        now = monotonic()
         if self._listening and (self._accepts_from is None or self._accepts_from <= now):
             self._accept_waiting(selector, now)
         times = [connection.transfer(now) for connection in self._live]

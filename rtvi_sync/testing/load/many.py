@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
 from rtvi_sync.testing.load.report import Outcome, Report, Row, error_text
+
+from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -96,7 +97,7 @@ def run_many(
     try:
         for number in range(n):
             run.wait_until(lambda: run.active_count < concurrency)
-            due = max(due, time.monotonic())  # a late session delays the following ones, so the rate is never exceeded
+            due = max(due, monotonic())  # a late session delays the following ones, so the rate is never exceeded
             run.wait_until(lambda: False, until=due)
             run.start(number)
             due += 1 / spawn_rate
@@ -148,7 +149,7 @@ class _LoadRun:
         self._connect = connect
         self._on_row = on_row
         self._timeout = math.inf if timeout is None else timeout
-        self.began = time.monotonic()
+        self.began = monotonic()
         # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
         self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
@@ -162,7 +163,7 @@ class _LoadRun:
 
     def start(self, number: int) -> None:
         """Start a session. If no thread can be started, the session has failed."""
-        session = _LoadSession(number, time.monotonic())
+        session = _LoadSession(number, monotonic())
         self._running[number] = session
         try:
             session.thread = start_thread("scenario", self._run_session, session)
@@ -171,11 +172,9 @@ class _LoadRun:
 
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until `ready()` or until a moment; meanwhile end the sessions whose limit has passed."""
-        while not ready() and time.monotonic() < until:
+        while not ready() and monotonic() < until:
             moment = min(until, self._next_limit())
-            self._notifier.wait_for(
-                ready, Deadline(None if moment == math.inf else max(0.0, moment - time.monotonic()))
-            )
+            self._notifier.wait_for(ready, Deadline(None if moment == math.inf else max(0.0, moment - monotonic())))
             self._end_overdue()
         while self._ended:
             session = self._ended.popleft()
@@ -203,7 +202,7 @@ class _LoadRun:
     def report(self) -> Report:
         """Return the report of the sessions that have ended."""
         rows = self._rows.copy()
-        return Report(rows=tuple(rows[number] for number in sorted(rows)), seconds=time.monotonic() - self.began)
+        return Report(rows=tuple(rows[number] for number in sorted(rows)), seconds=monotonic() - self.began)
 
     # -- on the calling thread ----------------------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ class _LoadRun:
         return session.closed_at + _END_TIMEOUT if session.interrupted else session.began + self._timeout
 
     def _end_overdue(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         for session in list(self._running.values()):
             if now < self._limit_of(session):
                 continue
@@ -228,7 +227,7 @@ class _LoadRun:
     def _end(self, session: _LoadSession, outcome: Outcome, error: str) -> None:
         if session.interrupted is None:
             session.interrupted = outcome, error
-            session.closed_at = time.monotonic()
+            session.closed_at = monotonic()
             if session.client is None:
                 return
             try:
@@ -280,7 +279,7 @@ class _LoadRun:
             error=error,
             traceback=trace,
             began=session.began - self.began,
-            seconds=time.monotonic() - session.began,
+            seconds=monotonic() - session.began,
             measurements=tuple(session.measurements),
         )
         try:

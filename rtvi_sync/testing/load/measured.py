@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -37,6 +36,8 @@ from rtvi_sync.protocol.sent_text import sent_text
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
 from rtvi_sync.testing.load.outcomes import Outcomes
+
+from ...concurrency.clock import monotonic
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -159,7 +160,7 @@ class MeasuredClient(RTVIClient):
         sample_rate_hz: int | None = None,
     ) -> Turn:
         """Ask as `RTVIClient.ask()` does. If it raises an `RTVIError`, a failed answer is reported."""
-        called = time.monotonic()
+        called = monotonic()
         if not isinstance(question, str):
             self._outcomes.said(called)
         try:
@@ -175,7 +176,7 @@ class MeasuredClient(RTVIClient):
 
     def listen(self, timeout: float | None = 30.0, *, settle: float = 0.0) -> Turn:
         """Wait as `RTVIClient.listen()` does. If no turn is over in time, this is reported as a failed answer."""
-        called = time.monotonic()
+        called = monotonic()
         try:
             return super().listen(timeout, settle=settle)
         except RequestTimeoutError as error:
@@ -201,7 +202,7 @@ class MeasuredClient(RTVIClient):
         """
         WAIT.or_none.check(timeout=timeout)
         self._check_may_wait("wait_for_answer()")
-        called, deadline = time.monotonic(), Deadline(timeout)
+        called, deadline = monotonic(), Deadline(timeout)
         while True:
             try:
                 turn = super().listen(deadline.remaining())
@@ -278,7 +279,7 @@ class MeasuredClient(RTVIClient):
         if said is None or not said.runs:
             super().send_message(message)
             return
-        self._asked_at = began = time.monotonic()
+        self._asked_at = began = monotonic()
         try:
             super().send_message(message)
         except Exception as error:
@@ -291,10 +292,10 @@ class MeasuredClient(RTVIClient):
         if isinstance(subject, str):
             with self._measured("connect", subject):
                 return call()
-        name, began = _name_of(subject), time.monotonic()
+        name, began = _name_of(subject), monotonic()
         try:
             answer = call()
-            seconds = time.monotonic() - began
+            seconds = monotonic() - began
             size = _size_of_answer(answer)
         except Exception as error:
             self._report("request", name, began, error=error)
@@ -304,25 +305,25 @@ class MeasuredClient(RTVIClient):
 
     def _stream_from_server(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
         name = _name_of(message)
-        began = asked = time.monotonic()
+        began = asked = monotonic()
         seconds, size = 0.0, 0
         try:
             stream = super()._stream_from_server(message, timeout)
             # Closing the stream early is not a failure: what came until then is reported.
             with contextlib.closing(stream), contextlib.suppress(GeneratorExit):
                 for received in stream:
-                    seconds += time.monotonic() - asked
+                    seconds += monotonic() - asked
                     size += _size_of(received.data)
                     yield received
-                    asked = time.monotonic()
+                    asked = monotonic()
         except Exception as error:
-            self._report("request", name, began, seconds + time.monotonic() - asked, size=size, error=error)
+            self._report("request", name, began, seconds + monotonic() - asked, size=size, error=error)
             raise
         self._report("request", name, began, seconds, size=size)
 
     @contextlib.contextmanager
     def _measured(self, kind: Kind, name: str) -> Iterator[None]:
-        began = time.monotonic()
+        began = monotonic()
         try:
             yield
         except Exception as error:
@@ -342,7 +343,7 @@ class MeasuredClient(RTVIClient):
     ) -> None:
         if self.on_measurement is not None:
             if seconds is None:
-                seconds = time.monotonic() - began
+                seconds = monotonic() - began
             # A copy without traceback: a measurement that is kept must not keep the application's frames alive.
             kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
@@ -377,7 +378,7 @@ class MeasuredClient(RTVIClient):
             if moment is not None:
                 self._report("answer", name, began, moment - began)
         if error is not None:
-            ended = timings.ended or time.monotonic()
+            ended = timings.ended or monotonic()
             self._report("answer", _missing_part(turn), began, ended - began, error=error)
 
     # -- on the thread of the client's handlers -----------------------------------------------------------------------

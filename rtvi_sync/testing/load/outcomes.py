@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import attrs
 
 from rtvi_sync.protocol.attribution import MAX_TURNS
+
+from ...concurrency.clock import monotonic
 
 
 @attrs.define(eq=False)
@@ -43,7 +43,7 @@ class Outcomes:
 
     def not_heard(self, number: int) -> None:
         """Note that what was said until now is given up; it is not in a turn, of which the last has this number."""
-        self._unheard = number, time.monotonic()
+        self._unheard = number, monotonic()
 
     def was_given_up(self, number: int) -> bool:
         """Tell whether the last question in a turn was reported as one that was not answered in time."""
@@ -67,7 +67,7 @@ class Outcomes:
                 return False
         last, until = self._unheard
         was_unheard = until > 0.0 and number > last and since <= until
-        outcome = _Outcome(given_up or was_unheard, time.monotonic(), in_speech)
+        outcome = _Outcome(given_up or was_unheard, monotonic(), in_speech)
         if outcomes.setdefault(count, outcome) is not outcome:
             return False
         for old in [each for each in [*self._of_turns] if each <= number - MAX_TURNS]:

@@ -11,13 +11,13 @@ import contextlib
 import functools
 import logging
 import random
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from aioice import stun
 from aiortc import RTCRtpSender
 
+from ...concurrency.clock import monotonic
 from ...concurrency.logs import package_logger
 
 logger: logging.Logger = package_logger(__name__)
@@ -56,8 +56,8 @@ def be_patient(sender: RTCRtpSender, on_lost: Callable[[], None]) -> bool:
         return False
 
     async def query_consent() -> None:
-        answered = time.monotonic()
-        while (left := answered + LIMIT - time.monotonic()) > 0:
+        answered = monotonic()
+        while (left := answered + LIMIT - monotonic()) > 0:
             await asyncio.sleep(min(left, _INTERVAL * random.uniform(0.8, 1.2)))  # noqa: S311 - no secret
             for pair in [*ice._nominated.values()]:
                 request = pair.protocol.request(
@@ -67,8 +67,8 @@ def be_patient(sender: RTCRtpSender, on_lost: Callable[[], None]) -> bool:
                     retransmissions=_RETRANSMISSIONS,
                 )
                 with contextlib.suppress(stun.TransactionError, asyncio.TimeoutError):
-                    await asyncio.wait_for(request, answered + LIMIT - time.monotonic())
-                    answered = time.monotonic()
+                    await asyncio.wait_for(request, answered + LIMIT - monotonic())
+                    answered = monotonic()
         on_lost()
         ice._query_consent_task = None  # it is this one, for which the end would wait
         await ice.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fractions
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.codecs import h264, vpx
 from aiortc.mediastreams import MediaStreamError
 
+from ...concurrency.clock import monotonic
 from ...concurrency.future import Future
 from ...concurrency.logs import package_logger
 from ...media import VideoFrame
@@ -198,5 +198,5 @@ def _frame_of(picture: Any) -> VideoFrame:
         image=converted(picture, "rgb24").to_ndarray().tobytes(),
         width=picture.width,
         height=picture.height,
-        timestamp=time.monotonic(),
+        timestamp=monotonic(),
     )

@@ -7,10 +7,10 @@ import json
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from ...concurrency.clock import wall_time
 from ...concurrency.deadline import Deadline
 from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread
@@ -127,13 +127,13 @@ class WebRTCConnection:
             self._end("it takes no messages any more; send less, or see the bot's log")
             self.check_open()
         is_much = self._sent_since > 0 and self._sent_since + len(text) > _PING_EVERY
-        if is_much or not 0 <= time.time() - self._pinged < _PING_OVERDUE:
+        if is_much or not 0 <= wall_time() - self._pinged < _PING_OVERDUE:
             self._ping()
         self._sent_since += len(text)
         self.peer.send_text(text)
 
     def _ping(self) -> None:
-        self._pinged, self._sent_since = time.time(), 0
+        self._pinged, self._sent_since = wall_time(), 0
         self.peer.send_text(f"ping: {round(1000 * self._pinged)}")
 
     def check_open(self) -> None:

@@ -26,7 +26,7 @@ MANY = 8
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace the clock, and make the times of aioice and the package short."""
     clock = types.SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
     for owner in (module, aioice.ice):
         monkeypatch.setattr(owner, "_INTERVAL" if owner is module else "CONSENT_INTERVAL", 0.005)
     monkeypatch.setattr(aioice.stun, "RETRY_RTO", 0.005)
@@ -96,7 +96,7 @@ def test_no_answer(far_loop: FarLoop, clock: Any) -> None:
 
 def test_a_request_outlives_no_limit(far_loop: FarLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection ends at the limit, though the last request would wait for its answer for minutes."""
-    monkeypatch.setattr(module, "time", time)
+    monkeypatch.setattr(module, "monotonic", time.monotonic)
     monkeypatch.setattr(module, "LIMIT", 0.2)
     monkeypatch.setattr(aioice.stun, "RETRY_RTO", 10.0)
 

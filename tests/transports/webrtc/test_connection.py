@@ -8,7 +8,6 @@ import re
 import sys
 import threading
 import time
-import types
 from typing import Any
 
 import pytest
@@ -163,7 +162,7 @@ def test_pings_and_tracks(link, log, monkeypatch):
 def test_a_message_after_a_stall(link, monkeypatch):
     """It comes behind a ping, however the clock was changed: a bot keeps what comes without one for 3 s unread."""
     now = 1000.0
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(module, "wall_time", lambda: now)
     link.opened()
     on_the_loop(link)
     del link.peer.sent[:]
@@ -177,7 +176,7 @@ def test_many_messages_at_once(link, monkeypatch):
     """A ping goes between them after 32 kB at most: over a slow line they may take longer than 3 s."""
     monkeypatch.setattr(module, "_PING_INTERVAL", GUARD)
     monkeypatch.setattr(module, "SILENCE_LIMIT", math.inf)
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(time=lambda: 1000.0))
+    monkeypatch.setattr(module, "wall_time", lambda: 1000.0)
     link.opened()
     on_the_loop(link)
     del link.peer.sent[:]

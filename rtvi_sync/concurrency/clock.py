@@ -1,0 +1,31 @@
+"""The clock of every limit and timestamp of the package, which tools that replace the clock of tests do not reach.
+
+freezegun and similar tools replace the functions of the module `time`, and each attribute of another module that is one
+of these functions. A limit on such a clock never passes. The functions here are those of a second instance of the
+module `time`, so they are objects of their own, also if this module is imported while the clock is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
+
+
+def _second_instance(name: str) -> ModuleType:
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_time = _second_instance("time")
+
+#: Return the seconds of `time.monotonic()`.
+monotonic: Callable[[], float] = _time.monotonic
+#: Return the seconds of `time.time()`, which also counts while the machine sleeps. time-machine replaces it even here.
+wall_time: Callable[[], float] = _time.time
+#: Return the seconds of `time.perf_counter()`, which is more exact on Windows before Python 3.13.
+perf_counter: Callable[[], float] = _time.perf_counter
