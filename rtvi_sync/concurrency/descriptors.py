@@ -100,6 +100,40 @@ class _Abandoned:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
+class TooManySocketsError(OSError):
+    """The system refuses to watch one more socket beside those that it watches. The text says what to do."""
+
+
+class _SelectSelector(selectors.SelectSelector):
+    """select(), which takes any socket, and one too many makes each later wait fail: that one is refused here."""
+
+    def register(self, *args: Any, **kwargs: Any) -> selectors.SelectorKey:
+        """Watch a socket.
+
+        Raises:
+            TooManySocketsError: select() cannot wait for it beside the others.
+        """
+        key = super().register(*args, **kwargs)
+        try:
+            self.select(0)
+        except ValueError as error:
+            self.unregister(key.fileobj)
+            raise TooManySocketsError(
+                f"select(), the only function of this system that waits for sockets, does not take one more beside "
+                f"{len(self.get_map())}: {error}. End other sessions, or distribute them over several processes"
+            ) from error
+        except OSError:  # the application has closed a descriptor: the next wait says so
+            pass
+        return key
+
+
+def make_selector() -> selectors.DefaultSelector:
+    """Return a selector of the kind that suits this system best."""
+    kind: type = selectors.DefaultSelector
+    made: selectors.DefaultSelector = (_SelectSelector if kind is selectors.SelectSelector else kind)()
+    return made
+
+
 def abandon(selector: selectors.BaseSelector) -> None:
     """Leave a selector open whose number may be reused for another file. A thread may still block in it.
 

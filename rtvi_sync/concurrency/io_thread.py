@@ -7,6 +7,7 @@ itself, while another thread takes its role and continues to read.
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import itertools
 import logging
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .clock import monotonic
-from .descriptors import DONT_WAIT, DescriptorGuard, Waker, abandon, closed_error
+from .descriptors import DONT_WAIT, DescriptorGuard, TooManySocketsError, Waker, abandon, closed_error, make_selector
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
 from .logs import package_logger
@@ -31,6 +32,8 @@ logger: logging.Logger = package_logger(__name__)
 # Selectors whose timeout is in whole milliseconds. The one of select() is more exact, below this descriptor number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
+# By which a selector says that it watches no more sockets; they are no fault of the socket.
+_NO_ROOM = (errno.ENOSPC, errno.ENOMEM)
 # A thread that wakes for timers checks its own descriptors at this interval, in seconds.
 _CHECK_INTERVAL = 0.5
 
@@ -210,10 +213,23 @@ class IOThread:
         return False
 
     def register(self, channel: Channel) -> None:
-        """Watch `channel` for readability."""
+        """Watch `channel` for readability.
+
+        Raises:
+            TooManySocketsError: the system refuses to watch it; other channels are served as before.
+        """
         if channel.fileno() in self._selector.get_map():
             self._start_over()  # the application has closed the descriptor of the channel that had the number
-        self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
+        try:
+            self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise TooManySocketsError(
+                f"The system does not watch one more socket beside {len(self._selector.get_map())}: {error}. End other "
+                "sessions, distribute them over several processes, or raise its limit (on Linux sysctl "
+                "fs.epoll.max_user_watches)"
+            ) from error
 
     def watch_writes(self, channel: Channel, enabled: bool) -> None:
         """Start or stop watching `channel` for writability."""
@@ -391,7 +407,7 @@ class IOThread:
 
     def _open(self) -> None:
         with contextlib.ExitStack() as undo:
-            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._selector = undo.enter_context(make_selector())
             self._wake_reader, writer = socket.socketpair()
             undo.callback(self._wake_reader.close)
             waker = Waker(writer.detach())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .clock import monotonic
 from .deadline import Deadline, join_thread
-from .descriptors import DescriptorGuard, abandon, closed_error, keep_open
+from .descriptors import DescriptorGuard, TooManySocketsError, abandon, closed_error, keep_open, make_selector
 from .future import Future
 from .latch import sleepless
 from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
@@ -145,7 +145,7 @@ class LoopThread:
     """
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._selector = make_selector()
         self._loop = _Loop(self._selector)
         self._loop.set_exception_handler(_log_failure)
         self._guard = self._loop.guard()
@@ -361,4 +361,8 @@ def acquire_loop() -> LoopThread:
 
 def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what a library did not handle. asyncio would log it as an error, also of a connection that has ended."""
-    logger.debug("A task failed: %s", context.get("message"), exc_info=context.get("exception"))
+    error = context.get("exception")
+    if isinstance(error, TooManySocketsError):
+        logger.warning("A WebRTC connection does not open: %s", error)
+        return
+    logger.debug("A task failed: %s", context.get("message"), exc_info=error)

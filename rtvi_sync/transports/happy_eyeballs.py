@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
+from ..concurrency.descriptors import make_selector
 from ..concurrency.lifecycle import what_to_do
 
 #: An item of `socket.getaddrinfo()`: family, type, protocol, canonical name, socket address.
@@ -76,7 +77,7 @@ class _Attempts:
 
     def __init__(self, signal: AbortSignal) -> None:
         self._signal = signal
-        self._selector = selectors.DefaultSelector()
+        self._selector = make_selector()
         #: By socket: its address, and the function that ends the signal's watch over it.
         self.pending: dict[socket.socket, tuple[Any, Detach]] = {}
         self._errors: list[tuple[Any, OSError]] = []

@@ -12,12 +12,12 @@ from functools import partial
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, on_main_thread
-from ..concurrency.descriptors import DONT_WAIT, closed_error
+from ..concurrency.descriptors import DONT_WAIT, TooManySocketsError, closed_error
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
-from ..errors import DisconnectedError, ProtocolError
+from ..errors import DisconnectedError, ProtocolError, TransportStartError
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from .base import TransportStats
@@ -226,7 +226,11 @@ class WebSocketConnection:
         if not self.intact:
             self._fail_descriptor()
             return
-        self._io.register(self)
+        try:
+            self._io.register(self)
+        except TooManySocketsError as error:
+            self._finish(CloseInfo(error=TransportStartError(f"This session cannot be served: {error}")))
+            return
         self._received_at = monotonic()
         if self._ping_interval is not None:
             self._schedule_ping_check(self._ping_interval)

@@ -114,6 +114,67 @@ def test_each_call_says_what_is_missing(what: str, advice: str) -> None:
         assert [text for _, text in raised if advice not in text] == []
 
 
+#: Makes the selectors of a process refuse more than a few sockets: select() as on Windows, epoll as Linux does.
+SELECTORS = {
+    "select": """
+import selectors
+select = selectors.SelectSelector.select
+
+def limited(self, timeout=None):
+    if len(self.get_map()) > 4:
+        raise ValueError("too many file descriptors in select()")
+    return select(self, timeout)
+
+selectors.SelectSelector.select = limited
+selectors.DefaultSelector = selectors.SelectSelector
+""",
+    "epoll": """
+import errno, selectors
+
+class Limited(selectors.EpollSelector):
+    def register(self, *args, **kwargs):
+        if len(self.get_map()) >= 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().register(*args, **kwargs)
+
+selectors.DefaultSelector = Limited
+""",
+}
+
+ONE_TOO_MANY = """
+import sys
+from rtvi_sync import ConnectError, connect
+
+def begin():
+    return connect(sys.argv[1], text_only=True, connect_timeout=30)
+
+clients = [begin() for _ in range(3)]
+try:
+    begin()
+except ConnectError as error:
+    print(error)
+print([client.ask("hello", timeout=30).status for client in clients])
+clients.pop().disconnect()
+clients.append(begin())
+print([client.ask("hello", timeout=30).status for client in clients])
+for client in clients:
+    client.disconnect()
+"""
+
+
+@pytest.mark.parametrize(("selector", "limit"), [("select", "select()"), ("epoll", "fs.epoll.max_user_watches")])
+def test_one_socket_too_many(selector: str, limit: str) -> None:
+    """The session that the selector has no room for is refused with the limit's name, and the others go on."""
+    with EmbeddedBot() as bot:
+        code, out, err = run_python(SELECTORS[selector] + ONE_TOO_MANY, bot.ws_url)
+    assert (code, err) == (0, "")
+    refusal, *answers = out.splitlines()
+    assert limit in refusal
+    assert "beside 4" in refusal
+    assert "over several processes" in refusal
+    assert answers == [str(["complete"] * 3)] * 2
+
+
 def test_disconnect_after_start_bot(monkeypatch: pytest.MonkeyPatch) -> None:
     """`disconnect()` brings a client back to `disconnected` though the system has nothing to tell it with."""
 
