@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import io
+import re
+import struct
 from typing import Any
 
 from ..errors import MissingExtraError
@@ -11,79 +13,157 @@ from . import pcm as pcm_tools
 
 MAX_PCM_BYTES = 256 * 1024 * 1024
 
-# The first bytes of other audio files, which are named in the error if soundfile is not installed.
-_FORMATS = {
-    b"fLaC": "FLAC",
-    b"OggS": "Ogg",
-    b"ID3": "MP3",
-    b"FORM": "AIFF",
-    b".snd": "AU",
-    b"caff": "CAF",
-    b"RF64": "RF64",
-}
+_CONVERSION = "convert it: ffmpeg -i IN -c:a pcm_s16le OUT.wav"
+# How often a second of audio is read. Of a damaged file the audio of the read that fails is lost.
+_READS_PER_SECOND = 20
+# A file that claims this number of frames, or more, does not know it.
+_UNKNOWN_FRAMES = 1 << 62
+# Share of a second that the end of a complete file may lack, because encoders count differently.
+_TOLERANCE = 0.1
+# The formats whose files are sometimes joined; libsndfile reads the first one only.
+_JOINED_FORMATS = ("FLAC", "OGG", "MP3")
+# Bytes behind the audio of such a file that are no tags.
+_UNREAD_BYTES = 2048
+# What libsndfile notes of a file that ends too early, without an error: the size of the audio, or a sentence.
+_SIZE_NOTE = re.compile(r"(?:data|SSND|riff|Data Size)\s*: (\d+) \(should be (\d+)\)")
+_TRUNCATION_NOTE = re.compile(r"ended unexpectedly|truncated")
+# How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, and a sample rate.
+_MP3_FRAME = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]", re.DOTALL)
+_MP3_RATES_HZ = (44_100, 48_000, 32_000)
 
 
 def decode(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Decode an audio file.
 
+    A file that is truncated is read as far as possible. A warning is logged of that, of a file of which only a part is
+    read, and of channels that cancel each other when they are mixed.
+
     Args:
         data: the whole file.
-        name: of the file, for the warning that it is truncated.
+        name: of the file, for the warnings.
 
     Returns:
         Mono PCM, and its sample rate in Hz.
 
     Raises:
         ValueError: it is no audio file, a damaged one, or one without audio.
-        MissingExtraError: only soundfile can read it, and that is not installed.
+        MissingExtraError: it is no WAV file of plain samples, and soundfile is not installed.
     """
-    pcm, rate = _decode(data, name)
+    if not data:
+        raise ValueError("it is empty")
+    try:
+        pcm, rate = pcm_tools.parse_wav(data, name)
+    except pcm_tools.OtherFormatError as error:
+        pcm, rate = _decode_by_soundfile(data, str(error), name)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_CONVERSION}") from None
     if not pcm:
         raise ValueError("it has no audio; if it was written to a pipe, write it to a file")
     return pcm, rate
 
 
-def _decode(data: bytes, name: str) -> tuple[bytes, int]:
-    try:
-        return pcm_tools.parse_wav(data, name)
-    except pcm_tools.OtherEncodingError as error:
-        return _decode_by_soundfile(data, str(error))
-    except ValueError:
-        what = next((what for begin, what in _FORMATS.items() if data.startswith(begin)), None)
-        if what is None and not _is_mpeg_layer_3(data):
-            raise
-        return _decode_by_soundfile(data, what or "MP3")
-
-
-def _is_mpeg_layer_3(data: bytes) -> bool:
-    """Tell whether a file without a tag begins with a frame of MP3: eleven bits of sync, and the bits of its layer."""
-    return len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
-
-
-def _decode_by_soundfile(data: bytes, what: str) -> tuple[bytes, int]:
+def _decode_by_soundfile(data: bytes, what: str, name: str) -> tuple[bytes, int]:
     try:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: it is installed without the library that it needs
-        raise MissingExtraError(
-            f"Reading a file of {what}", "files", hint="or convert it: ffmpeg -i IN -c:a pcm_s16le OUT.wav"
-        ) from error
+        raise MissingExtraError(f"Reading a file that is {what}", "files", hint=f"or {_CONVERSION}") from error
+    data, is_cut = _mp3_in_wav(data)
+    counted = _with_frame_count(data)
+    opened = io.BytesIO(counted)
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            return _read(file)
-    except soundfile.LibsndfileError as error:
-        raise ValueError(f"libsndfile cannot read this file of {what}: {error.error_string.rstrip('.')}") from None
+        file = soundfile.SoundFile(opened)
+    except Exception as error:  # whatever it is: the file cannot be read
+        raise _unreadable(what, error) from error
+    with file:
+        pcm, failed = _read(file, what, name)
+        rate, notes = file.samplerate, file.extra_info
+        seconds = len(pcm) / 2 / rate
+        whole = file.frames / rate if counted is data and file.frames < _UNKNOWN_FRAMES else 0.0
+        is_short = seconds + _TOLERANCE < whole
+        sizes = [(int(size), int(there)) for size, there in _SIZE_NOTE.findall(notes)]
+    is_cut = is_cut or failed or _TRUNCATION_NOTE.search(notes) is not None
+    is_cut = is_cut or any(there < size < pcm_tools.STREAMED_BYTES for size, there in sizes)
+    if is_cut and not pcm:
+        raise ValueError("it is truncated before its first audio; get the whole file")
+    if is_cut or is_short:
+        pcm_tools.warn_truncated(name, seconds, whole if is_short else 0.0)
+    elif file.format in _JOINED_FORMATS and (unread := len(counted) - opened.tell()) > _UNREAD_BYTES:
+        pcm_tools.warn_unread(name, unread)
+    return pcm, rate
 
 
-def _read(file: Any) -> tuple[bytes, int]:
+def _read(file: Any, what: str, name: str) -> tuple[bytes, bool]:
+    """Return the audio of a file as mono PCM, and whether the decoder has failed after some of it."""
     rate, channels = file.samplerate, file.channels
     if not (pcm_tools.is_rate(rate) and 1 <= channels <= pcm_tools.MAX_CHANNELS):
-        raise ValueError(f"{channels} channels at {rate} Hz are not supported")
-    chunks: list[bytes] = []
+        raise ValueError(f"{channels} channels at {rate} Hz are not supported; {_CONVERSION}")
+    # Otherwise soundfile seeks to where it is after each read, after which a decoder of MP3 makes a click.
+    file.seekable = lambda: False
+    mixer = pcm_tools.Mixer(channels)
+    parts: list[bytes] = []
     size = 0
-    # In chunks, because a compressed file can be far larger than the memory, and need not say how long it is.
-    while chunk := bytes(file.buffer_read(rate, "float32")):
-        chunks.append(pcm_tools.to_mono(pcm_tools.pcm_of_floats(array.array("f", chunk)), channels))
-        size += len(chunks[-1])
+    block = bytearray()
+    buffer = bytearray(4 * channels * -(-rate // _READS_PER_SECOND))
+    failed = False
+    # In parts, because a compressed file can be far larger than the memory, and need not say how long it is.
+    while True:
+        try:
+            # Not `buffer_read()`, which asserts that the file has as many frames as it says.
+            frames = file.buffer_read_into(buffer, "float32")
+        except Exception as error:
+            if not parts and not block:
+                raise _unreadable(what, error) from error
+            frames, failed = 0, True
+        block += memoryview(buffer)[: 4 * channels * frames]
+        if len(block) >= 4 * channels * rate or not frames:
+            parts.append(mixer.mix(pcm_tools.pcm_of_floats(array.array("f", bytes(block)))))
+            size += len(parts[-1])
+            block.clear()
         if size > MAX_PCM_BYTES:
             raise ValueError(f"it has more than {MAX_PCM_BYTES >> 20} MiB of audio; split it")
-    return b"".join(chunks), rate
+        if not frames:
+            pcm_tools.warn_cancelled(name, mixer)
+            return b"".join(parts), failed
+
+
+def _mp3_in_wav(data: bytes) -> tuple[bytes, bool]:
+    """Return the MP3 in a WAV file, of which libsndfile reads less, and whether it is cut off; or the data."""
+    kind = b""
+    for chunk, size, body in pcm_tools.wav_chunks(data) if data.startswith(b"RIFF") else ():
+        if chunk == b"fmt ":
+            kind = body[:2]
+        elif chunk == b"data" and kind == b"\x55\0":
+            return body, pcm_tools.is_cut(body, size)
+    return data, False
+
+
+def _with_frame_count(data: bytes) -> bytes:
+    """Return an MP3 file without the number of its frames with one that is too large; other data as they are.
+
+    libsndfile takes a file without it for as long as the bit rate of its first frame tells, and reads no further: a
+    fifth of it if that frame is silent.
+    """
+    start = 0
+    if data.startswith(b"ID3") and len(data) > 10:
+        size = 0
+        for byte in data[6:10]:
+            size = size << 7 | byte & 0x7F
+        start = 10 + size
+    frame = data[start : start + 64]
+    if _MP3_FRAME.match(frame) is None or frame[2] & 0x0C == 0x0C or b"Xing" in frame or b"Info" in frame:
+        return data
+    # A frame of 64 kbit/s, which has room for the fields. Its version, sample rate and channels are those of the file.
+    is_version_1 = bool(frame[1] & 0x08)
+    is_mono = frame[3] & 0xC0 == 0xC0
+    rate = _MP3_RATES_HZ[frame[2] >> 2 & 3] >> (0 if is_version_1 else 1 if frame[1] & 0x10 else 2)
+    header = bytes([0xFF, frame[1] | 1, (0x50 if is_version_1 else 0x80) | frame[2] & 0x0C, frame[3]])
+    side = bytes((17 if is_mono else 32) if is_version_1 else (9 if is_mono else 17))
+    fields = struct.pack(">4sII", b"Info", 1, len(data))
+    return (header + side + fields).ljust((144 if is_version_1 else 72) * 64_000 // rate, b"\0") + data[start:]
+
+
+def _unreadable(what: str, error: Exception) -> ValueError:
+    """Return the error for a file that the decoder cannot read, whatever it has raised."""
+    reason = getattr(error, "error_string", None) or repr(error)
+    reason = reason.removeprefix("Error : ").rstrip(".")
+    return ValueError(f"it is {what}, and libsndfile cannot read it: {reason}; {_CONVERSION}")

@@ -27,7 +27,7 @@ MAX_WAV_DATA_BYTES = 0xFFFFFFFF - WAV_HEADER_BYTES
 
 _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_ALAW, _FORMAT_MULAW, _FORMAT_EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
 # Tools that write to a pipe put a size from here on into the header, because they do not know it yet.
-_STREAMED_BYTES = 0x7F000000
+STREAMED_BYTES = 0x7F000000
 # The bytes that a sample may have.
 _WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
 _COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
@@ -39,8 +39,51 @@ MICROPHONE_RATE_HZ = 16_000
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
 
 
-class OtherEncodingError(ValueError):
-    """A WAV file whose samples are compressed. Its text is what it holds."""
+# Audio in seconds behind the chunk that is read, from which on a warning tells of it. Less may be padding.
+_UNREAD_SECONDS = 0.1
+# Frames of a piece of audio whose levels are compared to find channels that cancel each other.
+_COMPARED_FRAMES = 2_000
+# RMS, of 32768, below which channels are silent rather than cancelled.
+_SILENT = 30.0
+
+
+class OtherFormatError(ValueError):
+    """A file that is no WAV file, or holds compressed samples. Its text completes "it is ..."."""
+
+
+class Mixer:
+    """Mixes the interleaved channels of a recording to mono, and notes whether they cancel each other.
+
+    Args:
+        channels: how many there are.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+        self._compared = 0
+        self._separate = 0  # the energy of the channels, each by itself
+        self._together = 0  # the energy of their sum
+
+    def mix(self, pcm: bytes) -> bytes:
+        """Return the mean of the channels; see `to_mono()`."""
+        if self._channels > 1:
+            self._compare(pcm)
+        return to_mono(pcm, self._channels)
+
+    @property
+    def cancels(self) -> bool:
+        """Tell whether the mean is 13 dB softer than that of independent channels of the same levels would be."""
+        is_audible = self._separate > _SILENT**2 * self._channels * self._compared
+        return is_audible and self._together < 0.05 * self._separate
+
+    def _compare(self, pcm: bytes) -> None:
+        size = 2 * self._channels
+        step = size * max(1, len(pcm) // size // _COMPARED_FRAMES)
+        for at in range(0, len(pcm) - size + 1, step):
+            frame = struct.unpack_from(f"<{self._channels}h", pcm, at)
+            self._separate += sum(sample * sample for sample in frame)
+            self._together += sum(frame) ** 2
+            self._compared += 1
 
 
 def silence(frames: int) -> bytes:
@@ -194,36 +237,74 @@ def parse_wav(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Read a WAV file of PCM of 8 to 32 bits, floating point of 32 or 64, µ-law or A-law, with any number of channels.
 
     A size beyond the end of the data, as in streamed or truncated files, means "up to the end". So does audio of size 0
-    in a file whose own size is wrong as well. Of a truncated file a warning is logged.
+    in a file whose own size is wrong as well. A warning is logged of a truncated file, of one of which only a part is
+    read, and of channels that cancel each other.
 
     Args:
         data: the whole file.
-        name: of the file, for the warning.
+        name: of the file, for the warnings.
 
     Returns:
         Mono PCM (bit exact for 16-bit mono; the upper 16 bits of wider samples; the mean of several channels) and its
         sample rate in Hz.
 
     Raises:
-        OtherEncodingError: its samples are compressed.
-        ValueError: the file is of another kind; the message says which one.
+        OtherFormatError: it is no WAV file, or its samples are compressed.
+        ValueError: the file cannot be used; the message says why.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise ValueError("it is not a WAV file (no RIFF/WAVE header)")
+        raise OtherFormatError("not a WAV file")
     layout: tuple[int, int, int, int] | None = None
-    for chunk, size, body in _chunks(data):
+    chunks = wav_chunks(data)
+    for chunk, size, body in chunks:
         if chunk == b"fmt ":
             layout = _layout(body)
         elif chunk == b"data":
             if layout is None:
                 break
             kind, channels, rate, width = layout
+            second = channels * width * rate
             complete = body[: len(body) - len(body) % (channels * width)]
-            if len(body) < size < _STREAMED_BYTES:
-                seconds = [count / (channels * width * rate) for count in (len(body), size)]
-                logger.warning("%s is truncated: it has %.2f s of the %.2f s of audio in its header", name, *seconds)
-            return to_mono(_decoded(kind, complete, width), channels), rate
+            if is_cut(body, size):
+                warn_truncated(name, len(body) / second, size / second)
+            elif (unread := _unread(chunks)) >= _UNREAD_SECONDS * second:
+                warn_unread(name, unread)
+            mixer = Mixer(channels)
+            pcm = mixer.mix(_decoded(kind, complete, width))
+            warn_cancelled(name, mixer)
+            return pcm, rate
     raise ValueError("it is damaged: no format followed by audio data in it")
+
+
+def warn_truncated(name: str, seconds: float, whole: float) -> None:
+    """Log a warning of a file that ends too early; `whole`: the seconds that it should have, 0.0 if unknown."""
+    of = f"of the {whole:.2f} s of audio in its header" if whole else "of audio before its end"
+    logger.warning("%s is truncated: it has %.2f s %s", name, seconds, of)
+
+
+def warn_unread(name: str, size: int) -> None:
+    """Log a warning of a file of which a part is not read, of that many bytes."""
+    logger.warning(
+        "Only a part of %s is read: %d bytes follow the audio that its header describes. If they are audio, because "
+        "files were joined or a recording was broken off, save the parts as files of their own",
+        f"{name[0].lower()}{name[1:]}",
+        size,
+    )
+
+
+def warn_cancelled(name: str, mixer: Mixer) -> None:
+    """Log a warning if the channels cancelled each other."""
+    if mixer.cancels:
+        logger.warning(
+            "The channels of %s cancel each other: mixed to mono, nearly nothing is left. Keep one of them: "
+            'ffmpeg -i IN -af "pan=mono|c0=c0" -c:a pcm_s16le OUT.wav',
+            f"{name[0].lower()}{name[1:]}",
+        )
+
+
+def is_cut(body: bytes, size: int) -> bool:
+    """Tell whether a chunk is shorter than its size in the file says, and that is not the size of a stream."""
+    return len(body) < size < STREAMED_BYTES
 
 
 def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
@@ -236,7 +317,8 @@ def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
     )
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+def wav_chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield the name, the size by its header and the bytes of each chunk of a RIFF file."""
     (file_size,) = struct.unpack_from("<I", data, 4)
     position = 12
     while position + 8 <= len(data):
@@ -247,16 +329,34 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         position += 8 + size + size % 2
 
 
+def _unread(rest: Iterator[tuple[bytes, int, bytes]]) -> int:
+    """Return how many bytes follow the audio and are no chunks of other data."""
+    unread = 0
+    for name, size, body in rest:
+        if unread or name in (b"data", b"RIFF") or size > len(body) or min(name) < 32 or max(name) > 126:
+            unread += 8 + len(body)
+    return unread
+
+
 def _layout(body: bytes) -> tuple[int, int, int, int]:
     """Return format, channels, rate and bytes per sample, from a format chunk."""
     if len(body) < 16:
         raise ValueError("it is damaged: its format chunk is too short")
-    kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+    kind, channels, rate, bytes_per_second, block, bits = struct.unpack_from("<HHIIHH", body)
     if kind == _FORMAT_EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
     if kind not in _WIDTHS:
-        raise OtherEncodingError(_COMPRESSED.get(kind, f"WAV format {kind}"))
+        raise OtherFormatError(f"a WAV file of {_COMPRESSED.get(kind, f'format {kind}')}")
     width = (bits + 7) // 8
+    if block and channels and block != channels * width:
+        # Samples may have fewer bits than the bytes that hold them; those of the telephone always have one byte.
+        held, rest = divmod(block, channels)
+        is_held = 8 < bits <= 8 * held and bytes_per_second == rate * block if kind == _FORMAT_PCM else held == 1
+        if rest or not is_held:
+            raise ValueError(
+                f"its header contradicts itself: {channels} channels of {bits} bits, in blocks of {block} bytes"
+            )
+        width = held
     if not (1 <= channels <= MAX_CHANNELS and width in _WIDTHS[kind] and is_rate(rate)):
         raise ValueError(f"{channels} channels of {bits} bits at {rate} Hz are not supported")
     return kind, channels, rate, width

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import functools
 import io
 import math
+import random
 import struct
 import sys
 import types
@@ -50,18 +52,19 @@ def test_plain_wav_needs_nothing(monkeypatch):
     ("format", "subtype"),
     [
         *(("WAV", subtype) for subtype in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW")),
-        *(("WAV", subtype) for subtype in ("IMA_ADPCM", "MS_ADPCM")),
+        *(("WAV", subtype) for subtype in ("IMA_ADPCM", "MS_ADPCM", "GSM610")),
         *(("WAVEX", subtype) for subtype in ("PCM_16", "PCM_24", "FLOAT", "ULAW", "ALAW")),
         *(("FLAC", subtype) for subtype in ("PCM_16", "PCM_24")),
         *(("AIFF", subtype) for subtype in ("PCM_16", "FLOAT")),
         *(("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("CAF", "PCM_16"), ("RF64", "PCM_16")),
-        ("AU", "ULAW"),
+        *(("AU", "ULAW"), ("VOC", "PCM_16"), ("W64", "PCM_16"), ("NIST", "PCM_16"), ("PAF", "PCM_16")),
     ],
 )
-def test_formats(format, subtype):
+def test_formats(format, subtype, caplog):
     """Each is read at its own rate and as loud as it was written; what loses nothing is bit exact."""
     pcm, rate = decode(written(TONE, format=format, subtype=subtype))
     assert rate == RATE
+    assert not caplog.records
     assert len(pcm) == pytest.approx(len(TONE), rel=0.2)
     assert loudness(pcm) == pytest.approx(loudness(TONE), rel=0.15)
     if subtype in ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"):
@@ -85,13 +88,11 @@ def test_logarithmic_samples(monkeypatch):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (compressed_wav(2, b"abc"), "ADPCM"),
-        (compressed_wav(99, b"abc"), "WAV format 99"),
-        (b"fLaC\0\0", "FLAC"),
-        (b"OggS\0\2", "Ogg"),
-        (b"ID3\4\0", "MP3"),
-        (b"\xff\xfb\x90\x64", "MP3"),
-        (b"\xff\xe3\x18\xc4", "MP3"),  # MPEG 2.5, of 8 to 12 kHz
+        (compressed_wav(2, b"abc"), "a WAV file of ADPCM"),
+        (compressed_wav(49, b"abc"), "a WAV file of GSM 6.10"),
+        (compressed_wav(99, b"abc"), "a WAV file of format 99"),
+        (b"fLaC\0\0", "not a WAV file"),
+        (b"Creative Voice File", "not a WAV file"),
     ],
 )
 @pytest.mark.parametrize("missing", [None, "its library"])
@@ -103,7 +104,7 @@ def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, "soundfile", raising=False)
         finder = types.SimpleNamespace(find_spec=lambda *_: (_ for _ in ()).throw(OSError("libsndfile not found")))
         monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
-    with pytest.raises(MissingExtraError, match=rf"a file of {what} needs .*rtvi_sync\[files\].*ffmpeg") as caught:
+    with pytest.raises(MissingExtraError, match=rf"a file that is {what} needs .*rtvi_sync\[files\].*ffmpeg") as caught:
         decode(data)
     assert caught.value.extra == "files"
     assert "\n" not in str(caught.value)
@@ -112,19 +113,217 @@ def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
         WavSource(tmp_path / "a.wav")
 
 
-def test_aac_is_not_taken_for_mp3():
-    """A frame of ADTS begins with the same bits of sync, and has no layer."""
-    for begin in b"\xff\xf1\x50\x80", b"\xff\xf9\x50\x80":
-        with pytest.raises(ValueError, match="not a WAV file"):
-            decode(begin)
-
-
-def test_files_that_are_damaged(tmp_path):
-    """A file that libsndfile refuses is refused with its reason."""
+@pytest.mark.parametrize("data", [b"fLaC" + bytes(50), b"\xff\xf1\x50\x80", b"<html>", compressed_wav(69, b"abc")])
+def test_files_that_nothing_reads(data, tmp_path):
+    """The error names the file and the reason of libsndfile, and the command that converts it."""
     pytest.importorskip("soundfile", reason="the extra `files` installs it")
-    (tmp_path / "a.flac").write_bytes(b"fLaC" + bytes(50))
-    with pytest.raises(DeviceError, match=r"Cannot use the audio file .*a\.flac: libsndfile cannot read .* FLAC: "):
+    (tmp_path / "a.flac").write_bytes(data)
+    told = r"^Cannot use the audio file .*a\.flac: it is [^\n]*, and libsndfile cannot read it: [^\n]*ffmpeg -i IN "
+    with pytest.raises(DeviceError, match=told):
         WavSource(tmp_path / "a.flac")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "empty"), (b"RIFF\4\0\0\0WAVE", "damaged.* ffmpeg -i IN -c:a pcm_s16le OUT.wav")]
+)
+def test_files_that_are_damaged(data, reason, tmp_path):
+    """What is refused without a decoder is an error that names the file, too."""
+    (tmp_path / "a.wav").write_bytes(data)
+    with pytest.raises(DeviceError, match=rf"^Cannot use the audio file .*a\.wav: it is {reason}"):
+        WavSource(tmp_path / "a.wav")
+
+
+class OtherDecoder:
+    """A decoder that fails as no decoder should."""
+
+    samplerate, channels, frames, format, extra_info = RATE, 1, 10 * RATE, "FLAC", ""
+
+    def __init__(self, opened: io.BytesIO, good_reads: int) -> None:
+        self.good_reads = good_reads
+        if good_reads < 0:
+            raise TypeError("no idea")
+
+    def __enter__(self) -> OtherDecoder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def buffer_read_into(self, buffer: bytearray, _: str) -> int:
+        self.good_reads -= 1
+        assert self.good_reads >= 0
+        return len(buffer) // 4
+
+
+@pytest.mark.parametrize("good_reads", [-1, 0, 30])
+def test_a_decoder_that_fails_in_its_own_way(good_reads, tmp_path, monkeypatch, caplog):
+    """Whatever it raises, the audio before that is read, with a warning; without any the error names the file."""
+    opened = functools.partial(OtherDecoder, good_reads=good_reads)
+    monkeypatch.setitem(sys.modules, "soundfile", types.SimpleNamespace(SoundFile=opened))
+    (tmp_path / "a.flac").write_bytes(b"fLaC")
+    if good_reads > 0:
+        assert WavSource(tmp_path / "a.flac").total_frames == 30 * RATE // 20
+        assert [record.getMessage() for record in caplog.records] == [
+            f"The audio file {tmp_path / 'a.flac'} is truncated: it has 1.50 s of the 10.00 s of audio in its header"
+        ]
+        return
+    with pytest.raises(DeviceError, match=r"^Cannot use the audio file .*a\.flac: .*ffmpeg"):
+        WavSource(tmp_path / "a.flac")
+
+
+def riff(*chunks: tuple[bytes, bytes]) -> bytes:
+    """Return a WAV file of these chunks."""
+    body = b"WAVE" + b"".join(name + struct.pack("<I", len(chunk)) + chunk for name, chunk in chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+@pytest.fixture(scope="module")
+def streamed_mp3():
+    """MP3 as services stream it: nothing says how long it is, and its bit rate is not that of its first frame."""
+    tone = struct.pack(f"<{5 * RATE}h", *(round(8000 * math.sin(0.2 * index)) for index in range(5 * RATE)))
+    data = written(bytes(2 * RATE) + tone, format="MP3", subtype="MPEG_LAYER_III")
+    return data.replace(b"Xing", bytes(4)).replace(b"Info", bytes(4))
+
+
+@pytest.mark.parametrize("begin", [b"", b"ID3\3\0\0\0\0\1\x0a" + bytes(138)])
+def test_mp3_without_its_length(begin, streamed_mp3, caplog):
+    """It is read to its end, not for as long as the bit rate of its first frame lets one expect."""
+    pcm, rate = decode(begin + streamed_mp3)
+    assert rate == RATE
+    assert len(pcm) == pytest.approx(6 * len(TONE), abs=0.2 * len(TONE))
+    assert loudness(pcm[-len(TONE) :]) == pytest.approx(loudness(TONE), rel=0.15)
+    assert not caplog.records
+    cut, _ = decode(begin + streamed_mp3[: len(streamed_mp3) // 2])
+    assert 2 * len(TONE) < len(cut) < len(pcm)
+    assert cut[: len(TONE)] == pcm[: len(TONE)]
+
+
+def test_mp3_has_no_clicks(streamed_mp3):
+    """A steady tone is steady where one read of the file ends and the next begins."""
+    pcm, _ = decode(streamed_mp3)
+    tone = array.array("h", pcm[2 * len(TONE) : 5 * len(TONE)])
+    assert max(abs(tone[at - 1] + tone[at + 1] - 2 * math.cos(0.2) * tone[at]) for at in range(1, len(tone) - 1)) < 200
+
+
+def test_mp3_in_a_wav_file(streamed_mp3, caplog):
+    """It is read as an MP3 file is; one that is broken off is read as far as possible, with a warning."""
+    form = struct.pack("<HHIIHHHHIHHH", 85, 1, RATE, 4000, 1, 0, 12, 1, 0, 144, 1, 0)
+    data = riff((b"fmt ", form), (b"data", streamed_mp3))
+    assert decode(data) == decode(streamed_mp3)
+    assert not caplog.records
+    pcm, _ = decode(data[: len(data) // 2])
+    assert len(pcm) > 2 * len(TONE)
+    (record,) = caplog.records
+    assert " is truncated: it has " in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype"),
+    [
+        *(("WAV", "GSM610"), ("WAV", "IMA_ADPCM"), ("FLAC", "PCM_16"), ("AIFF", "PCM_16"), ("AU", "PCM_16")),
+        *(("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("VOC", "PCM_16"), ("W64", "PCM_16")),
+    ],
+)
+def test_downloads_that_broke_off(format, subtype, tmp_path, caplog):
+    """What there is of the audio is read, and one warning names the file."""
+    noise = random.Random(1).randbytes(10 * RATE)
+    data = written(noise, format=format, subtype=subtype)
+    path = tmp_path / "a.audio"
+    path.write_bytes(data[: len(data) * 7 // 10])
+    assert 2 * RATE < (WavSource(path).total_frames or 0) < 4 * RATE
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(f"The audio file {path} is truncated: it has ")
+
+
+def test_a_download_without_any_audio():
+    """A file that ends before its first audio is refused with that reason."""
+    data = written(TONE, format="OGG", subtype="VORBIS")
+    with pytest.raises(ValueError, match="it is truncated before its first audio"):
+        decode(data[: len(data) * 9 // 10])
+
+
+@pytest.mark.parametrize(
+    ("format", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
+)
+def test_files_that_were_joined(format, subtype, tmp_path, caplog):
+    """Only the first of them is read, and a warning says so."""
+    data = written(TONE, format=format, subtype=subtype)
+    path = tmp_path / "a.audio"
+    path.write_bytes(data + data)
+    assert WavSource(path).total_frames == pytest.approx(RATE, rel=0.2)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"Only a part of the audio file {path} is read: ")
+
+
+def test_a_header_that_counts_too_little(caplog):
+    """The header of a recording that was killed may lack its end; what other programs append is no audio."""
+    assert decode(wav_header(RATE, RATE) + TONE)[0] == TONE[:RATE]
+    (record,) = caplog.records
+    assert f"{RATE} bytes follow the audio" in record.getMessage()
+    caplog.clear()
+    plain = wav_header(RATE, len(TONE)) + TONE
+    assert decode(plain + b"LIST" + struct.pack("<I", 20_000) + bytes(20_000) + b"TAG" + bytes(125))[0] == TONE
+    assert not caplog.records
+
+
+def pcm_wav(channels: int, bits: int, block: int, data: bytes, kind: int = 1, per_second: int = 0) -> bytes:
+    """Return a WAV file whose header has these fields."""
+    form = struct.pack("<HHIIHH", kind, channels, RATE, per_second or RATE * block, block, bits)
+    return riff((b"fmt ", form), (b"data", data))
+
+
+SPEECH = array.array("h", TONE)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (pcm_wav(1, 24, 4, b"".join(struct.pack("<i", value << 16) for value in SPEECH)), TONE),
+        (pcm_wav(2, 20, 8, b"".join(struct.pack("<2i", value << 16, value << 16) for value in SPEECH)), TONE),
+        (pcm_wav(1, 12, 2, TONE), TONE),
+        (pcm_wav(1, 16, 1, b"\xff\x80\x00", kind=7), struct.pack("<3h", 0, 32124, -32124)),
+        (pcm_wav(1, 0, 1, b"\xff\x80\x00", kind=7), struct.pack("<3h", 0, 32124, -32124)),
+    ],
+)
+def test_samples_with_fewer_bits_than_they_take(data, expected):
+    """The size of a block says how many bytes a sample has."""
+    assert decode(data) == (expected, RATE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pcm_wav(1, 8, 2, TONE),
+        pcm_wav(2, 16, 2, TONE),
+        pcm_wav(1, 32, 2, TONE),
+        pcm_wav(1, 16, 3, TONE, per_second=2 * RATE),
+        pcm_wav(1, 16, 4, TONE, per_second=2 * RATE),
+        pcm_wav(2, 16, 5, TONE),
+        pcm_wav(1, 32, 8, TONE, kind=3),
+        pcm_wav(1, 8, 2, TONE, kind=7),
+    ],
+)
+def test_headers_that_contradict_themselves(data):
+    """Such a file is refused, because a bot would hear noise."""
+    with pytest.raises(ValueError, match=r"header contradicts itself: .* channels of .* bits, in blocks of .*ffmpeg"):
+        decode(data)
+
+
+@pytest.mark.parametrize("format", ["WAV", "FLAC"])
+def test_channels_that_cancel_each_other(format, caplog):
+    """A warning says that the mean of the channels is silent; other stereo gives none."""
+    frames = [(value, -value) for value in SPEECH]
+    decode(written(b"".join(struct.pack("<2h", *frame) for frame in frames), 2, format=format, subtype="PCM_16"))
+    (record,) = caplog.records
+    assert record.getMessage().startswith("The channels of the audio file cancel each other: ")
+    caplog.clear()
+    shifted = [value for value, _ in frames[8:] + frames[:8]]  # half a period apart, but for a tenth
+    for right in ([value for value, _ in frames], [0] * len(frames), shifted):
+        pairs = zip((value for value, _ in frames), right, strict=True)
+        decode(written(b"".join(struct.pack("<2h", *pair) for pair in pairs), 2, format=format, subtype="PCM_16"))
+    decode(written(bytes(len(TONE)), 2, format=format, subtype="PCM_16"))
+    assert not caplog.records
 
 
 def test_a_file_that_is_truncated(tmp_path, caplog):

@@ -167,7 +167,7 @@ def riff(*chunks: tuple[bytes, bytes]) -> bytes:
         (riff((b"fmt ", form(kind=3, bits=16)), (b"data", b"")), "16 bits"),
         (riff((b"fmt ", form(kind=7, bits=16)), (b"data", b"")), "16 bits"),
         (riff((b"fmt ", form(kind=2, bits=8)), (b"data", b"")), "ADPCM"),
-        (riff((b"fmt ", form(kind=99, bits=8)), (b"data", b"")), "WAV format 99"),
+        (riff((b"fmt ", form(kind=99, bits=8)), (b"data", b"")), "format 99"),
         (riff((b"fmt ", form(channels=0)), (b"data", b"")), "0 channels"),
         (riff((b"fmt ", form(bits=0)), (b"data", b"")), "0 bits"),
         (riff((b"fmt ", form(bits=64)), (b"data", b"")), "64 bits"),
