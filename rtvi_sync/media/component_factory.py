@@ -217,7 +217,8 @@ class ComponentFactory:
 
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, None if isinstance(choice, NullSink) else Lease(choice, "speaker"), failed)
-        return QueuedSpeaker(choice, Lease(choice, "speaker"), failed, self._max_queued_audio_bytes, self._workers)
+        lease = Lease(choice, "speaker", Deadline(deadline.at_most(END_TIMEOUT)))
+        return QueuedSpeaker(choice, lease, failed, self._max_queued_audio_bytes, self._workers)
 
     def cam(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
         """Open a camera, or lease a source; raise the errors of `mic()`."""

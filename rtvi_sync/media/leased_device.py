@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ..concurrency.lifecycle import fork_generation
 from ..concurrency.logs import package_logger
-from ..errors import DeviceError
 from .base import AudioSink, AudioSource
 from .leases import Lease
 
@@ -19,9 +18,8 @@ Report = Callable[[BaseException], None]
 class LeasedDevice:
     """The lease on a source or sink, and its end: the device is closed or, if it hangs in a call, abandoned.
 
-    Abandoning releases the lease: from then on the thread that is blocked in the call owns nothing, and the result of
-    the call is ignored. If a device works and only does not return in time, it is still closed when its call returns,
-    unless another session uses it by then.
+    The result of a call that was abandoned is ignored. The lease ends when that call returns, so that a later session
+    cannot call the device beside it. If a device works and only does not return in time, it is closed then.
 
     Args:
         role: "mic" or "speaker".
@@ -34,29 +32,28 @@ class LeasedDevice:
         self._role = role
         self._device = device
         self._report = report
-        self._closes_late = False
+        self._lease: Lease | None = lease
+        self._given_up = self._closes_late = False
         self._generation = fork_generation()
-        # Holds the lease under the key 0. Not an attribute, because `pop()` is one step: either the thread that calls
-        # the device or the one that abandons it releases the lease, once.
-        self._leases: dict[int, Lease] = {0: lease}
 
     @property
     def abandoned(self) -> bool:
         """Return whether the device must not be used any more: it was abandoned, or it is the parent's of a fork."""
-        return not self._leases or fork_generation() != self._generation
+        return self._given_up or self._lease is None or fork_generation() != self._generation
 
     def abandon(self, *, closes_late: bool = False) -> None:
-        """Give up the device, which hangs in a call.
+        """Give up the device, which hangs in a call; its thread calls `close()` when it returns. On any thread.
 
         Args:
             closes_late: it works, and `close()` still closes it.
         """
-        self._closes_late = closes_late
-        self.release()
+        self._closes_late, self._given_up = closes_late, True
+        if (lease := self._lease) is not None:
+            lease.end_soon()
 
     def failed(self, error: BaseException, what: str = "failed", *, report: bool = True) -> None:
         """Log and report an exception of the device."""
-        if self.abandoned:
+        if self.abandoned and not self._closes_late:
             logger.info("The abandoned %s %s late: %r", type(self._device).__name__, what, error)
             return
         logger.error("%s %s", type(self._device).__name__, what, exc_info=error)
@@ -64,32 +61,21 @@ class LeasedDevice:
             self._report(error)
 
     def close(self, *, report: bool = True) -> None:
-        """Close the device, if that is still the session's to do, and release it.
+        """Close the device, unless it was abandoned, and release it.
 
         Args:
             report: whether an exception is reported; False after another one, because a sink that fails to write often
                 fails to close, too.
         """
-        if self.abandoned and not self._renew_lease():
-            return
-        try:
-            self._device.close()
-        except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
-            self.failed(error, "failed to close", report=report)
+        if not self.abandoned or (self._closes_late and fork_generation() == self._generation):
+            try:
+                self._device.close()
+            except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
+                self.failed(error, "failed to close", report=report)
         self.release()
 
     def release(self) -> None:
         """Release the device without closing it. Idempotent."""
-        lease = self._leases.pop(0, None)
+        lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
-
-    def _renew_lease(self) -> bool:
-        """Lease the device again to close it late; return whether it may be closed."""
-        if not self._closes_late:
-            return False
-        try:
-            self._leases[0] = Lease(self._device, self._role)
-        except DeviceError:  # another session uses the device and will close it
-            return False
-        return True

@@ -47,8 +47,9 @@ class SilenceGate:
         return True
 
     def interrupted(self) -> None:
-        """Drop what was on its way, up to the next silence."""
-        self._old, self._old_until = _ON_THE_WAY, self._clock() + _LATEST
+        """Drop what was on its way, up to the next silence; nothing if the bot has been silent for longer than that."""
+        if self._silent_for < _ON_THE_WAY:
+            self._old, self._old_until = _ON_THE_WAY, self._clock() + _LATEST
 
 
 def _is_silent(pcm: bytes) -> bool:

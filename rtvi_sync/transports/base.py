@@ -165,8 +165,8 @@ class Transport(abc.ABC):
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
     #: True if the bot's audio comes in real time and without end, its silence too, as over RTP. Then silence is dropped
-    #: after 0.3 s, and up to 0.2 s of speech after an interruption, because it was on its way; and a speaker keeps its
-    #: delay, whatever the clocks and the network do.
+    #: after 0.3 s, and up to 0.2 s of speech after an interruption of a bot that speaks, because it was on its way; and
+    #: a speaker keeps its delay, whatever the clocks and the network do.
     audio_is_continuous = False
     #: True if the transport carries video. It then implements `send_video()`, and passes the bot's images, if there are
     #: any, to ``self.options.media.receive_video(frame)``.

@@ -458,7 +458,7 @@ def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
 
 
 def test_a_hanging_source_is_given_up(talk, timer):
-    """stop() returns the thread at its limit; what it reads later is ignored and the source can be used again."""
+    """stop() returns the thread at its limit; what it reads later is ignored and the source can be used again then."""
     source = UserSource(noise(320), noise(320))
     source.hang = hang = threading.Event()
     session = talk(mic=source).begin()
@@ -467,10 +467,10 @@ def test_a_hanging_source_is_given_up(talk, timer):
         (thread,) = session.manager.stop(0.1)
     assert thread.is_alive()
     source.hang = None
-    session.begin()
     hang.set()
     thread.join(GUARD)
     assert not thread.is_alive()
+    session.begin()
     assert session.manager.stop(GUARD) == []
     assert source.closes == 1
     assert session.events == []

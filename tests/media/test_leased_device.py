@@ -55,27 +55,26 @@ def test_it_is_closed_and_free(reported):
 
 
 def test_an_abandoned_one_is_not_closed(reported):
-    """The session has given it up: it is free, and the late return of its call changes nothing."""
+    """The session has given it up: it is free when its call returns, and how that ends changes nothing."""
     sink = Sink()
     device = leased(sink, reported)
     device.abandon()
-    assert is_free(sink)
+    with pytest.raises(DeviceError, match=r"^This Sink was used before, and a call of its methods has not returned"):
+        Lease(sink, "speaker")
     device.failed(ValueError("late"))
     device.close()
     assert (sink.closes, reported) == (0, [])
+    assert is_free(sink)
 
 
-@pytest.mark.parametrize("is_used", [False, True])
-def test_one_that_works_is_closed_late(is_used, reported):
-    """Unless another session has it by then."""
+def test_one_that_works_is_closed_late(reported):
+    """A device that is only slow is closed when its call returns, and is not free before."""
     sink = Sink()
     device = leased(sink, reported)
     device.abandon(closes_late=True)
-    other = Lease(sink, "speaker") if is_used else None
+    assert not is_free(sink)
     device.close()
-    assert sink.closes == (0 if is_used else 1)
-    if other is not None:
-        other.release()
+    assert sink.closes == 1
     assert is_free(sink)
 
 

@@ -343,18 +343,18 @@ def test_what_a_slow_sink_has_not_taken_at_the_limit(talk):
 
 
 def test_a_late_close_does_not_hit_the_next_session(talk):
-    """A slow sink that another session has begun to use is closed by that session alone."""
+    """The next session with a slow sink waits until the sink has been closed for the last one."""
     sink = GatedSink()
     session = talk(speaker=sink).prepare()
     for number in range(3):
         session.hear(frame(number))
     thread = stop_at_the_limit(session, sink)
-    session.prepare()
     sink.latch.release()
+    session.prepare()
+    assert sink.calls == [(0, 960, 24000), (1, 960, 24000), "close"]
     returned(session, thread)
-    assert sink.calls == [(0, 960, 24000), (1, 960, 24000)]
     assert session.manager.stop(GUARD) == []
-    assert sink.calls[2:] == ["close"]
+    assert sink.calls[3:] == ["close"]
 
 
 def test_what_a_hung_sink_has_not_taken_is_counted(talk):

@@ -36,10 +36,14 @@ def test_old_speech_after_an_interruption():
 
 
 def test_an_interruption_of_a_silent_bot():
-    """Its next word is heard at once."""
-    gate = SilenceGate()
-    gate.interrupted()
-    assert passed(gate, SILENCE, SPEECH) == [False, True]
+    """Its next word is heard at once, also without any silence between the interruption and the word."""
+    for silence in ([], [SILENCE]):
+        gate = SilenceGate()
+        gate.interrupted()
+        assert passed(gate, *silence, SPEECH)[-1]
+        passed(gate, *[SILENCE] * 11)
+        gate.interrupted()
+        assert passed(gate, *silence, SPEECH)[-1]
 
 
 def test_a_bot_that_sends_nothing_after_an_interruption():

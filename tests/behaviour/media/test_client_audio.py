@@ -14,8 +14,10 @@ from rtvi_sync import (
     DeviceError,
     EvalTransport,
     Event,
+    MemoryTransport,
     RTVIClient,
     RTVIEvent,
+    RTVIMessage,
     TransportState,
     WebSocketTransport,
     signals,
@@ -180,6 +182,66 @@ def test_a_device_by_its_id(bot: EmbeddedBot, device: str, monkeypatch: pytest.M
     assert caught.value.devices == (device,)
     assert caught.value.type == "not-found"
     assert client.state is TransportState.ERROR
+
+
+class HungSink:
+    """A sink whose first `write()` does not return until the test lets it."""
+
+    def __init__(self) -> None:
+        self.entered, self.may_return = threading.Event(), threading.Event()
+        self.callers: set[int] = set()
+        self.met = False  # whether two threads were in it at once
+        self.writes = 0
+
+    def write(self, pcm: bytes, sample_rate_hz: int) -> None:
+        self.callers.add(threading.get_ident())
+        self.met = self.met or len(self.callers) > 1
+        self.writes += 1
+        self.entered.set()
+        assert self.may_return.wait(GUARD)
+        self.callers.remove(threading.get_ident())
+
+    def drop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.met = self.met or bool(self.callers)
+
+
+def test_a_hung_sink_and_the_next_session() -> None:
+    """A session that would call a sink in which a call of the last one hangs is refused; then it can be used again."""
+    sink, transport = HungSink(), MemoryTransport(audio=True)
+    client = RTVIClient(transport=transport, mic=False, speaker=sink, connect_timeout=GUARD)
+    client.connect()
+    transport.receive_audio(b"\1\0" * 480, 24000)
+    assert sink.entered.wait(GUARD)
+    client.disconnect()
+    with pytest.raises(DeviceError, match=r"HungSink was used before, and a call of its methods has not returned yet"):
+        client.connect()
+    sink.may_return.set()
+    client.connect()  # waits for the call
+    transport.receive_audio(b"\2\0" * 480, 24000)
+    until(lambda: sink.writes == 2)
+    client.disconnect()
+    assert not sink.met
+
+
+class ContinuousTransport(MemoryTransport):
+    """A transport whose bot sends its silence, too, as over RTP."""
+
+    audio_is_continuous = True
+
+
+def test_an_answer_right_after_an_interruption() -> None:
+    """A bot that was silent when it was interrupted is heard from its first sample on: nothing was on its way."""
+    sink, transport = BytesSink(), ContinuousTransport(audio=True)
+    answer = b"\1\2" * 480
+    with RTVIClient(transport=transport, mic=False, speaker=sink, connect_timeout=GUARD):
+        for _ in range(2):
+            transport.receive(RTVIMessage("bot-interrupted"))
+            transport.receive_audio(10 * answer, 24000)
+            transport.receive_audio(bytes(2 * 24000), 24000)
+    assert sink.pcm == 20 * answer
 
 
 def test_one_source_for_two_clients(bot: EmbeddedBot) -> None:
