@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
-from rtvi_sync.media.kinds import FILE_SUFFIXES
+from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.recording.recorder import AudioSegment, write_conversation
 
 
@@ -20,9 +20,10 @@ def writable_path(path: Path, option: str) -> Path:
     path = path.absolute()
     if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
         raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
-    suffix = path.suffix.lower()
-    if suffix in FILE_SUFFIXES and suffix != ".wav":
-        raise RTVIError(f"{option} writes a WAV file, but {path.name} is the name of another format: end it in .wav")
+    try:
+        check_wav_name(path)
+    except ValueError as error:
+        raise RTVIError(f"{option}: {error}") from None
     return path
 
 

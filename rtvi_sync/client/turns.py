@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.logs import package_logger
 from ..errors import RequestTimeoutError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from
 from ..media.base import AudioSource
-from ..media.kinds import is_source
+from ..media.kinds import is_audio_file, is_source
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, EVENT_CONDITION, WAIT, Rule
 from ..session.params import Seconds
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # most clients need none of them
     from .pending_turn import PendingTurn
     from .question import Question
     from .turn import Turn
+
+logger: logging.Logger = package_logger(__name__)
 
 Askable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | AudioSource
 """What `ask()` takes."""
@@ -239,6 +243,11 @@ class ClientTurns(ClientBase):
                 raise ValueError("audio_response must be True for a spoken question: bots speak their answer to it")
             source = source_of(question, sample_rate_hz)
             return SpokenQuestion(conversation, self._dispatcher, session, source)
+        if is_audio_file(question):
+            shown = repr(question)[:200]
+            logger.warning(
+                "%s is sent as words, and is the name of an audio file: to say it, pass Path(%s)", shown, shown
+            )
         service = self._helpers.service_of(LLMHelper) or "llm"
         ways = text_messages(question, audio_response=audio_response, llm_service=service)
         return TypedQuestion(conversation, self._dispatcher, session, ways)

@@ -1,15 +1,28 @@
-"""Audio files, from bytes to PCM: WAV by this package, other formats and encodings by soundfile."""
+"""Audio files. Read: WAV by this package, other formats and encodings by soundfile. Written: WAV."""
 
 from __future__ import annotations
 
 import array
+import contextlib
 import io
+import os
 import re
+import stat
 import struct
-from typing import Any
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any, Final
 
 from ..errors import MissingExtraError
 from . import pcm as pcm_tools
+
+#: What shows that a text is the name of an audio file, or of a file with pictures.
+AUDIO_SUFFIXES: Final = (
+    *(".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
+)
+PICTURE_SUFFIXES: Final = (
+    *(".avi", ".gif", ".jpeg", ".jpg", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".png", ".webm"),
+)
 
 MAX_PCM_BYTES = 256 * 1024 * 1024
 
@@ -30,6 +43,74 @@ _TRUNCATION_NOTE = re.compile(r"ended unexpectedly|truncated")
 # How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, and a sample rate.
 _MP3_FRAME = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]", re.DOTALL)
 _MP3_RATES_HZ = (44_100, 48_000, 32_000)
+
+
+def check_wav_name(path: str | os.PathLike[str]) -> None:
+    """Raise `ValueError` if a WAV file would have the name of a file of another format."""
+    suffix = PurePath(path).suffix.lower()
+    if suffix in AUDIO_SUFFIXES + PICTURE_SUFFIXES and suffix != ".wav":
+        shown = os.fspath(path)[:200]
+        raise ValueError(f"A WAV file would be written, but {shown} is the name of another format: end it in .wav")
+
+
+def write_wav(path: str | os.PathLike[str], pcm: bytes | bytearray, rate_hz: int, channels: int = 1) -> None:
+    """Write a WAV file. If the disk is full, what could be written is a valid file, or else there is none.
+
+    Raises:
+        OSError: not all could be written; it names the file.
+    """
+
+    def shorten(file: io.FileIO, written: int) -> None:
+        size = written - pcm_tools.WAV_HEADER_BYTES
+        if size < 0:
+            remove_part(file)
+            return
+        size -= size % (2 * channels)
+        file.truncate(pcm_tools.WAV_HEADER_BYTES + size)
+        file.seek(0)
+        file.write(pcm_tools.wav_header(rate_hz, size, channels))
+
+    write_file(path, pcm_tools.wav_header(rate_hz, len(pcm), channels), pcm, shorten=shorten)
+
+
+def write_file(
+    path: str | os.PathLike[str],
+    *parts: bytes | bytearray,
+    shorten: Callable[[io.FileIO, int], None] = lambda file, _: remove_part(file),
+) -> None:
+    """Write a file.
+
+    Args:
+        path: of the file, which is overwritten.
+        parts: what it holds.
+        shorten: called with the file and the number of bytes in it if the disk is full. By default the file is removed.
+
+    Raises:
+        OSError: not all could be written; it names the file.
+    """
+    written = 0
+    try:
+        with io.FileIO(os.fspath(path), "w") as file:
+            try:
+                for part in parts:
+                    view = memoryview(part)
+                    while view:
+                        count = file.write(view)
+                        written += count
+                        view = view[count:]
+            except OSError:
+                with contextlib.suppress(OSError):
+                    shorten(file, written)
+                raise
+    except OSError as error:
+        error.filename = os.fspath(path)  # an error of a write has none
+        raise
+
+
+def remove_part(file: io.FileIO) -> None:
+    """Remove a file that is of no use, because a part of it is missing; a device or pipe is left as it is."""
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        os.unlink(os.path.realpath(str(file.name)))
 
 
 def decode(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:

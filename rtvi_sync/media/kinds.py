@@ -14,6 +14,7 @@ import attrs
 
 from ..errors import DeviceError
 from ..protocol.validation import Rule, function_taking, has_method, is_function
+from .audio_files import AUDIO_SUFFIXES, PICTURE_SUFFIXES, check_wav_name
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoSource
 from .pcm import MICROPHONE_RATE_HZ
 from .sinks import CallbackSink, NullSink, WavSink
@@ -48,11 +49,6 @@ _FUNCTIONS: dict[Kind, Rule] = {
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
 _FILES = ("mic", "speaker")
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
-#: What shows that a str is the name of a file, which is sometimes passed by mistake instead of a device id.
-FILE_SUFFIXES: Final = (
-    *(".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
-    *(".avi", ".gif", ".jpeg", ".jpg", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".png", ".webm"),
-)
 # Ids have separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
 _PATH_BEGIN = re.compile(r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]")
 
@@ -147,12 +143,14 @@ def choice_of(kind: Kind, given: object) -> Any:
 
     Raises:
         TypeError: it is none of these.
-        ValueError: it is the name of a file.
+        ValueError: it is a str that is the name of a file, or the path of a speaker is that of another format than WAV.
     """
     if isinstance(given, MediaDeviceInfo):
         return given.device_id
     CHOICES[kind].check_one(kind, given)
     if isinstance(given, Path):
+        if kind == "speaker":
+            check_wav_name(given)
         return given.absolute()  # the application may change its directory
     if isinstance(given, str):
         _refuse_file(kind, given)
@@ -198,8 +196,8 @@ class AudioFiles:
 
 def is_file_name(kind: Kind, text: str) -> bool:
     """Tell whether `text` is the name of a file, which need not exist, rather than a device's id."""
-    is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or _is_file(text))
-    return is_path or PurePath(text).suffix.lower() in FILE_SUFFIXES
+    is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or is_file(text))
+    return is_path or PurePath(text).suffix.lower() in AUDIO_SUFFIXES + PICTURE_SUFFIXES
 
 
 def _refuse_file(kind: Kind, device_id: str) -> None:
@@ -217,7 +215,13 @@ def _refuse_file(kind: Kind, device_id: str) -> None:
     raise ValueError(f"{kind}={shown} is the name of a file, but a str names a device. Pass {instead}.")
 
 
-def _is_file(name: str) -> bool:
+def is_audio_file(text: str) -> bool:
+    """Tell whether `text` is the name of an audio file that exists."""
+    return PurePath(text).suffix.lower() in AUDIO_SUFFIXES and is_file(text)
+
+
+def is_file(name: str) -> bool:
+    """Tell whether a file of this name, or a pipe, exists."""
     try:
         mode = os.stat(name).st_mode
     except (OSError, ValueError):  # ValueError: a null character

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -12,6 +13,7 @@ from ..concurrency.descriptors import DescriptorGuard, keep_open
 from ..errors import DeviceError
 from ..protocol.validation import COUNT, PATH, function_taking
 from . import pcm as pcm_tools
+from .audio_files import check_wav_name, remove_part
 from .base import file_error
 from .resample import RateConverter
 
@@ -97,6 +99,7 @@ class WavSink:
         path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
 
     Raises:
+        ValueError: the name is that of a file of another format, such as ``answer.mp3``.
         DeviceError: no file can be written there; `.type` is "not-found", "permissions" or "unknown".
     """
 
@@ -110,6 +113,7 @@ class WavSink:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         PATH.check(path=path)
+        check_wav_name(path)
         self.path: Path = Path(path).absolute()
         _check_writable(self.path)
         self._file: io.FileIO | None = None
@@ -120,6 +124,7 @@ class WavSink:
         self._converter: RateConverter | None = None  # to the rate of the file
         self._size = 0
         self._size_in_header = 0
+        self._is_full = False  # the last write has failed
 
     def __repr__(self) -> str:
         return f"WavSink({str(self.path)!r})"
@@ -151,10 +156,10 @@ class WavSink:
         Raises:
             DeviceError: the file cannot be written.
         """
-        if self._file is None and self._created:
+        if self._file is None and (self._created or self._is_full):
             return
         try:
-            if self._converter is not None and (rest := self._converter.finish()):
+            if self._converter is not None and not self._is_full and (rest := self._converter.finish()):
                 self._append(rest)
         finally:
             self._complete()
@@ -180,12 +185,18 @@ class WavSink:
             file = self._opened()
             # The position is set explicitly because a failed write leaves it behind the end of the audio.
             file.seek(pcm_tools.WAV_HEADER_BYTES + self._size)
-            _write_all(file, pcm)
-            self._size += len(pcm)
+            view = memoryview(pcm)
+            while view:
+                count = file.write(view)
+                view = view[count:]
+                self._size += count
+            self._is_full = False
             if self._size - self._size_in_header >= 2 * self._HEADER_LAG * self._rate:
                 # Written after the audio that it counts, so that the file is valid in between.
                 self._write_header(file)
         except OSError as error:
+            self._is_full = True
+            self._size -= self._size % 2
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
     def _is_moved_away(self) -> bool:
@@ -221,7 +232,9 @@ class WavSink:
                     self._created = True
                 self._written, self._is_complete = os.fstat(file.fileno()), False
             except BaseException:
-                file.close()
+                with file, contextlib.suppress(OSError):
+                    if os.fstat(file.fileno()).st_size < pcm_tools.WAV_HEADER_BYTES:
+                        remove_part(file)
                 raise
             self._file, self._guard = file, DescriptorGuard(file)
         return self._file

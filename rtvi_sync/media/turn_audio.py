@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,8 +14,9 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.shield import shielded
-from ..errors import DeviceError
+from ..errors import DeviceError, UsageError
 from ..protocol.validation import PATH
+from .audio_files import check_wav_name, write_wav
 from .base import AudioFrame
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 from .devices.backend import audio_backend
@@ -64,13 +64,24 @@ class TurnAudio:
         return f'<audio controls src="data:audio/wav;base64,{base64.b64encode(self.wav).decode()}"></audio>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a WAV file.
+        """Write a WAV file. If the disk is full, it has what could be written.
 
         Raises:
+            ValueError: the name is that of a file of another format, such as ``answer.mp3``.
+            UsageError: there is no audio.
             OSError: it cannot be written.
         """
         PATH.check(path=path)
-        Path(path).write_bytes(self.wav)
+        check_wav_name(path)
+        if not self:
+            why = (
+                "all of it is missing: raise max_turn_audio, and let handlers return sooner"
+                if self.truncated
+                else "this side of the turn was not heard. Typed words have no audio, nor has an answer that was not "
+                "spoken, or that came over a transport without audio. Check it first: `if turn.audio:`"
+            )
+            raise UsageError(f"There is no audio to save in {os.fspath(path)[:200]}: {why}")
+        write_wav(path, self.pcm, self.sample_rate_hz)
 
     def play(self) -> None:
         """Play the audio on the default loudspeaker, and return when it was played. Any thread may call it.

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from rtvi_sync.media import AudioFrame, TrackFrames, Tracks
-from rtvi_sync.media.pcm import wav_header
+from rtvi_sync.media.audio_files import write_wav
 from rtvi_sync.media.resample import resample
 
 # Seconds by which a frame may be late and still continue the frame before it: a gap of a few milliseconds would click.
@@ -129,7 +129,7 @@ def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[A
         Whether there was audio; else no file is written.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; if the disk is full, it has what could be written.
     """
     if not user and not bot:
         return False
@@ -141,9 +141,7 @@ def write_conversation(path: Path, user: Sequence[AudioSegment], bot: Sequence[A
     for channel, pcm in enumerate((left, right)):
         padded = pcm.ljust(length, b"\0")
         stereo[2 * channel :: 4], stereo[2 * channel + 1 :: 4] = padded[::2], padded[1::2]
-    with path.open("wb") as file:
-        file.write(wav_header(rate, len(stereo), channels=2))
-        file.write(stereo)
+    write_wav(path, stereo, rate, channels=2)
     return True
 
 

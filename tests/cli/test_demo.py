@@ -310,3 +310,24 @@ def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -
     rate, user, bot_side = channels(tmp_path / "conversation.wav")
     assert rate == 24_000
     assert len(audible_spans(user, rate, 2.0)) == len(audible_spans(bot_side, rate, 2.0)) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit for the size of files")
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The last line names the file, and what there was room for can be played."""
+    write_wav(tmp_path / "speech.wav", [tone(0.5)])
+    words = ["sh", "-c", 'ulimit -f 20; exec "$@"', "sh", sys.executable, "-m", "rtvi_sync", "demo"]
+    result = subprocess.run(
+        [*words, "--speech", "speech.wav", "--out", "out.wav"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=GUARD,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert re.fullmatch(rf"rtvi-sync demo: \[Errno \d+\] .*: '{tmp_path / 'out.wav'}'\n", result.stderr)
+    _, left, _ = channels(tmp_path / "out.wav")
+    assert len(left) > 1000

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +73,20 @@ class TestAsk:
             assert (turn.number, turn.session, turn.initiator, turn.modality) == (1, 1, "user", "text")
             assert [client.ask(str(n), GUARD).bot_text for n in range(20)] == [f"You said {n}" for n in range(20)]
             assert [each.number for each in client.turns()] == [*range(1, 22)]
+
+    def test_the_name_of_an_audio_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A str is words; if it names an audio file that is there, a warning says what says the file."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "q1.wav").write_bytes(b"")
+        (tmp_path / "hello").write_bytes(b"")
+        with TalkingBot().client() as client:
+            for text in ("q1.wav", "q2.wav", "hello", "a" * 5000 + ".wav", "\0.wav"):
+                assert client.ask(text, GUARD).bot_text == f"You said {text}"
+        assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+            ("WARNING", "'q1.wav' is sent as words, and is the name of an audio file: to say it, pass Path('q1.wav')")
+        ]
 
     def test_manual_mode(self) -> None:
         """It delivers events while it waits."""

@@ -12,8 +12,12 @@ from typing import Any, cast
 
 import pytest
 
+from rtvi_sync import MemoryTransport, RTVIClient
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
+from tests.support.disks import full_disk
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 
 def read_wav(path) -> tuple[int, int, int, bytes]:
@@ -350,43 +354,68 @@ def test_wav_sink_stops_at_the_limit_of_the_format(tmp_path, monkeypatch):
     assert read_wav(tmp_path / "a.wav")[3] == b"abcd"
 
 
-def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path, monkeypatch):
-    """An incomplete write is removed again."""
+def test_a_disk_that_fills_up_leaves_a_valid_file(tmp_path):
+    """The file holds each sample that there was room for, and the one error names it."""
+    path = tmp_path / "a.wav"
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    with full_disk(44 + 7):
+        with pytest.raises(DeviceError, match=rf"^Cannot write {path}: "):
+            sink.write(b"efgh", 24000)
+        sink.close()
+    assert read_wav(path)[3] == b"abcdef"
+
+
+def test_a_write_that_failed_leaves_no_gap(tmp_path):
+    """An application that continues after an error has the audio before and after it side by side."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
-    assert sink._file is not None
-    fd = sink._file.fileno()
+    with full_disk(44 + 7), pytest.raises(DeviceError, match="Cannot write"):
+        sink.write(b"efgh", 24000)
+    sink.write(b"ij", 24000)
+    sink.close()
+    assert read_wav(tmp_path / "a.wav")[3] == b"abcdefij"
 
-    def write_half(file, data):
-        os.write(fd, bytes(data)[: len(data) // 2])
-        raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("rtvi_sync.media.sinks._write_all", write_half)
-        with pytest.raises(DeviceError, match="No space left"):
-            sink.write(b"efgh", 24000)
+@pytest.mark.parametrize("room", [0, 20])
+def test_a_disk_that_is_full_leaves_no_file(room, tmp_path):
+    """A file without room for its header would not be valid."""
+    sink = WavSink(tmp_path / "a.wav")
+    with full_disk(room):
+        with pytest.raises(DeviceError, match=r"Cannot write .*a\.wav"):
+            sink.write(b"abcd", 24000)
+        sink.close()
+    assert not (tmp_path / "a.wav").exists()
+    sink.write(b"abcd", 24000)
     sink.close()
     assert read_wav(tmp_path / "a.wav")[3] == b"abcd"
 
 
-def test_a_write_that_failed_leaves_no_gap(tmp_path, monkeypatch):
-    """An application that continues after an error has the audio before and after it side by side."""
-    sink = WavSink(tmp_path / "a.wav")
-    sink.write(b"abcd", 24000)
-    assert sink._file is not None
-    fd = sink._file.fileno()
+def test_a_session_whose_disk_fills_up(tmp_path, caplog):
+    """One `device_error` and one error in the log name the file, which holds what there was room for."""
+    transport, errors = MemoryTransport(audio=True), list[Any]()
+    path = tmp_path / "a.wav"
+    client = RTVIClient(transport=transport, mic=False, speaker=path, connect_timeout=GUARD)
+    client.on("device_error", errors.append)
+    with full_disk(44 + 1000):
+        with client:
+            transport.receive_audio(b"\1\2" * 2400, 24000)
+            until(lambda: errors)
+            transport.receive_audio(b"\1\2" * 2400, 24000)
+        assert len(errors) == 1
+    assert str(errors[0]).startswith(f"Cannot write {path}: ")
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["WavSink failed"]
+    assert read_wav(path)[3] == b"\1\2" * 500
 
-    def write_some(file, data):
-        os.write(fd, bytes(data)[:3])
-        raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("rtvi_sync.media.sinks._write_all", write_some)
-        with pytest.raises(DeviceError, match="No space left"):
-            sink.write(b"efgh", 24000)
-    sink.write(b"ij", 24000)
-    sink.close()
-    assert read_wav(tmp_path / "a.wav")[3] == b"abcdij"
+@pytest.mark.parametrize("name", ["answer.mp3", "ANSWER.OGG", "answer.mp4"])
+def test_names_of_other_formats(name, tmp_path):
+    """WAV data under such a name could not be played: it is refused where it is given."""
+    path = tmp_path / name
+    for refused in (lambda: WavSink(path), lambda: RTVIClient(speaker=path), lambda: RTVIClient().update_speaker(path)):
+        with pytest.raises(ValueError, match=rf"{name} is the name of another format: end it in \.wav"):
+            refused()
+    RTVIClient(speaker=tmp_path / "answer.WAV")
 
 
 @pytest.mark.parametrize("library", [True, False], ids=["soxr", "without"])

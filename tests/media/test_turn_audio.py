@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import DeviceError, MissingExtraError, TurnAudio
+from rtvi_sync import DeviceError, MissingExtraError, TurnAudio, UsageError
 from rtvi_sync.media import AudioFrame
 from rtvi_sync.media.turn_audio import turn_audio_of
+from tests.support.disks import full_disk
 from tests.support.fake_devices import FakeBackend, FakeOutput
 from tests.support.scripted_talk import tone
 from tests.support.threads import media_threads, running
@@ -41,7 +42,7 @@ def test_in_a_notebook() -> None:
 
 
 def test_none() -> None:
-    """It is false, and can be saved."""
+    """It is false, and has no bytes beside a header."""
     assert not TurnAudio()
     assert turn_audio_of([], truncated=True).truncated
     assert TurnAudio().seconds == 0.0
@@ -102,6 +103,36 @@ def test_a_file(tmp_path: Path) -> None:
     TurnAudio(pcm=b"abcd", sample_rate_hz=24_000).save(path)
     with wave.open(str(path)) as file:
         assert (file.readframes(9), file.getframerate(), file.getnchannels()) == (b"abcd", 24_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("audio", "why"),
+    [(TurnAudio(), "this side of the turn was not"), (TurnAudio(truncated=True), "max_turn_audio")],
+)
+def test_no_audio_makes_no_file(audio: TurnAudio, why: str, tmp_path: Path) -> None:
+    """The error says that there is none, and why."""
+    path = tmp_path / "turn.wav"
+    with pytest.raises(UsageError, match=rf"^There is no audio to save in {path}: .*{why}"):
+        audio.save(path)
+    assert not path.exists()
+
+
+def test_a_name_of_another_format(tmp_path: Path) -> None:
+    """A WAV file is not written under it."""
+    with pytest.raises(ValueError, match=r"turn\.mp3 is the name of another format: end it in \.wav"):
+        TurnAudio(pcm=b"abcd", sample_rate_hz=24_000).save(tmp_path / "turn.mp3")
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The error names the file, which holds what there was room for; without room for a header there is none."""
+    audio, path = TurnAudio(pcm=b"abcdefgh", sample_rate_hz=24_000), tmp_path / "turn.wav"
+    with full_disk(44 + 5), pytest.raises(OSError, match=rf"'{path}'"):
+        audio.save(path)
+    with wave.open(str(path)) as file:
+        assert file.readframes(9) == b"abcd"
+    with full_disk(40), pytest.raises(OSError, match=rf"'{path}'"):
+        audio.save(path)
+    assert not path.exists()
 
 
 def test_numpy() -> None:

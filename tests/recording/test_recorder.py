@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync.media import AudioFrame, AudioTrack, ParticipantTracks, Tracks
 from rtvi_sync.recording.recorder import AudioSegment, Recorder, simulate_playback, write_conversation
+from tests.support.disks import full_disk
 
 RATE = 1000
 
@@ -81,6 +82,14 @@ def test_one_silent_side(tmp_path: Path) -> None:
     path = tmp_path / "out.wav"
     write_conversation(path, [segment(7.0, 5, 6)], [])
     assert read(path) == (2, RATE, [5, 0, 6, 0])
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The error names the file, which holds both sides as far as there was room."""
+    path = tmp_path / "out.wav"
+    with full_disk(44 + 6), pytest.raises(OSError, match=rf"'{path}'"):
+        write_conversation(path, [segment(7.0, 5, 6, 7)], [segment(7.0, -5, -6, -7)])
+    assert read(path) == (2, RATE, [5, -5])
 
 
 def test_a_conversation_without_audio_writes_no_file(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import attrs
 
+from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
 from rtvi_sync.recording.tables import columns, rich_table
@@ -235,6 +235,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Return the text, which is written to a file if there is a path: as a whole, or not at all if the disk is full."""
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8", newline="")
+        write_file(path, text.encode())
     return text

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import Measurement, Report, Row
+from tests.support.disks import full_disk
 
 
 def done(name: str, seconds: float, *, kind: Any = "request", error: BaseException | None = None) -> Measurement:
@@ -103,6 +104,15 @@ class TestReport:
             "size": 0,
             "error": "ValueError: bad idea",
         }
+
+    @pytest.mark.parametrize("form", ["json", "csv"])
+    def test_a_full_disk(self, form: str, report: Report, tmp_path: Path) -> None:
+        """A report is written as a whole or not at all, and the error names the file."""
+        path = tmp_path / "report"
+        path.write_text("an older report")
+        with full_disk(1000), pytest.raises(OSError, match=rf"'{path}'"):
+            getattr(report, f"to_{form}")(path)
+        assert not path.exists()
 
     def test_csv(self, report: Report, tmp_path: Path) -> None:
         """CSV has a line for each session and a column for each kind of measurement."""
