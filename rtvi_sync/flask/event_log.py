@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import secrets
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -40,6 +42,8 @@ class EventLog:
         self._changed = threading.Condition(threading.Lock())
         self._events: deque[bytes] = deque()
         self._bytes = 0
+        # What was added since the oldest block of `after()` began, in order; empty: such a block, which has not ended.
+        self._held: deque[list[str]] = deque()
         self._position = Position()
         self._levels: dict[RTVIEvent, tuple[int, bytes]] = {}
         self._wakes = 0
@@ -48,16 +52,40 @@ class EventLog:
     def add(self, text: str) -> None:
         """Append an event, given as JSON in one line."""
         with self._changed:
+            self._held.append([text])
+            self._append_held()
+
+    @contextlib.contextmanager
+    def after(self, text: str) -> Iterator[None]:
+        """Append an event after the block, in front of those that are added during the block; none if it raises."""
+        own: list[str] = []
+        with self._changed:
+            self._held.append(own)
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._held = deque(held for held in self._held if held is not own)
+                self._append_held()
+            raise
+        with self._changed:
+            own.append(text)
+            self._append_held()
+
+    def _append_held(self) -> None:
+        """Append the events that wait for no block. With the lock."""
+        while self._held and self._held[0]:
+            (text,) = self._held.popleft()
             if self._closed:
-                return
+                continue
             self._position = self._position._replace(event=self._position.event + 1)
             chunk = f"id: {self._name}.{self._position.event}\ndata: {text}\n\n".encode()
             self._events.append(chunk)
             self._bytes += len(chunk)
-            # The newest event is kept, whatever its size.
-            while len(self._events) > 1 and (self._bytes > _MAX_BYTES or len(self._events) > self._max_events):
-                self._bytes -= len(self._events.popleft())
-            self._changed.notify_all()
+        # The newest event is kept, whatever its size.
+        while len(self._events) > 1 and (self._bytes > _MAX_BYTES or len(self._events) > self._max_events):
+            self._bytes -= len(self._events.popleft())
+        self._changed.notify_all()
 
     def replace(self, level: RTVIEvent, text: str) -> None:
         """Replace the newest level of a kind, given as JSON in one line."""
@@ -75,6 +103,8 @@ class EventLog:
     def close(self) -> None:
         """End the log: no event follows. Idempotent."""
         with self._changed:
+            self._held = deque(held for held in self._held if held)
+            self._append_held()
             self._closed = True
             self._changed.notify_all()
 

@@ -171,9 +171,9 @@ class Relay:
             raise BotNotReadyError("The bot is not ready")
         check_bot_takes(self.client, "send-text")
         text.encode()  # raises ValueError for surrogates
-        # Logged before it is sent, because the bot's answer may arrive before this thread continues.
-        self._log.add(as_json("relayText", {"text": text}))
-        self.client.send_text(text, audio_response=aloud)
+        # In front of the bot's answer, which may arrive before this thread continues.
+        with self._log.after(as_json("relayText", {"text": text})):
+            self.client.send_text(text, audio_response=aloud)
 
     # -- handlers of the client ---------------------------------------------------------------------------------------
 

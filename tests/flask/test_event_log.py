@@ -38,6 +38,31 @@ def filled(count: int, *, keep: int = 100) -> EventLog:
     return log
 
 
+def test_words_that_are_being_sent() -> None:
+    """The words of a send that succeeds precede what arrived during it; those of one that fails do not appear."""
+    log = EventLog(100)
+
+    def fail() -> None:
+        with log.after("lost"):
+            log.add("4")
+            raise OSError("refused")
+
+    with log.after("1"):
+        log.add("3")
+        with pytest.raises(OSError, match="refused"):
+            fail()
+        with log.after("5"):
+            log.add("6")
+        assert log.read(Position(), 0.0) == (Position(), b"")
+    log.add("7")
+    position, chunk = log.read(Position(), 0.0)
+    assert events_in(chunk) == [1, 3, 4, 5, 6, 7]
+    with log.after("9"):
+        log.add("8")
+        log.close()
+    assert events_in(log.read(position, 0.0)[1]) == [8]
+
+
 def test_a_stream_begins_at_once_and_beats(relay: Relay) -> None:
     """The first part comes without any event, and when nothing happens a comment comes in every interval."""
     user = User(relay(heartbeat_interval=0.1))
