@@ -257,7 +257,7 @@ class MediaSession:
     def remove(self, insertion: Insertion) -> None:
         """Let what spoke before, the microphone at last, speak again; does not block.
 
-        A source that is in `read()` is closed when that returns, and is in use until then or until the session ends.
+        A source that is in `read()` is closed when that returns, and is in use until then.
         """
         insertion.sender.halt()
         with self._lock:

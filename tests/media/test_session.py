@@ -289,7 +289,7 @@ class TestInsertion:
         Lease(source, "mic").release()
 
     def test_it_does_not_return(self, talk, timer):
-        """The microphone speaks at once. No second thread reads the source; the end of the session gives it up."""
+        """The microphone speaks at once. No second thread reads the source, not after the session either."""
         reading, go_on, reads = threading.Event(), threading.Event(), []
 
         def read(frames: int) -> bytes:
@@ -310,8 +310,10 @@ class TestInsertion:
             session.manager.insert(source, AT_ONCE)
         assert len(reads) == 1
         assert len(session.manager.stop(0.0)) == 1
-        Lease(source, "mic").release()
+        with pytest.raises(DeviceError, match="has not returned yet"):
+            Lease(source, "mic")
         go_on.set()
+        Lease(source, "mic", Deadline(GUARD)).release()
 
     def test_it_returns_late(self, talk, monkeypatch):
         """Then it can be said again, as soon as that is done."""
