@@ -17,7 +17,7 @@ def _between(start: float | None, end: float | None) -> float | None:
     return end - start if start is not None and end is not None else None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Turn(TurnRecord):
     """What the user said and what the bot answered, or what the bot said unasked.
 
@@ -33,7 +33,7 @@ class Turn(TurnRecord):
 
     audio: TurnAudio = attrs.field(factory=TurnAudio)
     user_audio: TurnAudio = attrs.field(factory=TurnAudio)
-    bot: str = attrs.field(default="", repr=False)
+    bot: str = ""
 
     @property
     def voice_to_voice(self) -> float | None:

@@ -9,6 +9,7 @@ import attrs
 
 from .service_payloads import PipecatMetricsData
 from .session_payloads import ErrorData
+from .text import quoted
 
 TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "failed"]
 """Whether the bot is still to answer or answering, has said everything, was interrupted, or is gone."""
@@ -100,7 +101,7 @@ class TimelineEntry:
     text: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class TurnRecord:
     """What the user said and what the bot answered, or what the bot said unasked.
 
@@ -139,8 +140,14 @@ class TurnRecord:
     function_calls: tuple[ReportedFunctionCall, ...] = ()
     errors: tuple[ErrorData, ...] = ()
     metrics: tuple[PipecatMetricsData, ...] = ()
-    timeline: tuple[TimelineEntry, ...] = attrs.field(default=(), repr=False)
-    timings: TurnTimings = attrs.field(factory=TurnTimings, repr=False)
+    timeline: tuple[TimelineEntry, ...] = ()
+    timings: TurnTimings = attrs.field(factory=TurnTimings)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(number={self.number}, initiator={self.initiator!r}, status={self.status!r}, "
+            f"user_text={quoted(self.user_text)}, bot_text={quoted(self.bot_text)})"
+        )
 
     @property
     def is_open(self) -> bool:

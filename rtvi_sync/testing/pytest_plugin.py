@@ -39,6 +39,7 @@ _ENDING = 2.0  # seconds that threads may need to end after a test
 _NOT_OF_THE_BOT = ("live", "client", "connect")
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
+_has_failed: pytest.StashKey[bool] = pytest.StashKey()
 
 MARKER = """\
 rtvi(live=None, client={}, connect={}, **bot): the bot and the client of a test. live=True: runs only with --rtvi-url; \
@@ -176,6 +177,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
+    request.node.stash[_has_failed] = False
     failures: list[HandlerError] = []
     before = _in_use()
 
@@ -204,7 +206,8 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     if _live_url(config):  # an embedded bot checks when it ends
         _check_left(before)
     _check_handlers(failures)
-    _check_budget(clients, config.getoption("--rtvi-latency-budget"))
+    if not request.node.stash[_has_failed]:  # its report has the latency, and a late answer is one failure
+        _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
 
 @pytest.fixture
@@ -339,6 +342,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in client.turns()]
         if report.failed:
+            item.stash[_has_failed] = True
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
         # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
         # XML takes them from the report of the teardown.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rtvi_sync import ReportedFunctionCall, Turn, TurnTimings
+import attrs
+
+from rtvi_sync import ReportedFunctionCall, TimelineEntry, Turn, TurnAudio, TurnTimings
+from rtvi_sync.messages import ErrorData
 
 
 def test_latencies() -> None:
@@ -18,6 +21,30 @@ def test_latencies() -> None:
     turn = Turn(number=1, session=1, initiator="user", modality="audio", timings=timings)
     assert (turn.voice_to_voice, turn.time_to_first_audio, turn.time_to_first_token) == (1.0, 1.0, 0.75)
     assert (turn.turn_detection, turn.transcription, turn.duration) == (0.25, 0.5, 5.0)
+
+
+def test_the_repr() -> None:
+    """It is short, whatever the bot has sent, and has neither audio nor a timeline."""
+    turn = Turn(number=3, session=1, initiator="user", status="complete", user_text="Hello", bot_text="Hi 'there'.")
+    expected = "Turn(number=3, initiator='user', status='complete', user_text='Hello', bot_text=\"Hi 'there'.\")"
+    assert repr(turn) == expected
+    hostile = "\ud800\x1b[2J\u202e\n" + 100_000 * "x"
+    entries = tuple(TimelineEntry(1.0, "bot", "speaks", hostile) for _ in range(500))
+    call = ReportedFunctionCall(function_name=hostile, result=hostile)
+    errors = (ErrorData(message=hostile),)
+    large = attrs.evolve(
+        turn,
+        user_text=hostile,
+        bot_text=hostile,
+        spoken_text=hostile,
+        assumed=hostile,
+        function_calls=(call,),
+        errors=errors,
+        timeline=entries,
+        audio=TurnAudio(pcm=bytes(2_000_000), sample_rate_hz=24_000),
+    )
+    assert len(repr(large)) < 400
+    assert repr(large).isprintable()
 
 
 def test_what_is_unknown() -> None:

@@ -232,6 +232,23 @@ def test_the_limits(run: Run) -> None:
     run(ASKS, "--rtvi-latency-budget", "600").assert_outcomes(passed=1)
 
 
+def test_a_late_answer_is_one_failure(run: Run) -> None:
+    """A test that has failed has no error by --rtvi-latency-budget in addition; the one after it is checked again."""
+    code = """
+        def test_late(rtvi_client):
+            rtvi_client.ask("Hello").expect(first_audio=0.000001)
+
+        def test_other(rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="Good bye")
+
+        def test_slow(rtvi_client):
+            rtvi_client.ask("Hello")
+        """
+    result = run(code, "--rtvi-latency-budget", "0.000001")
+    result.assert_outcomes(failed=2, passed=1, errors=1)
+    result.stdout.fnmatch_lines(["ERROR *::test_slow*"])
+
+
 def test_what_is_left(run: Run) -> None:
     """A session, a source in use, a thread that does not end: each fails the test that has left it, by name."""
     result = run("""
