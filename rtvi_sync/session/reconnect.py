@@ -52,8 +52,12 @@ class ReconnectingData:
 
     def describe(self) -> str:
         """Return a sentence without its full stop."""
+        return f"the client reconnects by itself, {self.describe_attempt()}"
+
+    def describe_attempt(self) -> str:
+        """Return which attempt follows, and when."""
         of = f" of {self.max_attempts}" if self.max_attempts is not None else ""
-        return f"the client reconnects by itself, attempt {self.attempt}{of} within {self.delay:.1f} s"
+        return f"attempt {self.attempt}{of} within {self.delay:.1f} s"
 
 
 @attrs.frozen(kw_only=True)
@@ -116,6 +120,7 @@ class Reconnector:
         self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
         self.count = 0
+        self._repeated: ReconnectingData | None = None  # of a `connect()` that is repeated now
         #: Why the last lost session was not replaced; None if it was, or if the application has connected since.
         self.failed: ReconnectFailedData | None = None
 
@@ -156,7 +161,13 @@ class Reconnector:
 
         def publish(state: RetryCallState) -> None:
             data = _reconnecting(self.policy, state, state.attempt_number + 1)
-            logger.warning("The bot is not ready (%s); %s", data.error, data.describe())
+            self._repeated = data
+            logger.warning(
+                "Attempt %d to connect failed: %s. The client makes %s",
+                data.attempt - 1,
+                str(data.error).rstrip("."),
+                data.describe_attempt(),
+            )
             sessions = self._sessions()
             if sessions is not None:
                 sessions.publish(RTVIEvent.RECONNECTING, data)
@@ -169,7 +180,10 @@ class Reconnector:
             left = deadline.remaining()
             return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)
 
-        return shielded(retrying)(attempt, stopped)  # Ctrl-C during its imports would leave half of asyncio
+        try:
+            return shielded(retrying)(attempt, stopped)  # Ctrl-C during its imports would leave half of asyncio
+        finally:
+            self._repeated = None
 
     def stop_connect(self, for_good: bool) -> None:
         """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""
@@ -195,6 +209,11 @@ class Reconnector:
         has_ended, pending, failed = session.ending.has_begun, self.pending, self.failed
         if session.publisher.was_ready and not has_ended:
             return
+        repeated = self._repeated
+        if repeated is not None:
+            raise BotNotReadyError(
+                f"There is no bot yet: connect() makes {repeated.describe_attempt()}; {_WAIT}"
+            ) from fresh_copy(repeated.error)
         if pending is not None:
             raise BotNotReadyError(f"There is no bot: {pending.describe()}; {_WAIT}") from fresh_copy(pending.error)
         if failed is not None and has_ended:
@@ -366,8 +385,18 @@ class _Run:
 
     def _publish(self, state: RetryCallState) -> None:
         self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
-        if self._owner.publish(self, RTVIEvent.RECONNECTING, self.pending):
-            logger.info("The session is lost (%s); %s", self.pending.error, self.pending.describe())
+        if not self._owner.publish(self, RTVIEvent.RECONNECTING, self.pending):
+            return
+        error = str(self.pending.error).rstrip(".")
+        if state.outcome is not None and state.outcome.exception() is self._loss:
+            logger.info("The session is lost: %s. The client makes %s", error, self.pending.describe_attempt())
+        else:
+            logger.info(
+                "Attempt %d to replace the lost session failed: %s. The client makes %s",
+                self._attempts,
+                error,
+                self.pending.describe_attempt(),
+            )
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(Deadline(seconds)):

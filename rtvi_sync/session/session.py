@@ -225,7 +225,7 @@ class Session:
             raise forked_error()
         if self.ending.has_begun:
             info, failed = self.ending.info, not self.publisher.was_ready
-            how = f"the last connect() failed: {info.error or info.describe()}" if failed else info.describe()
+            how = f"the last attempt to connect failed: {info.error or info.describe()}" if failed else info.describe()
             raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")

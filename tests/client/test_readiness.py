@@ -147,7 +147,7 @@ def test_an_attempt_that_has_failed() -> None:
     with closing(memory_client(silent_bot, connect_timeout=0.05)) as client:
         with pytest.raises(RTVIError):
             client.connect()
-        with pytest.raises(BotNotReadyError, match=r"the last connect\(\) failed"):
+        with pytest.raises(BotNotReadyError, match=r"the last attempt to connect failed"):
             client.wait_until_ready(GUARD)
 
 

@@ -64,7 +64,7 @@ def test_calls_say_why_connect_failed() -> None:
     transport_of(client).connect = refuse
     with pytest.raises(TransportStartError):
         client.connect()
-    with pytest.raises(BotNotReadyError, match=r"the last connect\(\) failed: the key has expired") as told:
+    with pytest.raises(BotNotReadyError, match=r"the last attempt to connect failed: the key has expired") as told:
         client.send_text("hello")
     cause = told.value.__cause__
     assert isinstance(cause, TransportStartError)

@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -756,7 +757,7 @@ def test_an_attempt_of_connect_is_no_lost_session() -> None:
         assert session is not None
         session.ending.is_replaced = True
         assert not manager_of(client).has_session
-        with pytest.raises(BotNotReadyError, match=r"the last connect\(\) failed"):
+        with pytest.raises(BotNotReadyError, match=r"the last attempt to connect failed"):
             client.send_text("hello")
 
 
@@ -859,6 +860,51 @@ def test_a_rule_that_disconnects_after_a_failed_attempt(caplog: pytest.LogCaptur
         until(lambda: not thread_names())
         assert client.stats().reconnects == 0
     assert "retry_on" not in caplog.text
+
+
+def test_the_log_tells_a_failed_attempt_from_a_lost_session(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the loss is told as one; an attempt that fails after it is told as an attempt, with its number."""
+    caplog.set_level("INFO", "rtvi_sync")
+    bot = MoodyBot("ready", TransportStartError("no way"), TransportStartError("no way again."), "ready")
+    with reconnecting_client(bot, attrs.evolve(QUICK, max_attempts=4)) as client:
+        client.connect()
+        lose(client)
+        until(lambda: client.stats().reconnects == 1)
+    told = [re.sub(r"within .* s", "soon", record.getMessage()) for record in caplog.records]
+    assert told == [
+        "The session is lost: The connection to the bot was lost. The client makes attempt 1 of 4 soon",
+        "Attempt 1 to replace the lost session failed: no way. The client makes attempt 2 of 4 soon",
+        "Attempt 2 to replace the lost session failed: no way again. The client makes attempt 3 of 4 soon",
+    ]
+
+
+def test_a_failed_attempt_of_a_repeated_connect_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    """While `connect()` repeats, no other call says that it has failed; the error and the log have the attempt."""
+    policy = ReconnectPolicy.forever(initial_delay=0.01, max_attempts=2)
+    moody, was_sent = MoodyBot(TransportStartError("no way")), threading.Event()
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        assert not moody.begun or was_sent.wait(GUARD)
+        yield from moody(transport, message)
+
+    refused: list[BotNotReadyError] = []
+    with reconnecting_client(bot, policy) as client:
+
+        @client.on("reconnecting")
+        def send() -> None:
+            try:
+                client.send_client_message("hello")
+            except BotNotReadyError as error:
+                refused.append(error)
+            was_sent.set()
+
+        client.connect()
+    (error,) = refused
+    attempt = r"attempt 2 of 2 within 0\.0 s"
+    assert re.fullmatch(rf"There is no bot yet: connect\(\) makes {attempt}; call wait_until_ready\(\).*", str(error))
+    assert isinstance(error.__cause__, TransportStartError)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert re.fullmatch(rf"Attempt 1 to connect failed: no way\. The client makes {attempt}", told)
 
 
 @pytest.mark.parametrize("answer", [True, False])
