@@ -34,6 +34,8 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .installation import install_command
+
 if TYPE_CHECKING:
     from .client.turn import Turn
 
@@ -274,6 +276,6 @@ class MissingExtraError(UsageError, ImportError):
     """
 
     def __init__(self, feature: str, extra: str, *, hint: str = "") -> None:
-        command = f'pip install "rtvi_sync[{extra}]"'
+        command = install_command(extra)
         super().__init__(f'{feature} needs the extra "{extra}". Install it with: {command}{hint and f" ({hint})"}')
         self.extra = extra

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TextIO
 
+from rtvi_sync.installation import install_command
+
 from .console import Console, LineConsole
 from .screen import PlainScreen, screen_for
 
@@ -21,6 +23,6 @@ def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Co
 
             return TerminalConsole(stdout)
         except ModuleNotFoundError:
-            print('For meters and keys: pip install "rtvi_sync[cli]"', file=sys.stderr)
+            print(f"For meters and keys: {install_command('cli')}", file=sys.stderr)
     # The terminal itself echoes what is typed: nothing may be drawn over it.
     return LineConsole(stdin, PlainScreen(stdout))

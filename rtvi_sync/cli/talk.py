@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from rtvi_sync import RTVIClient
+from rtvi_sync.installation import install_command
 from rtvi_sync.media import WavSource
 from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
@@ -135,7 +136,7 @@ def _print_introduction(console: Console, *, has_echo: bool, echo_cancellation: 
     if echo_cancellation:
         console.print_line("Echo cancellation is on (--no-echo-cancellation turns it off).")
     elif has_echo:
-        console.print_line('Use a headset, or the bot hears itself. pip install "rtvi_sync[aec]" cancels the echo.')
+        console.print_line(f"Use a headset, or the bot hears itself. {install_command('aec')} cancels the echo.")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pytest
 from rtvi_sync.cli.console import LineConsole
 from rtvi_sync.cli.console_choice import console_for
 from rtvi_sync.cli.screen import PlainScreen
+from rtvi_sync.installation import install_command
 from tests.support.streams import Terminal
 
 
@@ -31,4 +32,4 @@ def test_without_prompt_toolkit_a_terminal_gets_lines(
     monkeypatch.setitem(sys.modules, "prompt_toolkit.application", None)
     console = console_for(Terminal(), Terminal())
     assert isinstance(console, LineConsole)
-    assert capsys.readouterr().err == 'For meters and keys: pip install "rtvi_sync[cli]"\n'
+    assert capsys.readouterr().err == f"For meters and keys: {install_command('cli')}\n"

@@ -14,6 +14,7 @@ import pytest
 from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, cli
 from rtvi_sync.cli import devices
 from rtvi_sync.cli.screen import PlainScreen
+from rtvi_sync.installation import install_command
 from rtvi_sync.media import AudioLevel, MediaDeviceInfo
 
 MICS = [
@@ -89,7 +90,7 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
     assert "Microphones" not in shown.out
     assert shown.err == (
         'rtvi-sync devices: The use of microphones and speakers needs the extra "audio". '
-        'Install it with: pip install "rtvi_sync[audio]" (before it: apt)\n'
+        f"Install it with: {install_command('audio')} (before it: apt)\n"
     )
 
 
@@ -99,7 +100,7 @@ def test_cameras_are_an_extra(machine: Setting, capsys: pytest.CaptureFixture[st
     assert cli.main(["devices"]) == 0
     shown = capsys.readouterr()
     assert "Microphones" in shown.out
-    assert 'pip install "rtvi_sync[video]"' in shown.err
+    assert install_command("video") in shown.err
 
 
 def test_the_list_as_json(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:

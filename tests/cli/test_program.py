@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
+from rtvi_sync.installation import install_command
 from tests.support.slowness import GUARD
 
 
@@ -118,7 +119,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (ConnectionTimeoutError("The bot was not ready", phase="http", elapsed=1.0), "The bot was not ready"),
         (TimeoutError(), "TimeoutError"),
         (OSError("first line\nand \x1b[2Jmore"), "first line and  [2Jmore"),
-        (MissingExtraError("It", "x"), 'It needs the extra "x". Install it with: pip install "rtvi_sync[x]"'),
+        (MissingExtraError("It", "x"), f'It needs the extra "x". Install it with: {install_command("x")}'),
         (ModuleNotFoundError("No module named 'x'"), "No module named 'x'. Install the package that has it, with pip"),
     ],
 )

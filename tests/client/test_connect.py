@@ -64,7 +64,7 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest
     """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
-    with pytest.raises(ConnectError, match=r'eval: .* webrtc: .* pip install "rtvi_sync\[webrtc\]"\.$') as caught:
+    with pytest.raises(ConnectError, match=r"eval: .* webrtc: .* install .*\[webrtc\].*\.$") as caught:
         connect(server.url, **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
 

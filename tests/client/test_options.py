@@ -182,7 +182,7 @@ class TestOptions:
     def test_echo_cancellation_needs_an_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The constructor says which, not the first device."""
         monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
-        with pytest.raises(MissingExtraError, match=r'Echo cancellation .*pip install "rtvi_sync\[aec\]"'):
+        with pytest.raises(MissingExtraError, match=r"Echo cancellation .*install .*\[aec\]"):
             RTVIClient(echo_cancellation=True)
 
     def test_a_transport_is_an_object(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import DEFAULT_EVENTS, RTVIBlueprint
+from rtvi_sync.installation import install_command
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
@@ -339,7 +340,7 @@ except rtvi_sync.MissingExtraError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=GUARD)
     assert done.stderr == ""
-    assert done.stdout == 'rtvi_sync.flask needs the extra "flask". Install it with: pip install "rtvi_sync[flask]"\n'
+    assert done.stdout == f'rtvi_sync.flask needs the extra "flask". Install it with: {install_command("flask")}\n'
 
 
 def test_json_is_plain() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RequestTimeoutError
+from rtvi_sync.installation import install_command
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD
 
@@ -116,6 +117,4 @@ except rtvi_sync.MissingExtraError as error:
     command = [sys.executable, "-c", script, missing]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD)
     assert done.stderr == ""
-    assert (
-        done.stdout == 'rtvi_sync.locust needs the extra "locust". Install it with: pip install "rtvi_sync[locust]"\n'
-    )
+    assert done.stdout == f'rtvi_sync.locust needs the extra "locust". Install it with: {install_command("locust")}\n'

@@ -104,7 +104,7 @@ def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, "soundfile", raising=False)
         finder = types.SimpleNamespace(find_spec=lambda *_: (_ for _ in ()).throw(OSError("libsndfile not found")))
         monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
-    with pytest.raises(MissingExtraError, match=rf"a file that is {what} needs .*rtvi_sync\[files\].*ffmpeg") as caught:
+    with pytest.raises(MissingExtraError, match=rf"a file that is {what} needs .*\[files\].*ffmpeg") as caught:
         decode(data)
     assert caught.value.extra == "files"
     assert "\n" not in str(caught.value)

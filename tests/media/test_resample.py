@@ -57,7 +57,7 @@ def test_a_new_beginning() -> None:
 def test_without_soxr(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, "soxr", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[resample\]"') as caught:
+    with pytest.raises(MissingExtraError, match=r"install .*\[resample\]") as caught:
         Resampler(48000, 16000)
     assert caught.value.extra == "resample"
 

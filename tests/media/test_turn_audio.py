@@ -213,7 +213,7 @@ class TestPlay:
             raise MissingExtraError("Playing audio", "audio")
 
         monkeypatch.setattr(machine, "open_output", open_output)
-        with pytest.raises(MissingExtraError, match=r"rtvi_sync\[audio\]"):
+        with pytest.raises(MissingExtraError, match=r"\[audio\]"):
             TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play()
 
     def test_the_loudspeaker_fails(self, machine: Loudspeaker) -> None:

@@ -188,7 +188,7 @@ def test_a_file_without_opencv(tmp_path, monkeypatch):
 
     tmp_path.joinpath("film.avi").touch()
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(MissingExtraError, match=r"FileVideoSource needs .*rtvi_sync\[video\]"):
+    with pytest.raises(MissingExtraError, match=r"FileVideoSource needs .*\[video\]"):
         FileVideoSource(tmp_path / "film.avi")
 
 
@@ -270,5 +270,5 @@ def test_a_screen_without_mss(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "mss", None)
-    with pytest.raises(MissingExtraError, match=r"ScreenSource needs .*rtvi_sync\[screen\]"):
+    with pytest.raises(MissingExtraError, match=r"ScreenSource needs .*\[screen\]"):
         ScreenSource()

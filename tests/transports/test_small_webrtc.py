@@ -232,7 +232,7 @@ def test_a_server_that_refuses_the_offer(bot, client):
 def test_without_the_extra(monkeypatch):
     """One line says what to install."""
     monkeypatch.setattr(small_webrtc, "is_installed", lambda: False)
-    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[webrtc\]"') as caught:
+    with pytest.raises(MissingExtraError, match=r"install .*\[webrtc\]") as caught:
         SmallWebRTCTransport()
     assert "\n" not in str(caught.value)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import DeviceError, MissingExtraError
+from ...installation import install_command
 from ..base import MediaDeviceInfo
 from .audio_libraries import AUDIO_LIBRARIES
 
@@ -42,7 +43,7 @@ def _hint_at_pyaudio() -> str:
         packages = "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
     else:
         packages = _linux_packages("gcc python3-dev portaudio19-dev", "gcc python3-devel portaudio-devel")
-    return f'{packages}; or, where nothing is to be compiled: pip install "rtvi_sync[sounddevice]"'
+    return f"{packages}; or, where nothing is to be compiled: {install_command('sounddevice')}"
 
 
 def _hint_at_sounddevice() -> str:

@@ -282,7 +282,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.ProtocolError, a_config_of_another_shape, "Check the code of the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
     (errors.ForkedProcessError, a_forked_child, "connect a client in the child process"),
-    (errors.MissingExtraError, a_package_that_is_not_installed, r'pip install "rtvi_sync\[screen\]"'),
+    (errors.MissingExtraError, a_package_that_is_not_installed, r"install .*\[screen\]"),
 ]
 
 #: What an error holds in addition to its text, by way; those that say nothing more are left out.

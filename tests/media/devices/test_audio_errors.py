@@ -86,7 +86,7 @@ def test_errors_of_opening(
         ("pyaudio", "linux", {"ID": "arch"}, r"apt-get install.* or sudo dnf install"),
         ("pyaudio", "linux", None, r"apt-get install.* or sudo dnf install"),
         ("pyaudio", "darwin", None, r"brew install portaudio"),
-        ("pyaudio", "win32", None, r"winget install Python\.Python\.3\.13.*rtvi_sync\[sounddevice\]"),
+        ("pyaudio", "win32", None, r"winget install Python\.Python\.3\.13.*\[sounddevice\]"),
         ("sounddevice", "linux", {"ID": "debian"}, r"sudo apt-get install -y libportaudio2;"),
         ("sounddevice", "linux", {"ID": "fedora"}, r"sudo dnf install -y portaudio;"),
         ("sounddevice", "darwin", None, r" \(No"),
@@ -137,5 +137,5 @@ def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library
     monkeypatch.setattr(portaudio, "probe", lambda _: None)
     monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it keeps what it loaded
     extra = AUDIO_LIBRARIES[library]
-    with pytest.raises(MissingExtraError, match=rf'pip install "rtvi_sync\[{extra}\]".*PortAudio library not found'):
+    with pytest.raises(MissingExtraError, match=rf"install .*\[{extra}\].*PortAudio library not found"):
         PortAudioBackend(library).open_input(None, 16000, 0.02)

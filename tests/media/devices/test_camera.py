@@ -294,13 +294,13 @@ def test_a_missing_library(fake, shoot, monkeypatch):
     camera is not opened again by itself."""
     monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
     fake.refuse = MissingExtraError("The camera", "video")
-    with pytest.raises(MissingExtraError, match=r"rtvi_sync\[video\]"):
+    with pytest.raises(MissingExtraError, match=r"\[video\]"):
         shoot().camera.wait_opened(Deadline(GUARD))
     session = shoot(on=False)
     session.turn(True)
     session.until(lambda: session.errors)
     assert (session.errors[0].type, session.errors[0].devices) == ("not-found", ("cam",))
-    assert 'pip install "rtvi_sync[video]"' in str(session.errors[0])
+    assert "[video]" in str(session.errors[0])
     tries = fake.count("try")
     threading.Event().wait(0.05)
     assert fake.count("try") == tries

@@ -207,6 +207,6 @@ def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch, module: str) -> N
     """The error says how to install it, and what could not be imported."""
     monkeypatch.setitem(sys.modules, module, None)
     assert not is_available()
-    with pytest.raises(MissingExtraError, match=rf'pip install "rtvi_sync\[aec\]".*{module}') as caught:
+    with pytest.raises(MissingExtraError, match=rf"install .*\[aec\].*{module}") as caught:
         EchoCanceller()
     assert caught.value.extra == "aec"

@@ -209,7 +209,7 @@ def test_a_speaker_that_refuses_the_rate_without_soxr(
     """The error has the command that installs what is missing; nothing stays open."""
     monkeypatch.setitem(sys.modules, "soxr", None)
     machine.devices[1].rates = {44100}
-    with pytest.raises(MissingExtraError, match=r'pip install "rtvi_sync\[resample\]"'):
+    with pytest.raises(MissingExtraError, match=r"install .*\[resample\]"):
         audio.open_output(None, 24000, 0.04)
 
 
