@@ -139,6 +139,30 @@ def _addresses_of(host: str, network: Network, url: str) -> Collection[object]:
     return [_ip_address(str(address[0])) for *_, address in found]
 
 
+def with_cookies(headers: Mapping[str, str], url: SplitResult, start: StartRequest | None) -> dict[str, str]:
+    """Return the headers of a request to `url`, with the cookies that the answer to `start` has set for it.
+
+    A load balancer leads the requests of one session to one machine by them. They go to the host that has set them, and
+    a cookie of that name in `headers` takes precedence.
+    """
+    merged = dict(headers)
+    if start is None or start.cookies is None or url.hostname != _server_of(start)[1]:
+        return merged
+    from urllib.request import Request  # imported on demand, because it imports all of HTTP
+
+    scheme = "https" if url.scheme in ("https", "wss") else "http"  # the cookie jar knows no other
+    request = Request(url._replace(scheme=scheme, netloc=url.netloc.rpartition("@")[2]).geturl())  # noqa: S310 - not sent
+    start.cookies.add_cookie_header(request)
+    set_by_server = request.get_header("Cookie", "")
+    name = next((name for name in merged if name.lower() == "cookie"), "Cookie")
+    own = merged.get(name, "")
+    taken = {each.partition("=")[0].strip() for each in own.split(";")}
+    new = [each for each in set_by_server.split("; ") if each.partition("=")[0] not in taken]
+    if any(new):
+        merged[name] = "; ".join(filter(None, [own, *new]))
+    return merged
+
+
 def check_no_login(url: SplitResult, source: str) -> None:
     """Check an address that a server has named: it must not choose the Authorization of a request to another one.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -24,6 +24,9 @@ from ..messages import RTVIMessage
 from ..protocol import envelope
 from ..protocol.states import CloseInfo, TransportState
 from .net import Network
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
 
 # The type of an inbound message that a transport passes to `on_message`: JSON text, a parsed document, or a message.
 Inbound: TypeAlias = str | bytes | Mapping[str, Any] | RTVIMessage
@@ -79,10 +82,13 @@ class StartRequest:
     Attributes:
         url: of the start endpoint, after redirects.
         headers: of the request. They may hold a key: they are for the server at `url` and for no other.
+        cookies: that the answer has set. They are for the requests of this attempt to the host of `url`; see
+            `auth_bundle.with_cookies()`.
     """
 
     url: str = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    cookies: CookieJar | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -47,9 +48,13 @@ from .net import (
 )
 
 if TYPE_CHECKING:
+    import urllib.request
+
     from .http_sockets import AbandonableClient
 
 MAX_REDIRECTS = 5
+# In bytes, as in browsers.
+_MAX_COOKIE = 4096
 # Twice the limit of a body, because the bytes around it, such as `100 Continue` without end, are counted as well.
 MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _WRONG_URL = (404, 405, 501)  # 501: of a web server that takes no POST
@@ -200,7 +205,8 @@ def post_start(
     with exchange:
         response = exchange.request("POST", body, headers)
         document = http_answers.read_document(response, exchange.where, profile, signal)
-        return document, StartRequest(url=_with_login_of(url, exchange.url), headers=headers)
+        answered = _with_login_of(url, exchange.url)
+        return document, StartRequest(url=answered, headers=headers, cookies=exchange.cookies)
     raise exchange.failure()
 
 
@@ -276,6 +282,8 @@ class _Exchange:
         self._own_client: AbandonableClient | None = None
         self._cleanup = contextlib.ExitStack()
         self._answered = False
+        #: That the answers have set; None: there are none.
+        self.cookies: CookieJar | None = None
         self._error: Exception | None = None
 
     @property
@@ -350,6 +358,9 @@ class _Exchange:
         for _ in range(MAX_REDIRECTS + 1):
             response = self._send(method, body, fields)
             self._answered = True
+            if "set-cookie" in response.headers:
+                self.cookies = self.cookies or CookieJar(_CookiePolicy())
+                httpx.Cookies(self.cookies).extract_cookies(response)
             if not response.has_redirect_location:
                 http_answers.check_answer(response, self.where, self._profile, self._signal, self._own_client)
                 return response
@@ -413,6 +424,16 @@ class _Exchange:
             self._own_client = AbandonableClient(self._url, self._network, self._signal, self._max_received)
             self._cleanup.callback(self._own_client.close)
         return self._own_client
+
+
+class _CookiePolicy(DefaultCookiePolicy):
+    """The rules of browsers for cookies, of which those are left out that could not be sent as they are."""
+
+    def set_ok(self, cookie: Cookie, request: urllib.request.Request) -> bool:
+        """Tell whether a cookie is kept."""
+        text = f"{cookie.name}={cookie.value}"
+        fits = len(text) <= _MAX_COOKIE and text.isascii() and text.isprintable()
+        return fits and super().set_ok(cookie, request)
 
 
 class _SocketTracker:

@@ -25,6 +25,7 @@ from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, HEADERS, SECONDS, URL, list_of
+from .auth_bundle import with_cookies
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import printable
 from .webrtc import advice, signalling
@@ -259,6 +260,12 @@ class SmallWebRTCTransport(Transport):
         )
         if self.secure_bundle and not self._allow_insecure:
             signalling.check_encrypted(target.url)
+        start = self.start_request
+        if (
+            start is not None and self.options.http_client is None
+        ):  # the application's own sends the cookies that it has
+            headers = with_cookies(target.headers, signalling.check_offer_url(target.url), start)
+            target = attrs.evolve(target, headers=headers)
         return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)
 
     def waiting_for(self) -> str:

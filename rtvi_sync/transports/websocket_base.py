@@ -18,7 +18,7 @@ from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolErr
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, URL, headers_without, one_of
-from .auth_bundle import check_no_login, missing_url, reachable, without_tls_that_is_not_there
+from .auth_bundle import check_no_login, missing_url, reachable, with_cookies, without_tls_that_is_not_there
 from .base import Inbound, Transport, TransportOptions, TransportStats
 from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
@@ -322,7 +322,7 @@ class WebSocketBase(Transport):
             else:
                 query = f"{url.query}&" if url.query else ""
                 url = url._replace(query=f"{query}token={_quoted(token)}")
-        return url, headers
+        return url, with_cookies(headers, url, start)
 
 
 def _url_in(bundle: Any, source: str, transport: str) -> SplitResult:

@@ -261,7 +261,7 @@ class Front(Server):
     ) -> None:
         super().__init__(self._serve_either, tls=tls, host=host)
         self._bot = urlsplit(bot_url)
-        self._answer = answer
+        self.answer = answer
         self._headers = headers
         self.heads: list[str] = []  # of all requests
 
@@ -278,7 +278,7 @@ class Front(Server):
         head, _ = peer.read_request()
         self.heads.append(head)
         if head.startswith("POST "):
-            peer.answer("200 OK", self._answer.replace("{port}", str(self.port)).encode(), *self._headers)
+            peer.answer("200 OK", self.answer.replace("{port}", str(self.port)).encode(), *self._headers)
             return
         with socket.create_connection((self._bot.hostname or "", self._bot.port or 0), GUARD) as upstream:
             upstream.settimeout(GUARD)
@@ -291,7 +291,7 @@ class Front(Server):
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # ValueError: another thread has ended TLS
         while data := source.recv(65536):
             sink.sendall(data)
     with contextlib.suppress(OSError):

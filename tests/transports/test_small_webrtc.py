@@ -185,6 +185,35 @@ def test_an_offer_of_the_application_s_own_goes_where_it_says(bot, client):
     assert (offer.headers["authorization"], offer.headers["cookie"]) == ("mine", "a=mine")
 
 
+def test_cookies_go_with_the_offers_of_that_attempt(bot, client):
+    """A load balancer finds the machine of the session by them, also when the connection is negotiated once more."""
+    bot.server.answers["/start"] = Answer({"sessionId": SESSION}, headers={"Set-Cookie": "AWSALB=theirs; Path=/"})
+    it = client(SmallWebRTCTransport(headers={"Cookie": "own=mine"}))
+    for _ in range(2):
+        it.start_bot_and_connect(f"{bot.url}/start", headers={"Cookie": "start=mine"})
+        bot.call.signal("renegotiate")
+        until(lambda: len(bot.calls[-1].offers) == 2)
+        it.disconnect()
+    sent = [request.headers.get("cookie") for request in bot.server.requests]
+    assert sent == ["start=mine", *["own=mine; AWSALB=theirs"] * 2] * 2
+
+
+def test_cookies_stay_on_their_host(bot, starter, client):
+    """An offer to a server that is allowed by name has none of them."""
+    url = bot.url.replace("127.0.0.1", "localhost")
+    starter.answers["/start"] = Answer({"webrtcUrl": f"{url}/api/offer"}, headers={"Set-Cookie": "a=theirs; Path=/"})
+    client(SmallWebRTCTransport(allowed_origins=[url])).start_bot_and_connect(f"{starter.url}/start")
+    assert "cookie" not in bot.server.requests[-1].headers
+
+
+def test_cookies_of_an_http_client_of_the_application_s_own(bot, client):
+    """It sends those that it keeps, each once."""
+    bot.server.answers["/start"] = Answer({"sessionId": SESSION}, headers={"Set-Cookie": "a=theirs; Path=/"})
+    with httpx.Client(cookies={"own": "mine"}, trust_env=False) as own:
+        client(SmallWebRTCTransport(), http_client=own).start_bot_and_connect(f"{bot.url}/start")
+    assert sorted(bot.server.requests[-1].headers["cookie"].split("; ")) == ["a=theirs", "own=mine"]
+
+
 def test_a_login_that_a_server_names(bot, client):
     """No request has a user and password of the start endpoint's choice."""
     start = answers_with(bot.server, bot.url.replace("//", "//eve:theirs@") + "/api/offer")

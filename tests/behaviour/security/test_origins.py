@@ -1,4 +1,4 @@
-"""Credentials go to the one they are for, and cookies nowhere."""
+"""Credentials go to the one they are for, and cookies to what they are for alone."""
 
 from __future__ import annotations
 
