@@ -12,6 +12,7 @@ from rtvi_sync import (
     ConnectError,
     EvalTransport,
     MemoryTransport,
+    ReconnectPolicy,
     RTVIClient,
     SmallWebRTCTransport,
     StartBotError,
@@ -19,6 +20,7 @@ from rtvi_sync import (
     WebSocketTransport,
     connect,
 )
+from rtvi_sync.concurrency.abort import AbortSignal
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
@@ -39,6 +41,36 @@ def test_the_client_is_connected(form: Callable[[EmbeddedBot], str]) -> None:
         with client.events("bot-transcription", timeout=GUARD) as answers:
             client.send_text("What time is it?")
             assert next(answers).data.text == "Noon."
+
+
+@pytest.mark.parametrize(
+    ("options", "limited"),
+    [
+        ({}, True),
+        ({"reconnect": ReconnectPolicy()}, True),
+        ({"connect_timeout": None}, False),
+        ({"timeout": None}, False),
+        ({"reconnect": ReconnectPolicy.forever()}, False),
+    ],
+)
+def test_the_limit_is_30_seconds(options: dict[str, Any], limited: bool) -> None:
+    """A bot without RTVI is not waited for without end, unless the application says so."""
+
+    class Far(MemoryTransport):
+        """A transport that keeps the time that it has to connect."""
+
+        def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+            self.remaining = abort.remaining()
+            super().connect(auth_bundle, abort)
+
+    with connect("ws://bot.example", transport=Far(), **options) as client:
+        assert isinstance(client.transport, Far)
+        remaining = client.transport.remaining
+    if limited:
+        assert remaining is not None
+        assert 0 < remaining <= 30
+    else:
+        assert remaining is None or remaining > 30
 
 
 def test_leaving_it_disconnects() -> None:
