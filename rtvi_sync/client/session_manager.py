@@ -116,9 +116,10 @@ class SessionManager:
         try:
             attempt = partial(self._connect, given, start, deadline, last)
             return attempt() if self._reconnector is None else self._reconnector.connect(attempt, deadline)
-        except BaseException:
+        except BaseException as error:
             if last:
                 session = last.pop()
+                session.ending.explain(error)
                 self._sessionless.post(self._dispatcher.give_up(session.ending.info, session.number))
             raise
 

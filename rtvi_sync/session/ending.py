@@ -15,7 +15,7 @@ from ..concurrency.lifecycle import NO_THREAD_PAUSE, is_exiting, log_stack_of
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime
-from ..errors import DisconnectedError, fresh_copy
+from ..errors import DisconnectedError, RTVIError, fresh_copy
 from ..media.manager import MediaManager
 from ..protocol.states import CloseInfo, TransportState
 from ..transports.base import Transport
@@ -106,6 +106,16 @@ class SessionEnd:
     def info(self) -> CloseInfo:
         """Return how the session ends, or has ended."""
         return self._info or CloseInfo()
+
+    def explain(self, error: BaseException) -> None:
+        """Let later errors name `error`, which the call of `connect()` raises, if it has ended with this session.
+
+        The session's own error is that of one attempt, and the call's may tell of several.
+        """
+        with self._lock:
+            info = self._info
+            if info is not None and not info.by_application and not self._parts.publisher.was_ready:
+                self._info = attrs.evolve(info, error=fresh_copy(error)) if isinstance(error, RTVIError) else info
 
     # -- beginning: any thread ----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -14,6 +15,7 @@ from rtvi_sync import (
     MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
+    RTVIError,
     SmallWebRTCTransport,
     StartBotError,
     TransportState,
@@ -71,6 +73,30 @@ def test_the_limit_is_30_seconds(options: dict[str, Any], limited: bool) -> None
         assert 0 < remaining <= 30
     else:
         assert remaining is None or remaining > 30
+
+
+def test_later_errors_name_what_connect_has_raised(server: ScriptedServer) -> None:
+    """They tell of all transports, not of the last one that was tried."""
+    server.answers["/ws"] = Answer({"detail": "The bot is busy"}, 503)
+    client = RTVIClient.for_url(server.url.replace("http:", "ws:") + "/ws-client", **QUIET)
+    server.answers["/ws-client"] = Answer({"detail": "Another client has it"}, 503)
+    with pytest.raises(ConnectError, match=r"Another client has it.*The bot is busy") as refused:
+        client.connect()
+    text = str(refused.value)
+    calls: list[Callable[[], Any]] = [
+        lambda: client.ask("Hello"),
+        lambda: client.send_text("Hello"),
+        lambda: client.send_client_request("ping"),
+        client.listen,
+        client.wait_until_ready,
+        client.disconnect_bot,
+    ]
+    for call in calls:
+        with pytest.raises(RTVIError, match=re.escape(text)) as later:
+            call()
+        assert isinstance(later.value.__cause__, ConnectError)
+    assert str(client.wait().error) == text
+    client.close()
 
 
 def test_leaving_it_disconnects() -> None:
