@@ -66,7 +66,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             with the methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else
             sounddevice.
         text_only: True: no microphone, no speaker and no camera; no device is looked for.
-        http_client: your own for the connect request and actions without a session; never closed by the client.
+        http_client: your own `httpx.Client`, or that of httpx2, for the connect request and actions without a session;
+            never closed by the client.
         events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
             `wait_for()` and `events()`.
         ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.

@@ -7,7 +7,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import attrs
 
@@ -36,9 +36,7 @@ from ..session.handlers import takes_payload
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
-
-if TYPE_CHECKING:
-    import httpx
+from ..transports.net import HTTPClient
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -133,8 +131,14 @@ _AUDIO_BACKEND = Rule(
 
 
 def _is_http_client(value: object) -> bool:
-    httpx = sys.modules.get("httpx")  # an application that has a client has imported it
-    return httpx is not None and isinstance(value, httpx.Client)
+    # An application that has a client has imported its library.
+    libraries = sys.modules.get("httpx"), sys.modules.get("httpx2")
+    return any(isinstance(value, library.Client) for library in libraries if library is not None)
+
+
+_HTTP_CLIENT = Rule(
+    "an httpx.Client or httpx2.Client", _is_http_client, hint="; an AsyncClient cannot be used, because calls block"
+).or_none
 
 
 @attrs.define(kw_only=True)
@@ -173,9 +177,7 @@ class RTVIClientOptions:
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None = attrs.field(
         default=None, validator=_AUDIO_BACKEND
     )
-    http_client: httpx.Client | None = attrs.field(
-        default=None, validator=Rule("an httpx.Client", _is_http_client).or_none
-    )
+    http_client: HTTPClient | None = attrs.field(default=None, validator=_HTTP_CLIENT)
     events: Literal["thread", "manual"] = attrs.field(default="thread", validator=one_of("thread", "manual"))
     ssl_context: ssl.SSLContext | None = attrs.field(
         default=None, repr=False, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
@@ -228,7 +230,7 @@ class KeywordOptions(TypedDict, total=False):
     text_only: bool
     echo_cancellation: bool
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None
-    http_client: httpx.Client | None
+    http_client: HTTPClient | None
     events: Literal["thread", "manual"]
     ssl_context: ssl.SSLContext | None
     proxy: str | bool | None

@@ -28,11 +28,9 @@ from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
-from ..transports.net import Network
+from ..transports.net import HTTPClient, Network
 
 if TYPE_CHECKING:
-    import httpx
-
     from ..session.http_action import HTTPAction
 
 logger: logging.Logger = package_logger(__name__)
@@ -99,7 +97,7 @@ class Sessionless:
         idle: Callable[[], AbstractContextManager[None]],
         check_open: Callable[[], object],
         network: Network,
-        http_client: httpx.Client | None,
+        http_client: HTTPClient | None,
     ) -> None:
         self._dispatcher = dispatcher
         self._states = states

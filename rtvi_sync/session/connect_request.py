@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -19,12 +19,8 @@ from ..protocol.text import raised
 from ..protocol.validation import URL
 from ..transports.base import StartRequest
 from ..transports.failures import hung_up, status_of
-from ..transports.net import Network, merged_headers, parse_url, printable, url_fault
+from ..transports.net import HTTPClient, Network, merged_headers, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
-
-if TYPE_CHECKING:
-    import httpx
-
 
 # How long a server may take to say what it offers, in seconds: the bot may be reached without it.
 _HINT_TIMEOUT = 3.0
@@ -157,7 +153,7 @@ class ConnectRequest:
     handler: ConnectHandler | None = None
     transport_name: str = "custom"
     network: Network = attrs.field(factory=Network)
-    http_client: httpx.Client | None = None
+    http_client: HTTPClient | None = None
 
     def bundle(self) -> Bundle | None:
         """Return what the transport is given, or None if a request, or the application's handler, has to be called."""

@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 
-import httpx
-
 from ..concurrency.abort import AbortController
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, join_thread
@@ -30,7 +28,7 @@ from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..transports.http import ACTION, origin_of, post_stream
-from ..transports.net import Network, printable
+from ..transports.net import HTTPClient, Network, printable
 from . import limits
 from .dispatcher import forked_error
 from .params import RTVIClientParams
@@ -65,7 +63,7 @@ class HTTPAction:
         *,
         engine: protocol.Engine,
         network: Network,
-        http_client: httpx.Client | None,
+        http_client: HTTPClient | None,
         publishing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:

@@ -53,7 +53,8 @@ class TransportOptions:
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
         text_only: True: the application has neither microphone nor speaker; the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
-        http_client: the application's `httpx.Client`, for transports that make requests; None: there is none.
+        http_client: the application's `httpx.Client`, or that of httpx2, for transports that make requests; None: there
+            is none.
         check_wanted: raises if the session was abandoned meanwhile: call it after a step that may hang, before a change
             to state that the next session may use.
         time_to_close: returns how many seconds `disconnect()`, which has been called, may spend on sending the messages

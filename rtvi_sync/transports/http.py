@@ -33,10 +33,11 @@ from ..protocol.validation import OWN_HEADERS
 from . import http_answers
 from .base import StartRequest
 from .failures import failure_text, status_of
-from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile
+from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile, either
 from .net import (
     USER_AGENT,
     Detach,
+    HTTPClient,
     Network,
     Origin,
     basic_authorization,
@@ -131,15 +132,16 @@ def _hide_secrets(record: logging.LogRecord) -> bool:
     """Remove secrets from the log records of httpx (whole URLs at INFO) and httpcore (answers' headers at DEBUG)."""
     if _request_state.now:
         if isinstance(record.args, tuple):
-            record.args = tuple(printable(str(a)) if isinstance(a, httpx.URL) else a for a in record.args)
+            record.args = tuple(printable(str(a)) if isinstance(a, either("URL")) else a for a in record.args)
         record.msg = re.sub(
             r"(headers\.\w+ )(?:return_value|exception)=.*", r"\1(hidden)", str(record.msg), flags=re.DOTALL
         )
     return True
 
 
-for _name in ("httpx", "httpcore.http11", "httpcore.http2"):
-    logging.getLogger(_name).addFilter(_hide_secrets)
+for _version in ("", "2"):
+    for _name in ("httpx{}", "httpcore{}.http11", "httpcore{}.http2"):
+        logging.getLogger(_name.format(_version)).addFilter(_hide_secrets)
 
 
 def origin_of(url: str, profile: RequestProfile = CONNECT) -> Origin:
@@ -161,7 +163,7 @@ def post_json(
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
-    client: httpx.Client | None = None,
+    client: HTTPClient | None = None,
     profile: RequestProfile = CONNECT,
 ) -> Any:
     """POST `body`, a JSON text, and return the JSON of the answer (an empty answer is ``{}``).
@@ -194,7 +196,7 @@ def post_start(
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
-    client: httpx.Client | None = None,
+    client: HTTPClient | None = None,
     profile: RequestProfile = START,
 ) -> tuple[Any, StartRequest]:
     """POST `body` as `post_json()`; return the JSON of the answer, and the request that it answers.
@@ -216,7 +218,7 @@ def get_json(
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
-    client: httpx.Client | None = None,
+    client: HTTPClient | None = None,
 ) -> Any:
     """GET `url` as `post_json()` POSTs to it."""
     exchange = _Exchange(url, START, network, signal, client, MAX_RECEIVED_BYTES)
@@ -233,7 +235,7 @@ def post_stream(
     headers: Mapping[str, str],
     network: Network,
     signal: AbortSignal,
-    client: httpx.Client | None = None,
+    client: HTTPClient | None = None,
 ) -> Iterator[bytes]:
     """POST `body`, a JSON text, and yield the JSON texts of the answer; see `http_answers.read_messages()`.
 
@@ -268,7 +270,7 @@ class _Exchange:
         profile: RequestProfile,
         network: Network,
         signal: AbortSignal,
-        client: httpx.Client | None,
+        client: HTTPClient | None,
         max_received: int,
     ) -> None:
         self._origin = origin_of(url, profile)
@@ -309,7 +311,8 @@ class _Exchange:
             _request_state.now = False
             if self._tracker is not None:
                 self._tracker.end()
-        if not isinstance(error, (httpx.HTTPError, httpx.InvalidURL, TimeoutError)) or isinstance(error, RTVIError):
+        expected = *either("HTTPError"), *either("InvalidURL"), TimeoutError
+        if not isinstance(error, Exception) or not isinstance(error, expected) or isinstance(error, RTVIError):
             return False
         self._error = error
         return True
@@ -320,16 +323,16 @@ class _Exchange:
             return self._signal.reason
         profile, error, self._error = self._profile, self._error, None
         failed = f"The request to {self.where} failed"
-        if isinstance(error, httpx.HTTPStatusError):
+        if isinstance(error, either("HTTPStatusError")):
             # Raised by a hook of the caller's client. It is not kept as the cause, because its text has the whole URL.
-            answer = error.response
+            answer: httpx.Response = error.response
             reason = one_line(f"{answer.status_code} {answer.reason_phrase}")
             return profile.refused(f"{failed}: {reason}", status=answer.status_code)
         trust = "pass ssl_context=" if self._given_client is None else "make your http_client with verify="
         text, unreadable, _ = str(error).replace(self._url, self.where).partition(": bytearray(")
         reason = one_line(text).rstrip(".") or type(error).__name__
         advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
-        if isinstance(error, httpx.ProxyError):  # of the caller's client
+        if isinstance(error, either("ProxyError")):  # of the caller's client
             advice = "Check the proxy that your http_client uses"
         late = self._signal.remaining() == 0.0
         why = failure_text(error, reason, urlsplit(self._url), advice=advice, trust=trust)
@@ -401,7 +404,7 @@ class _Exchange:
             method,
             _without_login(self._url),
             content=body,
-            headers=fields,
+            headers=fields.raw,  # httpx2 would change the names of a mapping to lower case
             timeout=socket_timeout(self._signal),
             extensions={"trace": tracker.trace} if tracker is not None else {},
         )
@@ -409,7 +412,7 @@ class _Exchange:
             response = client.send(request, stream=True, follow_redirects=False)
         except Exception as error:
             self._signal.raise_if_aborted()
-            if tracker is None or isinstance(error, (httpx.HTTPError, TimeoutError, RTVIError)):
+            if tracker is None or isinstance(error, (*either("HTTPError"), TimeoutError, RTVIError)):
                 raise
             raise self._profile.failed(f"The http_client raised {raised(error)}") from error
         self._cleanup.callback(response.close)

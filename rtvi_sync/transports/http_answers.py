@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,6 +66,15 @@ class RequestProfile:
     def check(self) -> str:
         """Return the advice for an answer that is not valid."""
         return f"Check that its URL is the endpoint that {self.does}"
+
+
+def either(name: str) -> tuple[type[Any], ...]:
+    """Return the class `name` of httpx, and that of httpx2 if the application, whose client it may be, has imported it.
+
+    The two have the same interface, and no class in common.
+    """
+    libraries = httpx, sys.modules.get("httpx2")
+    return tuple(getattr(library, name) for library in libraries if library is not None)
 
 
 def check_answer(
@@ -248,7 +258,7 @@ def _read_reason(response: httpx.Response, signal: AbortSignal, client: Abandona
         response.request.extensions.get("timeout", {})["read"] = _REASON_TIMEOUT  # of each read from now on
     content = bytearray()
     # An error is ignored, because the body is optional; if it comes from an abort, that is raised.
-    with contextlib.suppress(httpx.HTTPError, TimeoutError):
+    with contextlib.suppress(*either("HTTPError"), TimeoutError):
         for chunk in _chunks(response, signal):
             content += chunk
             if len(content) > MAX_BODY_BYTES or deadline.expired:

@@ -72,7 +72,7 @@ class AbandonableClient:
         url: str,
         *,
         content: bytes,
-        headers: httpx.Headers,
+        headers: list[tuple[bytes, bytes]],
         timeout: float | None,
         extensions: dict[str, Any],
     ) -> httpx.Request:

@@ -10,8 +10,8 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -24,6 +24,22 @@ from .happy_eyeballs import Detach as Detach
 from .happy_eyeballs import connect_first
 from .refusals import NoHTTPError, check_is_http, refusal, without_interim_answers
 from .tls import default_context, start_tls, warn_if_unverified
+
+
+class HTTPClient(Protocol):
+    """The part of an application's own client that the package uses: `httpx.Client` has it, and that of httpx2."""
+
+    @property
+    def build_request(self) -> Callable[..., Any]:
+        """The method that makes a request."""
+
+    @property
+    def send(self) -> Callable[..., Any]:
+        """The method that sends one."""
+
+    def close(self) -> None:
+        """Close its connections. The package never does."""
+
 
 USER_AGENT = f"rtvi_sync/{__version__}"
 

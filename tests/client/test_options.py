@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import attrs
+import httpx
 import pytest
 
 from rtvi_sync import (
@@ -17,11 +19,15 @@ from rtvi_sync import (
     RTVIClientOptions,
     RTVIEvent,
     RTVIEventCallbacks,
+    StartBotError,
     WebSocketTransport,
 )
 from rtvi_sync.client.options import ConstructorOptions, KeywordOptions, callback_event
 from rtvi_sync.media import SilenceSource
+from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of, memory_client, server_message, transport_of
+from tests.support.httpx_twice import httpx2  # noqa: F401 - a fixture
+from tests.support.slowness import GUARD
 
 
 def test_keywords_are_the_options() -> None:
@@ -254,3 +260,15 @@ class TestCallbacks:
         """A callback that cannot be called is refused when the client is made."""
         with pytest.raises(TypeError, match=r"callbacks\['on_bot_ready'\] must be a function, not None"):
             RTVIClient(callbacks={"on_bot_ready": None})  # type: ignore[dict-item]
+
+
+def test_the_client_of_either_library_is_taken(httpx2: ModuleType) -> None:  # noqa: F811 - the fixture
+    """httpx2 has the interface of httpx; a client for asyncio has another one."""
+    with EmbeddedBot() as bot, httpx2.Client(trust_env=False) as own:
+        with RTVIClient.for_url(bot.base_url, http_client=own, text_only=True, connect_timeout=GUARD) as client:
+            assert client.connected
+        with pytest.raises(StartBotError, match="answered 404"):
+            RTVIClient(http_client=own).start_bot(f"{bot.base_url}/nowhere")
+    for library in (httpx, httpx2):
+        with pytest.raises(TypeError, match=r"an httpx\.Client or httpx2\.Client or None, not AsyncClient"):
+            RTVIClient(http_client=library.AsyncClient())

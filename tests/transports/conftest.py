@@ -12,6 +12,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 from tests.support.chromium import chromium  # noqa: F401 - a fixture
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
+from tests.support.httpx_twice import httpx2  # noqa: F401 - a fixture
 from tests.support.io_threads import io  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD
@@ -54,11 +55,12 @@ def post(attempt, poster):
     return call
 
 
-@pytest.fixture(params=["our own client", "the caller's client"])
+@pytest.fixture(params=["our own client", "the caller's client", "the caller's client of httpx2"])
 def any_post(request, post):
-    """Return `post` by our own client and by one of the caller's: the rules are the same."""
+    """Return `post` by our own client and by those of the caller's: the rules are the same."""
     if request.param == "our own client":
         yield post
         return
-    with httpx.Client(verify=trusting(), trust_env=False) as client:
+    library = request.getfixturevalue("httpx2") if request.param.endswith("httpx2") else httpx
+    with library.Client(verify=trusting(), trust_env=False) as client:
         yield lambda *args, **kwargs: post(*args, client=client, **kwargs)
