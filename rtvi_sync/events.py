@@ -28,7 +28,7 @@ class RTVIEvent(str, Enum):
     aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
 
     A member equals, and is constructed from, every name that `client.on()` takes: ``event.type == "bot-ready"``,
-    ``RTVIEvent("bot-ready")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
+    ``RTVIEvent("BotReady")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
     a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
     """
 
@@ -254,7 +254,9 @@ def _spellings() -> dict[str, RTVIEvent]:
     found: dict[str, RTVIEvent] = {}
     for name, event in RTVIEvent.__members__.items():
         snake = name.lower()
-        for spelling in (event.value, name, snake, snake.replace("_", "-")):
+        pascal = name.title().replace("_", "")
+        camel = pascal[:1].lower() + pascal[1:]
+        for spelling in (camel, name, snake, snake.replace("_", "-"), pascal, f"on_{snake}", f"on{pascal}"):
             found[spelling] = event
     return found
 
@@ -267,8 +269,9 @@ def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
     """Return the event that `name` means.
 
     Args:
-        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY") or the wire type that causes
-            it ("bot-ready"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
+        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY"), the wire type that causes
+            it ("bot-ready"), its name in the interface ("BotReady") or that of its callback ("on_bot_ready",
+            "onBotReady"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
         option: named in errors.
 
     Raises:

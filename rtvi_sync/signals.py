@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 from blinker import ANY, Signal
 
-from .events import RTVIEvent
+from .events import BY_NAME, RTVIEvent
 from .protocol.dialects import load_payload
 from .protocol.validation import BOOL, FUNCTION, Rule
 
@@ -136,9 +136,9 @@ BY_EVENT: dict[RTVIEvent, EventSignal] = {event: EventSignal(event) for event in
 
 
 def __getattr__(name: str) -> EventSignal:
-    event = RTVIEvent.__members__.get(name.upper())
-    if event is None or name != name.lower():
-        raise AttributeError(f"There is no signal {name!r}; signals are named as events are, in snake_case")
+    event = BY_NAME.get(name)
+    if event is None:
+        raise AttributeError(f"There is no signal {name!r}; signals are named as events are")
     return BY_EVENT[event]
 
 

@@ -67,12 +67,15 @@ def test_str_and_format_give_the_value() -> None:
 
 def spellings_of(event: RTVIEvent) -> tuple[str, ...]:
     """Return the names of an event that every door takes."""
-    return event.value, event.snake, event.name, event.snake.replace("_", "-")
+    pascal = event.value[0].upper() + event.value[1:]
+    python = event.snake, event.name, f"on_{event.snake}"
+    return event.value, *python, event.snake.replace("_", "-"), pascal, f"on{pascal}"
 
 
 @pytest.mark.parametrize("event", RTVIEvent)
 def test_event_from_takes_every_spelling(event: RTVIEvent) -> None:
-    """Member, value, snake_case, enum name and kebab-case all name the event, make it and equal it."""
+    """Member, value, snake_case, enum name, kebab-case and the names of interface and callback all name the event, make
+    it and equal it."""
     assert event_from(event) is event
     for spelling in spellings_of(event):
         assert event_from(spelling) is RTVIEvent(spelling) is event
@@ -95,6 +98,9 @@ OTHER_NAMES = pytest.mark.parametrize(
         ("user-transcription", RTVIEvent.USER_TRANSCRIPT),
         ("config-available", RTVIEvent.CONFIG_DESCRIBE),
         ("error-response", RTVIEvent.MESSAGE_ERROR),
+        ("onBotText", RTVIEvent.BOT_LLM_TEXT),
+        ("onConfigUpdate", RTVIEvent.CONFIG_UPDATED),
+        ("on_config_update", RTVIEvent.CONFIG_UPDATED),
     ],
 )
 

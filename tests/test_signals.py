@@ -30,6 +30,11 @@ def quick_turns() -> Iterator[None]:
 
 
 class TestSignals:
+    @pytest.mark.parametrize("name", ["BotReady", "botReady", "BOT_READY", "on_bot_ready", "onBotReady"])
+    def test_any_name(self, name: str) -> None:
+        """A signal has every name of its event."""
+        assert getattr(signals, name) is signals.bot_ready
+
     def test_sender_and_no_sender(self, client: RTVIClient) -> None:
         """With a sender a receiver hears one client, without it all of them; it is called once per event."""
         mine: list[Any] = []

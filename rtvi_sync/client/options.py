@@ -73,7 +73,7 @@ def callback_event(name: str) -> RTVIEvent:
     try:
         if not snake.startswith("on_"):
             raise ValueError("callbacks are named on_<event>")
-        return event_from(snake.removeprefix("on_"))
+        return event_from(snake)
     except ValueError as error:
         raise TypeError(f"There is no callback {name!r}: {error}") from None
 

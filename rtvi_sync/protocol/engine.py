@@ -7,6 +7,7 @@ thread at a time calls it, except for the methods that any thread may call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ from .text import one_line
 # The version that this client announces. Pipecat 1.14.0 has 2.2.0; it answers an older or unknown one with a warning at
 # most.
 PROTOCOL_VERSION = "2.2.0"
+# The remark of a bot about a client of another major version, and the bot's own.
+_INCOMPATIBLE = re.compile(r"RTVI version \S+ is not compatible with server protocol ([0-9]{1,5})\.")
 
 # The types that answer a request, by its id. Any other message with an id is only an event.
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
@@ -295,7 +298,10 @@ class Engine:
     def _receive_refusal(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
         text = error_text(message)
         if message.id is not None and message.id == self.client_ready.id:
-            # No refusal: Pipecat warns in this way about an unknown version, and sends bot-ready right after.
+            # No refusal: Pipecat warns in this way about another major version, and sends bot-ready right after. Older
+            # bots do so of a client that speaks their version, too.
+            if (theirs := _INCOMPATIBLE.match(text)) and int(theirs[1]) < int(PROTOCOL_VERSION[0]):
+                return []
             return [Warn(f"The bot warns about this client's protocol version: {text}")]
         asked = self.pending.take(message.id) if message.id is not None else None
         if message.id is None or asked is None:

@@ -365,7 +365,7 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
         name: the name of the option.
 
     Raises:
-        TypeError: a key is unknown, or `value` is neither a mapping nor an object of `cls`.
+        TypeError: a key is unknown or missing, or `value` is neither a mapping nor an object of `cls`.
         TypeError, ValueError: a key has a wrong value; the error names the key as it is spelt in the mapping.
     """
     if isinstance(value, cls):
@@ -380,6 +380,9 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     unknown = sorted(set(given) - set(fields))
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
+    missing = [key for key, field in fields.items() if field.default is attrs.NOTHING and key not in given]
+    if missing:
+        raise TypeError(f"{name} needs {' and '.join(map(repr, missing))}; a {cls.__name__} has {', '.join(fields)}")
     for key in value.keys() - fields.keys():
         rule = fields[snake_case(key)].validator
         if isinstance(rule, Rule):  # otherwise the error would name the field, not the key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -41,6 +41,10 @@ def _url_shown(url: str | None) -> str:
 
 def _dict_or_none(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def _list_if_sequence(value: Any) -> Any:
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value
 
 
 @attrs.define(kw_only=True)
@@ -86,7 +90,7 @@ class RTVIClientParams:
         default=None, converter=_dict_or_none, repr=_names_only, validator=HEADERS.or_none
     )
     config: list[Any] | None = attrs.field(
-        default=None, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
+        default=None, converter=_list_if_sequence, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
     )
     services: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, validator=STRINGS.or_none)
 

@@ -115,6 +115,19 @@ class TestDescribing:
 
 class TestForms:
     @pytest.mark.parametrize(
+        ("action", "error"),
+        [
+            ({}, r"^action needs 'service' and 'action'; a RTVIActionRequestData has service, action, arguments$"),
+            ({"service": "llm"}, "^action needs 'action'; "),
+            ({"service": "llm", "action": "run", "arguments": [{"value": 1}]}, r"^arguments\[0\] needs 'name'; "),
+        ],
+    )
+    def test_a_missing_field(self, action: Any, error: str) -> None:
+        """An action without its fields is refused with the names of what it needs."""
+        with pytest.raises(TypeError, match=error):
+            RTVIClient().action(action)
+
+    @pytest.mark.parametrize(
         "action",
         [
             RUN,

@@ -28,6 +28,20 @@ class TestParams:
         assert client.construct_url("connect") == "http://b/start"
         assert client.params.endpoints == Endpoints(connect="start", action="action/")
 
+    def test_copied(self) -> None:
+        """A list or mapping that the application changes later is not that of the client."""
+        config, data, headers, services = [{"service": "llm", "options": []}], {"a": 1}, {"X-A": "1"}, {"llm": "a"}
+        client = RTVIClient(params={"config": config, "request_data": data, "headers": headers, "services": services})
+        client.params.services = services
+        for each in (config, data, headers, services):
+            each.clear()
+        params = client.params
+        assert params.config == [{"service": "llm", "options": []}]
+        assert (params.request_data, params.headers, params.services) == ({"a": 1}, {"X-A": "1"}, {"llm": "a"})
+        client.params.config = more = [{"service": "tts", "options": []}]
+        more.clear()
+        assert client.params.config == [{"service": "tts", "options": []}]
+
     def test_replaceable(self) -> None:
         """The whole may be replaced by a mapping or an object."""
         client = RTVIClient()
