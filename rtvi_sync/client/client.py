@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from .._version import __version__
+from ..errors import RTVIError
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, CloseInfo, TransportState
 from ..protocol.validation import NAME, WAIT, from_mapping
@@ -198,10 +199,15 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             ForkedProcessError: the client was connected when the process forked; only the parent may use it.
             TypeError, ValueError: `params.request_data` or `params.config` hold something that is not JSON.
 
-        After any of them, and after Ctrl-C, it may be called again. It may be called inside a handler, too, for example
-        that of `disconnected`.
+        After any of them it may be called again, and so it may after Ctrl-C or an exception of a signal handler, which
+        leave no session. It may be called inside a handler, too, for example that of `disconnected`.
         """
-        return self._observe("connect", lambda: self._manager.connect(given=connection_params))
+        call = self._manager.connecting(given=connection_params)
+        try:
+            return self._observe("connect", call.run)
+        except BaseException:
+            call.cancel()
+            raise
 
     def start_bot(
         self,
@@ -229,7 +235,12 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             DisconnectedError: `disconnect()` was called on another thread.
         """
         request = api_request(endpoint, request_data, headers, timeout)
-        return self._observe("start_bot", lambda: self._manager.start_bot(request))
+        call = self._manager.starting(request)
+        try:
+            return self._observe("start_bot", call.run)
+        except BaseException:
+            call.cancel()
+            raise
 
     def start_bot_and_connect(
         self,
@@ -240,7 +251,12 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     ) -> BotReadyData:
         """Call `start_bot()` and `connect()` under one limit. Arguments as of `start_bot()`, errors as of both."""
         request = api_request(endpoint, request_data, headers, timeout)
-        return self._observe("start_bot_and_connect", lambda: self._manager.connect(start=request))
+        call = self._manager.connecting(start=request)
+        try:
+            return self._observe("start_bot_and_connect", call.run)
+        except BaseException:
+            call.cancel()
+            raise
 
     def disconnect(self) -> None:
         """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
@@ -251,9 +267,16 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         `disconnected`. Never raises.
 
         Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
-        passes, the `error` of `disconnected` says how many, and a warning is logged.
+        passes, the `error` of `disconnected` says how many, and a warning is logged. Ctrl-C ends the call at once, and
+        the session nevertheless.
         """
-        self._manager.disconnect()
+        call = None
+        try:
+            call = self._manager.ending()
+            call.run()
+        except BaseException:
+            (call or self._manager.ending()).insist()
+            raise
 
     def wait(self, timeout: Seconds | None = None) -> CloseInfo:
         """Wait until the session has ended, and every session that replaced it (`reconnect`).
@@ -298,15 +321,30 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
-        self._manager.close()
+        call = None
+        try:
+            call = self._manager.ending(for_good=True)
+            call.run()
+        except BaseException:
+            (call or self._manager.ending(for_good=True)).insist()
+            raise
 
     def __enter__(self: ClientT) -> ClientT:
-        if self.state is not TransportState.READY:  # as `connect(url)` returns it
-            self.connect()
-        return self
+        try:
+            if self.state is not TransportState.READY:  # as `connect(url)` returns it
+                self.connect()
+            return self
+        except BaseException as error:
+            if not isinstance(error, RTVIError):  # an interrupt: there is no `with` that ends the session
+                self.disconnect()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self.disconnect()
+        try:
+            self.disconnect()
+        except BaseException:  # an interrupt, which may have been there before the call had begun
+            self._manager.ending().insist()
+            raise
 
     # -- properties ---------------------------------------------------------------------------------------------------
 

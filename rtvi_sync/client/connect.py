@@ -45,7 +45,7 @@ def connect(
     client = RTVIClient.for_url(url, transport=transport, token=token, headers=headers, **options)
     try:
         client.connect()
+        return client
     except BaseException:
         client.close()
         raise
-    return client

@@ -1,4 +1,4 @@
-"""One call of `connect()`: the ways to the bot are tried in order, under one deadline, until a bot is ready."""
+"""The calls of `connect()` and `start_bot()`: what the calling thread owns while it waits, and the ways to the bot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
@@ -24,10 +24,10 @@ from ..errors import (
     fresh_copy,
 )
 from ..messages import BotReadyData
+from ..protocol.states import CloseInfo
 from ..session import limits
-from ..session.attempt import ConnectAttempt
+from ..session.attempt import ConnectAttempt, was_disconnected
 from ..session.session import Session
-from .sessionless import BotStart
 from .ways import Way
 
 T = TypeVar("T")
@@ -38,8 +38,129 @@ _PATIENCE_WITHOUT_LIMIT = 10.0
 _REFUSED_CLIENT = (401, 403, 407, 429)
 
 
+class Operation(Generic[T]):
+    """One call of `connect()` or `start_bot()`, as an object that exists before anything of it is done.
+
+    The public method makes it, and whatever is raised in that method cancels it, in its outermost `try`. A signal
+    handler may raise between any two instructions of the main thread, also when all is done and only the `return` is
+    left. So `cancel()` is right at every instant: work that has not begun is refused, work that is under way is cut
+    short, and what it has led to when it is done is ended.
+
+    Args:
+        under_way: the operations of the client that have not ended; this one while it runs.
+    """
+
+    def __init__(self, under_way: list[Operation[Any]]) -> None:
+        self._under_way = under_way
+        #: The application has ended the call: by `disconnect()`, or by an interrupt.
+        self.stopped: Latch = Latch()
+        self.begun: bool = False
+        #: Nothing of the call runs any more.
+        self.over: Latch = Latch()
+        self._succeeded = False
+
+    @property
+    def session(self) -> Session | None:
+        """Return the session of the current attempt, live or not; None if there is none."""
+        return None
+
+    def run(self) -> T:
+        """Return the result of the work. The main thread only waits for it."""
+        self._under_way.append(self)  # first of all, because `disconnect()` must find it
+        return shielded(self._run)
+
+    def _run(self) -> T:
+        self.begun = True
+        try:
+            for other in [*self._under_way]:
+                if other is not self and other.stopped.is_set() and other.begun:
+                    other.over.wait(Deadline(limits.STOP_TIMEOUT))
+            if self.stopped.is_set():
+                raise was_disconnected()
+            result = self._perform()
+            self._succeeded = True
+            return result
+        finally:
+            self._remove()
+            self.over.set()
+
+    def _perform(self) -> T:
+        """Do what the call is for."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Let `run()` return soon. Any thread, at any time."""
+        self.stopped.set()
+
+    def cancel(self) -> None:
+        """Undo the call, which raises. On its thread."""
+        if self.over.is_set() and not self._succeeded:
+            return  # it has raised the error itself, and left nothing
+        deadline = Deadline(limits.TEARDOWN_LIMIT)
+        self.abandon()
+        if not self.begun:  # if it begins all the same, it ends at once
+            self._remove()
+            return
+        self.over.wait(deadline)
+        if self._succeeded:
+            shielded(lambda: self._undo(deadline))
+
+    def _undo(self, deadline: Deadline) -> None:
+        """End what the work has led to, until `deadline`."""
+        raise NotImplementedError
+
+    def _remove(self) -> None:
+        with contextlib.suppress(ValueError):
+            self._under_way.remove(self)
+
+
+class Connecting(Operation[BotReadyData]):
+    """One call of `connect()`, with all attempts that are made if it is repeated.
+
+    Args:
+        under_way: as of `Operation`.
+        connect: does what the call is for.
+    """
+
+    def __init__(self, under_way: list[Operation[Any]], connect: Callable[[Connecting], BotReadyData]) -> None:
+        super().__init__(under_way)
+        self._connect = connect
+        self._call: ConnectCall | None = None
+        #: The session that was begun last, by the current attempt or an earlier one.
+        self.last: Session | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """Return the session of the current attempt, live or not; None if there is none."""
+        call = self._call
+        return call.session if call is not None else None
+
+    def _perform(self) -> BotReadyData:
+        return self._connect(self)
+
+    def follow(self, call: ConnectCall) -> None:
+        """Let `call` be what is under way now."""
+        self._call = call
+        if self.stopped.is_set():  # before it was there to be abandoned
+            call.abandon()
+
+    def abandon(self) -> None:
+        """Let `run()` return soon; the session that it has led to, if it is done, ends. Any thread, at any time."""
+        super().abandon()
+        call = self._call
+        if call is not None:
+            call.abandon()
+
+    def _undo(self, deadline: Deadline) -> None:
+        session = self.session
+        if session is not None:
+            session.ending.begin(CloseInfo(initiator="client"))
+            session.ending.wait_closed(deadline)
+            session.ending.wait_drained(Deadline(deadline.at_most(limits.LINGER_TIMEOUT)))
+
+
 class ConnectCall:
-    """One call of `connect()`.
+    """One try of `connect()`.
 
     A silent way is left early while others remain, and gets the rest of the time if none of them leads to a bot.
 
@@ -56,17 +177,13 @@ class ConnectCall:
         self._failures: list[tuple[str, RTVIError]] = []
         self.deadline: Deadline = deadline
         self.abandoned: bool = False
-        #: The call is under way, or was.
-        self.begun: bool = False
         #: An attempt has failed, and another followed or was to follow.
         self.was_followed: bool = False
-        #: Set when nothing of the call is left.
-        self.over: Latch = Latch()
 
     @property
     def session(self) -> Session | None:
-        """Return the session of the current attempt, if there is one."""
-        attempt = self._attempt  # read once: the thread of `run()` forgets it
+        """Return the session of the last attempt, if there is one."""
+        attempt = self._attempt
         return attempt.session if attempt is not None else None
 
     @property
@@ -75,7 +192,7 @@ class ConnectCall:
         return bool(self._untried or self._left_early)
 
     def abandon(self) -> None:
-        """Let `run()` return soon. Any thread, also before `run()`."""
+        """Let `run()` return soon, and end the session to which it has led. Any thread, also before `run()`."""
         self.abandoned = True
         attempt = self._attempt
         if attempt is not None:
@@ -98,20 +215,16 @@ class ConnectCall:
             ConnectError: several ways failed.
             RTVIError: the only way failed, or the error is that of all ways.
         """
-        self.begun = True
-        try:
-            while True:
-                way = self._untried.popleft()
-                # Errors of a later attempt tell its own time.
-                deadline = Deadline(self.deadline.remaining()) if self._failures else self.deadline
-                attempt = self._attempt = make_attempt(way, deadline, self._patience(way))
-                attempt.abandoned = self.abandoned
-                try:
-                    return connect(attempt, way)
-                except RTVIError as error:
-                    self._fail(way, attempt, error)
-        finally:
-            self._attempt = None  # it refers to the client's parts, and the session to this call
+        while True:
+            way = self._untried.popleft()
+            # Errors of a later attempt tell its own time.
+            deadline = Deadline(self.deadline.remaining()) if self._failures else self.deadline
+            attempt = self._attempt = make_attempt(way, deadline, self._patience(way))
+            attempt.abandoned = self.abandoned
+            try:
+                return connect(attempt, way)
+            except RTVIError as error:
+                self._fail(way, attempt, error)
 
     def _fail(self, way: Way, attempt: ConnectAttempt, error: RTVIError) -> None:
         """Record that `attempt` has failed; raise the error of the call if no other follows."""
@@ -178,47 +291,6 @@ class ConnectCall:
             result = ConnectError(text, status=error.status)
         result.attempts = (*self._failures,)
         return result
-
-
-class CallsUnderWay:
-    """The calls of one client that connect or start a bot, and have not returned."""
-
-    def __init__(self) -> None:
-        self._calls: list[ConnectCall | BotStart] = []
-
-    def calls(self) -> list[ConnectCall | BotStart]:
-        """Return the calls."""
-        return [*self._calls]
-
-    def make(self, call: ConnectCall | BotStart, work: Callable[[], T]) -> T:
-        """Return what `work()` returns; Ctrl-C and `disconnect()` abandon `call`."""
-
-        def run() -> T:
-            try:
-                for other in self.calls():
-                    if other is not call and other.abandoned and other.begun:
-                        other.over.wait(Deadline(limits.STOP_TIMEOUT))
-                return work()
-            finally:
-                self._remove(call)
-                call.over.set()
-
-        # First of all, because `disconnect()` must find a call that Ctrl-C interrupts twice.
-        self._calls.append(call)
-        try:
-            return shielded(run, call.abandon)
-        finally:
-            if not call.begun:
-                call.abandoned = True  # if it begins all the same, it ends at once
-                self._remove(call)
-
-    def _remove(self, call: ConnectCall | BotStart) -> None:
-        with contextlib.suppress(ValueError):
-            self._calls.remove(call)
-
-    def clear(self) -> None:
-        """Forget the calls, which are those of the parent process."""
-        self._calls.clear()
 
 
 def _concerns_way(error: BaseException) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch, must_not_block
-from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lifecycle import NoThreadError, register_for_fork
+from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError
 from ..events import RTVIEvent
@@ -29,7 +30,7 @@ from ..session.reconnect_policy import limit_attempt
 from ..session.session import Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
-from .connect_call import CallsUnderWay, ConnectCall
+from .connect_call import ConnectCall, Connecting, Operation
 from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit
 from .session_watch import SessionWatch
@@ -81,7 +82,7 @@ class SessionManager:
         self._beginning = False
         self._closed = False
         self._session: Session | None = None
-        self._under_way: CallsUnderWay = CallsUnderWay()
+        self._under_way: list[Operation[Any]] = []  # the calls that connect or start a bot
         self._sessionless = Sessionless(
             dispatcher,
             self.states,
@@ -109,74 +110,71 @@ class SessionManager:
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def connect(self, *, given: Any = None, start: APIRequest | None = None) -> BotReadyData:
-        """Begin a session and wait until its bot is ready. See `RTVIClient.connect()`."""
-        deadline = Deadline(self._limit_of(start))
-        last: deque[Session] = deque(maxlen=1)  # of this call
+    def connecting(self, *, given: Any = None, start: APIRequest | None = None) -> Connecting:
+        """Return a call of `RTVIClient.connect()`: it begins a session, and waits until its bot is ready."""
+        return Connecting(self._under_way, partial(self._connect, given, start, Deadline(self._limit_of(start))))
+
+    def _connect(self, given: Any, start: APIRequest | None, deadline: Deadline, call: Connecting) -> BotReadyData:
+        attempt = partial(self._connect_once, given, start, deadline, call)
         try:
-            attempt = partial(self._connect, given, start, deadline, last)
-            return attempt() if self._reconnector is None else self._reconnector.connect(attempt, deadline)
+            self._check_process()
+            self._check_open()
+            if self._reconnector is None:
+                return attempt()
+            return self._reconnector.connect(attempt, deadline, call.stopped)
         except BaseException as error:
-            if last:
-                session = last.pop()
+            if (session := call.last) is not None:
                 session.ending.explain(error)
                 self._sessionless.post(self._dispatcher.give_up(session.ending.info, session.number))
             raise
 
-    def _connect(
-        self,
-        given: Any,
-        start: APIRequest | None,
-        deadline: Deadline,
-        last: deque[Session],
-        stopped: Latch | None = None,
-    ) -> BotReadyData:
+    def _connect_once(self, given: Any, start: APIRequest | None, deadline: Deadline, call: Connecting) -> BotReadyData:
         self._check_process()
         if not self.ways:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
         deadline = limit_attempt(self._options.reconnect, deadline)
-        call = ConnectCall(self.ways, deadline)
+        attempts = ConnectCall(self.ways, deadline)
+        call.follow(attempts)
 
         def begin_and_run(attempt: ConnectAttempt, way: Way) -> BotReadyData:
-            session = attempt.begin(lambda: self._begin_session(way, deadline, call))
-            last.append(session)
-            if stopped is not None and stopped.is_set():  # by a `disconnect()` that did not find this call yet
-                attempt.abandon()
+            session = call.last = attempt.begin(lambda: self._begin_session(way, deadline, attempts))
             if self._reconnector is not None:
                 self._reconnector.stop_for_connect(session)
             self._last_start = given, start
             return attempt.run(session, self._transport_options(session))
 
-        attempts = partial(self._attempt, given, start)
         try:
-            return self._under_way.make(call, lambda: call.run(attempts, begin_and_run))
+            return attempts.run(partial(self._attempt, given, start), begin_and_run)
         except BaseException:
-            if call.was_followed:  # that session left its devices to one that may not have followed
+            if attempts.was_followed:  # that session left its devices to one that may not have followed
                 self.devices.hold.end()
             raise
 
-    def start_bot(self, request: APIRequest) -> Any:
-        """Make only the request that starts a bot. See `RTVIClient.start_bot()`."""
+    def starting(self, request: APIRequest) -> BotStart:
+        """Return a call of `RTVIClient.start_bot()`: it makes only the request that starts a bot."""
+        return BotStart(
+            self._under_way,
+            self._request(self._current_way, start=request),
+            Deadline(self._limit_of(request)),
+            start=self._start_bot,
+            forget=self._sessionless.forget,
+        )
+
+    def _start_bot(self, start: BotStart) -> Any:
         self._check_process()
-        before, deadline = self._session, Deadline(self._limit_of(request))
-        start = BotStart(self._request(self._current_way, start=request), deadline)
-        reconnector, stopped = self._reconnector, []
-
-        def begin_and_send() -> Any:
-            if before is not None:
-                before.await_end(deadline)
-            try:
-                return self._sessionless.start_bot(
-                    start, lambda: stopped.append(reconnector.stop(self._session)) if reconnector else None
-                )
-            except BaseException:
-                if before is not None and any(stopped):
-                    self.end_waiting_streams(before.ending.info)
-                raise
-
-        return self._under_way.make(start, begin_and_send)
+        before, reconnector, stopped = self._session, self._reconnector, []
+        if before is not None:
+            before.await_end(start.deadline)
+        try:
+            return self._sessionless.start_bot(
+                start, lambda: stopped.append(reconnector.stop(self._session)) if reconnector else None
+            )
+        except BaseException:
+            if before is not None and any(stopped):
+                self.end_waiting_streams(before.ending.info)
+            raise
 
     def reconnect(self, stopped: Latch) -> Session:
         """Connect as the application did last, with a new request. See `Sessions`."""
@@ -232,7 +230,7 @@ class SessionManager:
                 deadline,
                 replaces=reconnector.replaces if reconnector is not None else None,
                 on_lost=reconnector.lost if reconnector is not None else None,
-                is_followed=lambda info: call is None or call.is_followed(info.failure()),
+                is_followed=partial(_is_followed, weakref.ref(call)) if call is not None else lambda _: True,
                 keep_devices=self.devices.hold.take_back if call is not None and call.has_other_ways else None,
                 in_connect=call is not None,
             )
@@ -274,24 +272,11 @@ class SessionManager:
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
-    def disconnect(self) -> None:
-        """End the session, attempt or request that is active. See `RTVIClient.disconnect()`."""
-        if self._reconnector is not None:
-            self._reconnector.stop_connect(self._closed)
-        if self._session is not None and self._session.lost_by_fork:
-            return
-        session, calls = self._session_here, self._under_way.calls()  # a call that begins later is not meant
-        if not (session or calls or self._sessionless.active or self.devices.hold.held):
-            return
-        if session is not None and must_not_block():  # the rest is done by another thread
-            session.ending.begin(CloseInfo(initiator="client"))
-        if self.states.queue.is_current:  # then it waits for less, and depends on the calling thread
-            self._disconnect(session, calls)
-        else:
-            with contextlib.suppress(TimeoutError):
-                shielded(lambda: self._disconnect(session, calls), limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
+    def ending(self, *, for_good: bool = False) -> Ending:
+        """Return a call of `RTVIClient.disconnect()`, or, `for_good`, of `close()`."""
+        return Ending(self, for_good=for_good)
 
-    def _disconnect(self, session: Session | None, calls: list[ConnectCall | BotStart]) -> None:
+    def _disconnect(self, session: Session | None, calls: list[Operation[Any]]) -> None:
         for call in calls:
             call.abandon()
             if isinstance(call, BotStart):
@@ -304,8 +289,10 @@ class SessionManager:
         reconnecting = None
         if self._reconnector is not None:
             reconnecting = self._reconnector.stop(session)
-            if self._session_here is not session:  # the reconnector has just begun another one
-                session = self._session_here
+            current = self._session_here
+            # The reconnector has just begun another one; what the application has begun since is not meant.
+            if current is not session and current is not None and not current.publisher.in_connect:
+                session = current
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.ending.begin_and_wait(CloseInfo(initiator="client"))
@@ -328,12 +315,6 @@ class SessionManager:
         session = self.session()
         session.check_ready()
         session.ending.bot_dismissed = True
-
-    def close(self) -> None:
-        """Disconnect and refuse further sessions. See `RTVIClient.close()`."""
-        self._closed = True
-        self.disconnect()
-        self._dispatcher.end_for_good(CloseInfo(initiator="client"))
 
     # -- properties and internal --------------------------------------------------------------------------------------
 
@@ -448,3 +429,67 @@ class SessionManager:
             self._dispatcher.lose_session()
         elif session is not None and is_replaced:
             self._dispatcher.give_up(session.ending.info)()  # the parent replaces it
+
+
+class Ending:
+    """One call of `disconnect()` or `close()`. It ends what was active when it was made, nothing that begins later.
+
+    Args:
+        manager: of the client.
+        for_good: no further session begins.
+    """
+
+    def __init__(self, manager: SessionManager, *, for_good: bool) -> None:
+        self._manager = manager
+        self._for_good = for_good
+        self._session = manager._session_here
+        self._calls = [*manager._under_way]
+
+    def run(self) -> None:
+        """End it all, in bounded time."""
+        manager, session = self._manager, self._session
+        if self._for_good:
+            manager._closed = True
+        if manager._session is not None and manager._session.lost_by_fork:
+            pass  # it is the parent's, with all that belongs to it
+        elif session or self._calls or manager._sessionless.active or manager.devices.hold.held:
+            if session is not None and must_not_block():  # the rest is done by another thread
+                session.ending.begin(CloseInfo(initiator="client"))
+            if manager.states.queue.is_current:  # then it waits for less, and depends on the calling thread
+                self._end()
+            else:
+                with contextlib.suppress(TimeoutError):
+                    shielded(self._end, limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
+        if self._for_good:
+            manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
+
+    def insist(self) -> None:
+        """Let all be ended though an interrupt has ended `run()`, wherever that was. On return the state tells of the
+        end.
+        """
+        manager = self._manager
+        if self._for_good:
+            manager._closed = True
+            manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
+        if manager._session is not None and manager._session.lost_by_fork:
+            return
+        with contextlib.suppress(TimeoutError):
+            shielded(self._begin, limit=limits.STOP_TIMEOUT)
+        with contextlib.suppress(NoThreadError):  # what has begun ends without it
+            PoolTask("call", self._end).start()
+
+    def _begin(self) -> None:
+        for call in self._calls:
+            call.abandon()
+        if self._session is not None:
+            self._session.ending.begin(CloseInfo(initiator="client"))
+            self._session.ending.announced.wait(Deadline(limits.STOP_TIMEOUT))
+
+    def _end(self) -> None:
+        self._manager._disconnect(self._session, self._calls)
+
+
+def _is_followed(call: weakref.ref[ConnectCall], info: CloseInfo) -> bool:
+    """Tell whether another attempt follows one of `call` that has failed."""
+    alive = call()
+    return alive is not None and alive.is_followed(info.failure())

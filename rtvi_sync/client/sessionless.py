@@ -12,7 +12,6 @@ import attrs
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, system_failures_as
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import acquire_runtime
@@ -29,6 +28,7 @@ from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
 from ..transports.net import HTTPClient, Network
+from .connect_call import Operation
 
 if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
@@ -36,46 +36,57 @@ if TYPE_CHECKING:
 logger: logging.Logger = package_logger(__name__)
 
 
-class BotStart:
-    """One call of `start_bot()`. `abandoned`, `begun` and `over` are those of a `ConnectCall`.
+class BotStart(Operation[Any]):
+    """One call of `start_bot()`.
 
     Args:
+        under_way: as of `Operation`.
         request: starts the bot.
         deadline: limit of the call.
+        start: does what the call is for.
+        forget: forgets the bot that was started; it gets the server's answer.
     """
 
-    #: Always None; a `ConnectCall` has one.
-    session: None = None
-
-    def __init__(self, request: ConnectRequest, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        under_way: list[Operation[Any]],
+        request: ConnectRequest,
+        deadline: Deadline,
+        *,
+        start: Callable[[BotStart], Any],
+        forget: Callable[[Bundle], object],
+    ) -> None:
+        super().__init__(under_way)
         self._request = request
-        self._deadline = deadline
-        self._abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
-        self.abandoned: bool = False
-        self.begun: bool = False
-        self.over: Latch = Latch()
+        self._start = start
+        self._forget = forget
+        self._abort: AbortController | None = None
+        self.deadline: Deadline = deadline
+        #: The server's answer, once the bot was started.
+        self.bundle: Bundle | None = None
 
-    def begin(self) -> None:
-        """Begin, unless the call was abandoned before.
-
-        Raises:
-            DisconnectedError: it was.
-        """
-        self.begun = True
-        if self.abandoned:
-            raise was_disconnected()
+    def _perform(self) -> Any:
+        return self._start(self)
 
     def send(self) -> Bundle:
         """Make the request, on a thread of its own. Errors of `on_a_thread()` and `ConnectRequest.send()`."""
-        bundle: Bundle = on_a_thread(
-            lambda: self._request.send(self._deadline, self._abort), self._abort, self._deadline
-        )
+        # Not in the constructor, because the main thread must not hold the lock that this takes.
+        abort = self._abort = AbortController(self.deadline, lambda: StartBotError("The request was aborted"))
+        if self.stopped.is_set():  # before it was there to be aborted
+            raise was_disconnected()
+        bundle: Bundle = on_a_thread(lambda: self._request.send(self.deadline, abort), abort, self.deadline)
         return bundle
 
     def abandon(self) -> None:
-        """Let the call return soon. Any thread, also before `begin()`."""
-        self.abandoned = True
-        self._abort.abort(was_disconnected())
+        """Let `run()` return soon. Any thread, at any time."""
+        super().abandon()
+        abort = self._abort
+        if abort is not None:
+            abort.abort(was_disconnected())
+
+    def _undo(self, deadline: Deadline) -> None:  # noqa: ARG002 - nothing is waited for
+        if self.bundle is not None:
+            self._forget(self.bundle)
 
 
 class Sessionless:
@@ -120,7 +131,6 @@ class Sessionless:
             start: the call.
             on_begin: called as soon as nothing else can begin any more.
         """
-        start.begin()
         with self._publisher(start=start) as publisher:
             on_begin()
             try:
@@ -132,7 +142,7 @@ class Sessionless:
                 raise
             publisher.move(TransportState.AUTHENTICATED)
             publisher.event(RTVIEvent.BOT_STARTED, BotStartedData(bundle.content))
-            self.started = attrs.evolve(bundle, started=False)  # it has been published
+            self.started = start.bundle = attrs.evolve(bundle, started=False)  # it has been published
             return bundle.content
 
     def check_no_start(self) -> None:
@@ -233,6 +243,12 @@ class Sessionless:
         deadline = Deadline(limits.LINGER_TIMEOUT)
         for action in actions:
             action.join(deadline)
+
+    def forget(self, bundle: Bundle) -> None:
+        """Undo a call of `start_bot()` whose server answered `bundle`, unless the application has begun another."""
+        if self.started is bundle:
+            self.started = None
+            self.forget_bot()
 
     def forget_bot(self) -> None:
         """Leave the state `authenticated`: the bot that `start_bot()` has started is not connected to."""

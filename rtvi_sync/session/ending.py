@@ -92,6 +92,8 @@ class SessionEnd:
         self.is_replaced: bool = False
         #: The attempt to connect has ended: the bot is ready, or the session closed.
         self.connect_done: Latch = Latch()
+        #: The state tells that the session ends, if it told of the session before.
+        self.announced: Latch = Latch()
         #: The transport is closed, every waiting call has failed, and another session may begin.
         self.closed: Latch = Latch()
         #: The last event was delivered and the session's threads have ended, or the limit has passed.
@@ -157,10 +159,10 @@ class SessionEnd:
 
     def _begin(self, info: CloseInfo) -> None:
         with self._lock:
-            if self._info is not None:
-                return
-            self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
-        # Before anything that takes time: no call may wait for an answer that cannot come.
+            if self._info is None:
+                self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
+        # Before anything that takes time: no call may wait for an answer that cannot come. Not only in the first call,
+        # which Ctrl-C may have interrupted here.
         self._parts.channel.close(self.info.as_error)
         self._parts.publisher.end()
 
@@ -213,6 +215,7 @@ class SessionEnd:
         if publisher.was_opened:
             publisher.move(TransportState.DISCONNECTING)
             parts.transport.state = publisher.state
+        self.announced.set()
         if self.closes_transport:
             unsent = self._close_transport_and_devices(deadline, at_exit=exit_deadline is not None)
         if exit_deadline is None and publisher.was_ready:

@@ -16,7 +16,6 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import NoThreadError, start_thread
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
-from ..concurrency.shield import shielded
 from ..errors import BotAlreadyStartedError, BotNotReadyError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
@@ -111,13 +110,11 @@ class Reconnector:
     def __init__(self, policy: ReconnectPolicy, sessions: Sessions) -> None:
         self.policy = policy
         self._sessions = weakref.ref(sessions, lambda _: self.stop(None))
-        # Guards `_run`, `_unwanted`, `_connect_stopped` and `failed`, and puts the events of a run before its end. Any
-        # thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
+        # Guards `_run`, `_unwanted` and `failed`, and puts the events of a run before its end. Any thread may hold it,
+        # to assign or to queue an event; re-entrant, because a finalizer may call `stop()`.
         self._lock = threading.RLock()
         self._run: _Run | None = None
         self._unwanted = 0  # the number of the last session for which `lost()` begins no run; none before it has one
-        # Set when the application ends the calls of `connect()` that are repeated now; later ones have another.
-        self._connect_stopped = Latch()
         #: The number of sessions that were replaced.
         self.count = 0
         self._repeated: ReconnectingData | None = None  # of a `connect()` that is repeated now
@@ -142,17 +139,16 @@ class Reconnector:
             logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
             return False
 
-    def connect(self, attempt: Callable[[Latch], T], deadline: Deadline) -> T:
-        """Return what `attempt(stopped)` returns; repeat it as the policy says, if that includes the first connect.
-        `stopped` is set when the application ends the call.
+    def connect(self, attempt: Callable[[], T], deadline: Deadline, stopped: Latch) -> T:
+        """Return what `attempt()` returns; repeat it as the policy says, if that includes the first connect. `stopped`
+        is set when the application ends the call.
 
         Raises:
             DisconnectedError: the application has ended the call between two attempts.
             RTVIError: of the last attempt.
         """
-        stopped = self._connect_stopped
         if not self.policy.first_connect:
-            return attempt(stopped)
+            return attempt()
 
         def should_retry(error: BaseException) -> bool:
             if not isinstance(error, Exception) or isinstance(error, BotAlreadyStartedError) or stopped.is_set():
@@ -176,22 +172,11 @@ class Reconnector:
             if stopped.wait(Deadline(seconds)):
                 raise was_disconnected()
 
-        def retrying() -> Retrying:
-            left = deadline.remaining()
-            return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)
-
+        left = deadline.remaining()
         try:
-            return shielded(retrying)(attempt, stopped)  # Ctrl-C during its imports would leave half of asyncio
+            return _retrying(self.policy, left=left, retry=should_retry, before_sleep=publish, sleep=sleep)(attempt)
         finally:
             self._repeated = None
-
-    def stop_connect(self, for_good: bool) -> None:
-        """End the calls of `connect()` that are repeated now, or `for_good`: no call is repeated again. Any thread."""
-        with self._lock:
-            stopped = self._connect_stopped
-            if not (for_good or stopped.is_set()):  # one that is still here was set for good
-                self._connect_stopped = Latch()
-        stopped.set()
 
     def is_to_replace(self, session: Session) -> bool:
         """Tell whether an ended session, the client's last one, is being replaced, or is to be."""

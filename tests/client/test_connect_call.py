@@ -362,26 +362,3 @@ def test_connect_again_tries_all_ways() -> None:
     for count in (1, 2):
         with client:
             assert (first.attempts, second.attempts) == (count, count)
-
-
-def test_the_call_ends_while_another_thread_reads_its_attempt() -> None:
-    """`disconnect()` may find the call when it is about to return, on another thread."""
-
-    class Ending(ConnectCall):
-        _attempts: list[Any]
-
-        @property
-        def _attempt(self) -> Any:
-            return self._attempts.pop() if self._attempts else None
-
-        @_attempt.setter
-        def _attempt(self, attempt: Any) -> None:
-            self._attempts = [attempt]
-
-    call, attempt = Ending((), Deadline(GUARD)), SimpleNamespace(session=object(), abandon=lambda: ended.append(True))
-    ended: list[bool] = []
-    call._attempt = attempt
-    assert call.session is attempt.session
-    call._attempt = attempt
-    call.abandon()
-    assert ended == [True]

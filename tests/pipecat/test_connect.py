@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, connect
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.media import BytesSink, WavSource
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
@@ -129,3 +131,15 @@ def test_no_entry(pipecat_process: Callable[..., BotServer]) -> None:
     with pytest.raises(ConnectError, match=r"entry 'websocket'.*entry 'eval'") as caught:
         connect(server.base_url, text_only=True, connect_timeout=12)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "webrtc", "eval", "webrtc"]
+
+
+@pytest.mark.matrix
+def test_ctrl_c_aimed_at_the_end_of_connect(pipecat_talk: BotServer) -> None:
+    """Of 300 calls that Ctrl-C interrupts, none leaves a client that cannot be used."""
+    code, out, err = run_python(
+        "from tests.behaviour.life.aimed import main; import sys; main(sys.argv[1], 300)",
+        pipecat_talk.ws_url,
+        timeout=10 * GUARD,
+    )
+    assert (code, err) == (0, ""), err
+    assert (json.loads(out)["wedged"], json.loads(out)["left connected"]) == (0, 0), out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import pytest
 from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, TransportState
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import BytesSource
+from tests.behaviour.life import aimed, interrupts
 from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
 from tests.support.processes import python, rest_of, run_python
 from tests.support.scripted_talk import TalkingBot, tone
@@ -92,6 +94,50 @@ def test_ctrl_c_ends_a_program_in_connect() -> None:
             process.kill()
     assert process.returncode == -signal.SIGINT
     assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def interrupt_at_moments(call: str, stride: int) -> None:
+    """Interrupt a call at one in `stride` of its moments, in a process of its own."""
+    script = "import sys; from tests.behaviour.life import interrupts; interrupts.main(sys.argv[1], int(sys.argv[2]))"
+    code, out, err = run_python(script, call, str(stride), timeout=10 * GUARD)
+    assert (code, err) == (0, ""), err
+    found = json.loads(out)
+    assert not found["problems"], "\n".join(found["problems"])
+    assert found["strikes"] >= min(found["moments"] / stride, interrupts.LAST)
+
+
+@pytest.mark.parametrize("call", interrupts.CALLS)
+def test_an_interrupt_at_moments_of_a_call(call: str) -> None:
+    """Whenever a call that begins or ends a session is interrupted, at its last moments too, the client is whole or
+    ended, and usable."""
+    interrupt_at_moments(call, stride=100 if call == "connect()" else 10)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("call", interrupts.CALLS)
+def test_an_interrupt_at_every_moment_of_a_call(call: str) -> None:
+    """The same at every moment."""
+    interrupt_at_moments(call, stride=1)
+
+
+def aim(count: int) -> None:
+    """Send Ctrl-C `count` times during `connect()`, in a process of its own."""
+    script = f"from {aimed.__name__} import main; main('', {count})"
+    code, out, err = run_python(script, timeout=4 * GUARD)
+    assert (code, err) == (0, ""), err
+    found = json.loads(out)
+    assert (found["wedged"], found["left connected"]) == (0, 0), found
+
+
+def test_ctrl_c_aimed_at_the_end_of_connect() -> None:
+    """A worker that connects its client if it has no session is never left with one that does not work."""
+    aim(30)
+
+
+@pytest.mark.matrix
+def test_ctrl_c_aimed_at_the_end_of_connect_for_long() -> None:
+    """The same, 300 times."""
+    aim(300)
 
 
 def interrupt_when(condition: Callable[[], Any]) -> threading.Thread:
@@ -291,11 +337,11 @@ def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
     connecting = InThread(client.connect)
     assert entered.wait(GUARD)
     disconnecting = InThread(client.disconnect)
-    until(lambda: manager._under_way.calls()[0].abandoned)
+    until(lambda: manager._under_way[0].stopped.is_set())
     go_on.set()
     disconnecting.get()
     assert isinstance(connecting.error(), DisconnectedError)
-    assert not manager._under_way.calls()
+    assert not manager._under_way
     assert client.state is TransportState.DISCONNECTED
     manager._begin_session = begin_session
     with client:

@@ -1,0 +1,301 @@
+"""Interrupts a call of a client at each moment at which Python may do so, and looks at what is left.
+
+These moments are where a frame is entered, and behind each instruction of the calling thread that calls or jumps: there
+Python runs the handlers of signals, and raises what another thread has set for this one.
+
+Run as a script: ``python -m tests.behaviour.life.interrupts CALL STRIDE`` prints what it came to, as JSON. With a
+stride above 1, the call is interrupted only at every STRIDE-th moment, and at each of the last ones.
+
+After an interrupt the client is whole or ended, and usable: a session is live and answers, or there is none and the
+next `connect()` has one. A call that connects leaves a session only if the interrupt comes when it has returned, and
+one that ends a session only if it has not begun.
+"""
+
+from __future__ import annotations
+
+import dis
+import faulthandler
+import gc
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import attrs
+
+import rtvi_sync
+from rtvi_sync import ReconnectPolicy, RTVIClient, TransportState
+from rtvi_sync.testing import EmbeddedBot
+from tests.behaviour.life.blocking import tell
+from tests.support.slowness import GUARD
+from tests.support.threads import own_threads, tracing
+from tests.support.waiting import until
+
+#: The end of a call is struck at each of its last moments.
+LAST = 25
+
+_CHECKED = ("CALL", "JUMP", "POP_JUMP", "RESUME")
+
+
+class InterruptError(Exception):
+    """What a signal handler raises. Like Celery's soft limit it could be taken for an error of the call."""
+
+
+class Striker:
+    """Traces the calling thread during calls of one function, and raises at the moment with a number."""
+
+    def __init__(self, target: CodeType) -> None:
+        self._target = target
+        self._outermost: FrameType | None = None
+        self._left = 0
+        self._over = False
+        self._before: dict[FrameType, str] = {}  # the last instruction of each frame
+        #: How many moments the call had.
+        self.count = 0
+        #: Where it has struck, from the function that was called inwards.
+        self.functions: list[str] = []
+        self.event = ""
+        #: Nothing was left but the `return`: Python has left the `try` around it.
+        self.returns = False
+
+    def call(self, function: Callable[[], Any], number: int) -> bool:
+        """Make the call; return whether it was interrupted, at the moment `number`."""
+        self._left, self._over, self.count, self._outermost = number, False, 0, None
+        try:
+            with tracing(self._trace):
+                function()
+        except InterruptError:
+            return True
+        finally:
+            self._outermost = None
+            self._before.clear()
+        return False
+
+    @property
+    def place(self) -> str:
+        return " > ".join(self.functions) + f" ({self.event})"
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if self._over or (self._outermost is None and frame.f_code is not self._target):
+            return None
+        self._outermost = self._outermost or frame
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "return":
+            self._over = frame is self._outermost
+            self._before.pop(frame, None)
+            return self._trace
+        instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]] if event == "opcode" else ""
+        if event == "call" or self._before.get(frame, "").startswith(_CHECKED):
+            self.count += 1
+            self._left -= 1
+            if not self._left:
+                self._note(frame, event, instruction)
+                raise InterruptError
+        self._before[frame] = instruction
+        return self._trace
+
+    def _note(self, frame: FrameType, event: str, instruction: str) -> None:
+        self.functions, self.event, each = [], event, frame
+        self.returns = instruction == "RETURN_VALUE"
+        while each is not self._outermost and each.f_back is not None:
+            self.functions.insert(0, each.f_code.co_name)
+            each = each.f_back
+
+
+@attrs.define(kw_only=True)
+class Call:
+    """A call that is interrupted.
+
+    Attributes:
+        target: the function, whose frames count.
+        make: the call.
+        connected: whether the client is connected before.
+        leaves: tells whether a live session may be left by an interrupt there.
+        closes: the client may be closed for good afterwards.
+        options: of the client.
+    """
+
+    target: Callable[..., Any]
+    make: Callable[[RTVIClient, EmbeddedBot], Any]
+    connected: bool = False
+    leaves: Callable[[Striker], bool]
+    closes: bool = False
+    options: dict[str, Any] = attrs.Factory(dict)
+
+
+def has_returned(striker: Striker) -> bool:
+    return not striker.functions and striker.returns
+
+
+def is_outermost(striker: Striker) -> bool:
+    return not striker.functions
+
+
+def enter(client: RTVIClient, _: EmbeddedBot) -> None:
+    client.__enter__()
+
+
+def leave(client: RTVIClient, _: EmbeddedBot) -> None:
+    client.__exit__(None, None, None)
+
+
+CALLS = {
+    "connect": Call(target=RTVIClient.connect, make=lambda client, _: client.connect(), leaves=has_returned),
+    "connect, repeated": Call(
+        target=RTVIClient.connect,
+        make=lambda client, _: client.connect(),
+        leaves=has_returned,
+        options={"reconnect": ReconnectPolicy(first_connect=True, retry_on=lambda _: True, initial_delay=0.01)},
+    ),
+    "start_bot": Call(
+        target=RTVIClient.start_bot,
+        make=lambda client, bot: client.start_bot(bot.base_url + "/start"),
+        leaves=has_returned,
+    ),
+    "start_bot_and_connect": Call(
+        target=RTVIClient.start_bot_and_connect,
+        make=lambda client, bot: client.start_bot_and_connect(bot.base_url + "/start"),
+        leaves=has_returned,
+    ),
+    "connect()": Call(
+        target=rtvi_sync.connect,
+        make=lambda _, bot: rtvi_sync.connect(bot.ws_url, text_only=True).close(),
+        leaves=has_returned,
+    ),
+    "enter": Call(target=RTVIClient.__enter__, make=enter, leaves=has_returned),
+    "enter, connected": Call(target=RTVIClient.__enter__, make=enter, leaves=is_outermost, connected=True),
+    "leave": Call(target=RTVIClient.__exit__, make=leave, leaves=is_outermost, connected=True),
+    "disconnect": Call(
+        target=RTVIClient.disconnect,
+        make=lambda client, _: client.disconnect(),
+        leaves=is_outermost,
+        connected=True,
+    ),
+    "close": Call(
+        target=RTVIClient.close,
+        make=lambda client, _: client.close(),
+        leaves=is_outermost,
+        connected=True,
+        closes=True,
+    ),
+}
+
+
+def closed_for_good(client: RTVIClient) -> bool:
+    try:
+        client.connect()
+    except rtvi_sync.RTVIError as error:
+        if "closed for good" in str(error):
+            return True
+        raise
+    return False
+
+
+def check(client: RTVIClient, call: Call, striker: Striker) -> bool:
+    """Use the client after an interrupt; return whether it had a session. It has none afterwards."""
+    whole = client.connected
+    if whole:
+        assert call.leaves(striker), "it has left a session"
+    elif client.state is not TransportState.DISCONNECTED:
+        # The end goes on in the background; and a call that has returned has started a bot.
+        started = client.state is TransportState.AUTHENTICATED and call.leaves(striker)
+        assert started or client.state is TransportState.DISCONNECTING, f"it has left the state {client.state.value}"
+    if call.closes and not whole:
+        assert closed_for_good(client), "it is not closed"
+        return whole
+    if not client.connected:
+        client.connect()
+    answer = client.ask("Are you there?", GUARD, audio_response=False)
+    assert answer.bot_text == "Yes.", answer
+    client.disconnect()
+    assert client.state is TransportState.DISCONNECTED, f"disconnect() has left the state {client.state.value}"
+    return whole
+
+
+class Trial:
+    """A call that is interrupted again and again."""
+
+    def __init__(self, call: Call, bot: EmbeddedBot) -> None:
+        self._call = call
+        self._bot = bot
+        self._client = self._new_client()
+        self.striker = Striker(call.target.__code__)
+
+    def _new_client(self) -> RTVIClient:
+        return RTVIClient.for_url(self._bot.ws_url, text_only=True, connect_timeout=GUARD, **self._call.options)
+
+    def begin_anew(self) -> None:
+        self._client.close()
+        self._client = self._new_client()
+
+    def strike(self, number: int) -> bool:
+        """Interrupt the call at a moment; return False if it has fewer."""
+        client = self._client
+        if self._call.connected:
+            client.connect()
+        if self.striker.call(lambda: self._call.make(client, self._bot), number):
+            return True
+        client.disconnect()
+        return False
+
+    def check(self) -> bool:
+        """As `check()`."""
+        try:
+            return check(self._client, self._call, self.striker)
+        finally:
+            if self._call.closes:
+                self.begin_anew()
+
+    def moments(self) -> int:
+        """Return how many the call has. The first calls import and fill caches, and so have more."""
+        counts = []
+        for _ in range(5):
+            self.strike(sys.maxsize)
+            counts.append(self.striker.count)
+            if self._call.closes:
+                self.begin_anew()
+        return min(counts)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def interrupt(name: str, stride: int) -> dict[str, Any]:
+    """Interrupt a call at one in `stride` of its moments; return the counts, and what was wrong where."""
+    problems: list[str] = []
+    strikes = wholes = number = 0
+    with EmbeddedBot(replies="Yes.") as bot:
+        trial = Trial(CALLS[name], bot)
+        count = trial.moments()
+        while len(problems) < 5:
+            number += 1 if number < 5 else max(1, min(stride, count - LAST - number))
+            if not trial.strike(number):
+                break
+            strikes += 1
+            try:
+                wholes += trial.check()
+            except Exception:
+                problems.append(f"{number}: {trial.striker.place}: {traceback.format_exc()}")
+                trial.begin_anew()
+        trial.close()
+        del trial
+        gc.collect()
+        try:
+            until(lambda: not (own_threads() or bot.sessions))
+        except AssertionError:
+            problems.append(f"left behind: {own_threads()}, {len(bot.sessions)} sessions of the bot")
+    return {"moments": count, "strikes": strikes, "wholes": wholes, "problems": problems}
+
+
+def main(name: str, stride: int) -> None:
+    """Interrupt a call, and print what it came to."""
+    faulthandler.dump_traceback_later(5 * GUARD, exit=True)
+    logging.disable(logging.CRITICAL)
+    tell(json.dumps(interrupt(name, stride)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
