@@ -31,6 +31,7 @@ from ..session.session import Session
 from .conversation import ConversationTracker
 from .message_builders import run_options
 from .question_source import at_microphone_rate, voiced_seconds
+from .stats import AudioAccount, account_of
 from .turn import Turn
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
@@ -175,6 +176,10 @@ class Question(ABC):
     def _check_refusal(self, event: Event, deadline: Deadline) -> None:  # noqa: B027 - only a text can be refused
         """Raise if the bot has refused the question."""
 
+    def _losses(self) -> str:
+        """Return sentences about what the bot did not get of the question."""
+        return ""
+
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
         so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {quoted(turn.bot_text, 200)}"
@@ -186,8 +191,8 @@ class Question(ABC):
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
-            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). Pass a larger timeout, or look "
-            "at the error's .turn."
+            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). {self._losses()}Pass a larger "
+            "timeout, or look at the error's .turn."
         )
         error.turn = turn
         return error
@@ -318,6 +323,7 @@ class SpokenQuestion(Question):
         self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
         self._last: Turn | None = None  # the last turn of the user that is over
         self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
+        self._before: AudioAccount | None = None
         self._was_muted = False  # the bot has reported that it did not hear the user
 
     @property
@@ -347,6 +353,7 @@ class SpokenQuestion(Question):
         if not self._session.live:  # the microphone may be another session's already; answer() raises
             return
         self._first = self._next_number()
+        self._before = self._account()
         self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
@@ -465,6 +472,15 @@ class SpokenQuestion(Question):
         """See `Question`."""
         return next(filter(self.may_be, reversed(self._conversation.turns())), None)
 
+    def _account(self) -> AudioAccount:
+        """Return what became of the audio since the question was begun."""
+        now = account_of(self._session.transport.stats(), self._session.media.counters)
+        return now if self._before is None else now.since(self._before)
+
+    def _losses(self) -> str:
+        account = self._account()
+        return account.describe() if account.has_losses else ""
+
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         if self.turn_so_far() is not None:
             return super()._timed_out(deadline)
@@ -475,8 +491,8 @@ class SpokenQuestion(Question):
             )
         return _not_heard(
             f"The bot has not heard what was said within {deadline.timeout} s: it reported neither speech nor words of "
-            "the user. See that it has a transport with audio input, and voice activity detection or speech "
-            "recognition."
+            f"the user. {self._account().describe()}See that the bot has a transport with audio input, and voice "
+            "activity detection or speech recognition, and that it is not overloaded."
         )
 
 

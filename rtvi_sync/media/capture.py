@@ -40,6 +40,10 @@ class Mic(Protocol):
         """Return the number of 20 ms chunks of silence sent because the source was late."""
 
     @property
+    def delayed_seconds(self) -> float:
+        """Return the seconds of the pauses that this process has made in the audio of a source."""
+
+    @property
     def stale_dropped(self) -> int:
         """Return the number of 20 ms chunks not sent because they were read too late."""
 
@@ -291,7 +295,8 @@ class AudioSender:
         self.run: SourceRun = run
         self._enabled = enabled
         self._publish = publish
-        self._underruns = 0  # this and the next field belong to the scheduler's thread
+        self._underruns = 0  # this and the next two fields belong to the scheduler's thread
+        self._delayed_seconds = 0.0
         self._completed = False
         # Guards the fields below. The scheduler's thread and the threads that start, mute and halt the sender hold it
         # for a few instructions.
@@ -309,6 +314,11 @@ class AudioSender:
     def underruns(self) -> int:
         """Return the number of 20 ms chunks of silence sent because the source was late."""
         return self._underruns
+
+    @property
+    def delayed_seconds(self) -> float:
+        """Return the seconds of the pauses that this process has made because it was too busy, of over 1 s each."""
+        return self._delayed_seconds
 
     @property
     def stale_dropped(self) -> int:
@@ -386,7 +396,8 @@ class AudioSender:
             index = self._index
             self._index += 1
             if now - (self._anchor + index / CHUNKS_PER_SECOND) > _MAX_LAG and self._schedule is not None:
-                self._anchor = self._schedule.beat() - index / CHUNKS_PER_SECOND
+                anchor, self._anchor = self._anchor, self._schedule.beat() - index / CHUNKS_PER_SECOND
+                self._delayed_seconds += self._anchor - anchor
             due = self._anchor + self._index / CHUNKS_PER_SECOND
             send = self._send
         frames = (index + 1) * self._rate // CHUNKS_PER_SECOND - index * self._rate // CHUNKS_PER_SECOND

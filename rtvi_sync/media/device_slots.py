@@ -33,6 +33,8 @@ class MediaCounters:
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
+        mic_delayed: seconds by which the audio of a source was sent later because this process was too busy; only
+            pauses of over 1 s count.
         mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
             dropped by a `PushSource`.
         speaker_underruns: how often the speaker had nothing to play during the bot's speech.
@@ -43,6 +45,7 @@ class MediaCounters:
     """
 
     mic_underruns: int = 0
+    mic_delayed: float = 0.0
     mic_dropped: int = 0
     speaker_underruns: int = 0
     speaker_dropped_seconds: float = 0.0
@@ -52,7 +55,7 @@ class MediaCounters:
 
 # By kind: the session's counter -> the component's counter.
 _COUNTERS: dict[Kind, dict[str, str]] = {
-    "mic": {"mic_underruns": "underruns", "mic_dropped": "stale_dropped"},
+    "mic": {"mic_underruns": "underruns", "mic_delayed": "delayed_seconds", "mic_dropped": "stale_dropped"},
     "speaker": {"speaker_underruns": "underruns", "speaker_dropped_seconds": "dropped_seconds"},
     "cam": {"video_dropped": "dropped"},
     "screen": {"video_dropped": "dropped"},
@@ -319,7 +322,7 @@ class DeviceSlots:
         with self._lock:
             if (slot, component) in self._replaced:
                 self._replaced.remove((slot, component))
-                self._lost.update(_losses(slot.kind, component))
+                self._lost.update(losses_of(slot.kind, component))
             if thread is not None:
                 self._abandoned.append(component)
 
@@ -337,7 +340,7 @@ class DeviceSlots:
             counts = self._lost.copy()
             for slot, component in (*self._replaced, *((slot, slot.component) for slot in self)):
                 if component is not None:
-                    counts.update(_losses(slot.kind, component))
+                    counts.update(losses_of(slot.kind, component))
         return counts
 
     def close_all(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
@@ -378,6 +381,6 @@ class DeviceSlots:
         return [thread for thread in threads if thread is not None]
 
 
-def _losses(kind: Kind, component: Any) -> dict[str, Any]:
+def losses_of(kind: Kind, component: Any) -> dict[str, Any]:
     """Return the losses of a slot's present or former component."""
     return {name: getattr(component, own) for name, own in _COUNTERS[kind].items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ..events import RTVIEvent
 from .base import AudioSource, VideoFrame
 from .capture import AudioSender, SendAudio
 from .component_factory import OPEN_TIMEOUT, ComponentFactory, MediaSettings, as_device_error
-from .device_slots import DeviceSlot, DeviceSlots, MediaCounters
+from .device_slots import DeviceSlot, DeviceSlots, MediaCounters, losses_of
 from .devices.backend import AudioBackend
 from .devices.device import Device
 from .devices.hotplug import HotPlug
@@ -116,6 +117,7 @@ class MediaSession:
         # The sources that speak in the microphone's place, and the last of them, which alone is sent; None: the
         # microphone is. Changed under the lock.
         self._inserted: list[Insertion] = []
+        self._inserted_losses: Counter[str] = Counter()  # of those that were removed
         self._in_place: Insertion | None = None
         self._leaving: list[AudioSender] = []  # were removed, and may still be in a call of their source; as the above
         # Held while audio is sent; re-entrant, because the transport may end the session meanwhile.
@@ -261,6 +263,8 @@ class MediaSession:
         """
         insertion.sender.halt()
         with self._lock:
+            if insertion in self._inserted:
+                self._inserted_losses.update(losses_of("mic", insertion.sender))
             self._inserted = [other for other in self._inserted if other is not insertion]
             self._leaving = [sender for sender in (*self._leaving, insertion.sender) if not sender.is_closed]
             self._in_place = self._inserted[-1] if self._inserted else None
@@ -423,7 +427,12 @@ class MediaSession:
 
     def counters(self) -> MediaCounters:
         """Return the counters of the session."""
-        return MediaCounters(**self.slots.losses(), bot_frames_ignored=self._ignored)
+        losses = Counter(self.slots.losses())
+        with self._lock:
+            losses.update(self._inserted_losses)
+            for insertion in self._inserted:
+                losses.update(losses_of("mic", insertion.sender))
+        return MediaCounters(**losses, bot_frames_ignored=self._ignored)
 
     def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
         """End all devices and tracks; take and return the same as `DeviceSlots.close_all()`."""

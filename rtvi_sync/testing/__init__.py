@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
     from rtvi_sync.testing.load.many import run_many
     from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
-    from rtvi_sync.testing.load.report import Percentiles, Report, Row
+    from rtvi_sync.testing.load.report import Percentiles, Report, Row, RowAudio
 
 __all__ = [
     "BotRequest",
@@ -30,6 +30,7 @@ __all__ = [
     "Reply",
     "Report",
     "Row",
+    "RowAudio",
     "faults",
     "run_many",
 ]
@@ -45,7 +46,7 @@ _NAMES = {
     "fault_injection.fault_proxy": "FaultProxy",
     "load.many": "run_many",
     "load.measured": "MeasuredClient Measurement",
-    "load.report": "Percentiles Report Row",
+    "load.report": "Percentiles Report Row RowAudio",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

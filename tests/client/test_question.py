@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,7 +31,7 @@ from rtvi_sync.client.question_source import source_of
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.transports.base import Inbound
-from tests.support.clients import bot_says, memory_client, session_of, settle, transport_of
+from tests.support.clients import bot_says, memory_client, session_of, settle, transport_of, websocket_client
 from tests.support.scripted_talk import (
     TalkingBot,
     acknowledgement,
@@ -356,6 +357,14 @@ def test_not_heard() -> None:
             client.ask(SPEECH, 0.3)
         assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
         assert not session_of(client).media._session._inserted
+
+
+def test_not_heard_by_a_bot_that_takes_all() -> None:
+    """The error says that the audio was sent in time and taken, so that it is the bot that did not hear."""
+    with EmbeddedBot(speech_threshold=math.inf) as bot, websocket_client(bot) as client:
+        with pytest.raises(RequestTimeoutError, match=r"\d\.\d s of audio were sent in time, and the server took all"):
+            client.ask(SPEECH, 1.0)
+        assert client.stats().audio_sent > 0.5
 
 
 @pytest.mark.parametrize("events", ["thread", "manual"])

@@ -100,6 +100,9 @@ class DeviceMic(Device):
             self._first_open_done.set()
         self._thread = start_thread("mic", self._run)
 
+    #: A recording is dropped (`stale_dropped`), and never sent later.
+    delayed_seconds: float = 0.0
+
     @property
     def stale_dropped(self) -> int:
         """Return how many frames of 20 ms were dropped because they were read too late. Thread-safe."""

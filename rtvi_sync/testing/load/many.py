@@ -20,7 +20,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_t
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
-from rtvi_sync.testing.load.report import Outcome, Report, Row, error_text
+from rtvi_sync.testing.load.report import Outcome, Report, Row, RowAudio, error_text, kind_of
 
 from ...concurrency.clock import monotonic
 
@@ -168,7 +168,7 @@ class _LoadRun:
         try:
             session.thread = start_thread("scenario", self._run_session, session)
         except NoThreadError as error:
-            self._complete(session, "not connected", error_text(error), traceback.format_exc())
+            self._complete(session, "not connected", error, traceback.format_exc())
 
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until `ready()` or until a moment; meanwhile end the sessions whose limit has passed."""
@@ -245,12 +245,13 @@ class _LoadRun:
 
     def _run_session(self, session: _LoadSession) -> None:
         outcome: Outcome = "passed"
-        error = trace = None
+        error: BaseException | str | None = None
+        trace = None
         try:
             self._run_scenario(session)
         except BaseException as failure:  # noqa: BLE001 - SystemExit in a scenario ends that session only
             outcome = "failed" if session.connected else "not connected"
-            error, trace = error_text(failure), traceback.format_exc()
+            error, trace = failure, traceback.format_exc()
         if session.interrupted is not None:
             outcome, error = session.interrupted
         self._complete(session, outcome, error, trace)
@@ -272,15 +273,19 @@ class _LoadRun:
         finally:
             client.close()
 
-    def _complete(self, session: _LoadSession, outcome: Outcome, error: str | None, trace: str | None = None) -> None:
+    def _complete(
+        self, session: _LoadSession, outcome: Outcome, error: BaseException | str | None, trace: str | None = None
+    ) -> None:
         row = Row(
             number=session.number,
             outcome=outcome,
-            error=error,
+            error=error if isinstance(error, str) else error_text(error),
+            kind=None if isinstance(error, str) else kind_of(error),
             traceback=trace,
             began=session.began - self.began,
             seconds=monotonic() - session.began,
             measurements=tuple(session.measurements),
+            audio=RowAudio() if session.client is None else RowAudio.of(session.client.stats()),
         )
         try:
             if self._rows.setdefault(session.number, row) is row and self._on_row is not None:

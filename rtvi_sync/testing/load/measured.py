@@ -27,6 +27,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.base import payload_of
 from rtvi_sync.client.question import failure_of
+from rtvi_sync.client.stats import account_of
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
@@ -246,11 +247,19 @@ class MeasuredClient(RTVIClient):
         """Report the answer that did not come in time, and return the error."""
         awaited = self._awaited()
         turn = awaited[-1] if awaited else None
+        stats = self.stats()
+        account = account_of(stats, stats)
+        not_heard = turn is None and account.sent > 0 and not self._asked_at
+        missing = _missing_part(turn)
+        if not_heard:
+            missing += "; the bot has reported neither speech nor words of the user"
+        losses = account.describe() if not_heard or account.has_losses else ""
         error = RequestTimeoutError(
-            f"The bot's answer was not complete within {timeout} s; missing: {_missing_part(turn)}. "
+            f"The bot's answer was not complete within {timeout} s; missing: {missing}. {losses}"
             "Pass a larger timeout, or see the bot's log"
         )
         error.turn = turn
+        error.kind = "not_heard" if not_heard else error.kind
         self._fail(awaited, error, called)
         return error
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import attrs
 
+from rtvi_sync import ClientStats, RTVIError
+from rtvi_sync.client.stats import account_of
 from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
@@ -31,7 +33,58 @@ _HEADERS: Final = ("ms", "count", "failed", "p50", "p95", "p99", "longest")
 _MAX_SHOWN_ERRORS: Final = 10
 
 
+_AUDIO: Final = ("sent", "late", "not_taken", "received", "concealed", "not_played")
+_SIDES: Final = {
+    "questions that the bot did not hear, though they were said": "not_heard",
+    "answers that were not complete in time": "late_answers",
+}
+_LOSSES: Final = {
+    "the user's audio that this process or its source was late with": "late",
+    "the user's audio that the bot or the network did not take (over WebRTC: that this process was too busy for)": (
+        "not_taken"
+    ),
+    "the bot's audio that the network lost or delayed": "concealed",
+    "the bot's audio that this process did not play": "not_played",
+}
+# Seconds: less is one late frame, which every busy machine has.
+_LEAST: Final = 0.1
+
 _STREAM: Final = Rule("a text stream", lambda stream: has_method(stream, "write")).or_none
+
+
+@attrs.frozen(kw_only=True)
+class RowAudio:
+    """What became of the audio of a session, in seconds, by the side on which it was lost.
+
+    Attributes:
+        sent: audio of the user that the system took from this process.
+        late: audio of the user that this process, or the source, did not have ready in time.
+        not_taken: audio of the user that was dropped because the server read too slowly: the bot, or the network. Over
+            WebRTC because this process was too busy.
+        received: audio of the bot.
+        concealed: audio of the bot that was lost on the network, or came too late (WebRTC).
+        not_played: audio of the bot that the sink of this process was too slow for.
+    """
+
+    sent: float = 0.0
+    late: float = 0.0
+    not_taken: float = 0.0
+    received: float = 0.0
+    concealed: float = 0.0
+    not_played: float = 0.0
+
+    @classmethod
+    def of(cls, stats: ClientStats) -> RowAudio:
+        """Return what the counters of a client say."""
+        account = account_of(stats, stats)
+        return cls(
+            sent=account.sent,
+            late=account.late,
+            not_taken=account.not_taken,
+            received=stats.audio_received,
+            concealed=stats.audio_concealed,
+            not_played=stats.speaker_dropped_seconds,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -43,19 +96,33 @@ class Row:
         outcome: "passed"; "not connected": there was no client or no session; "failed": the scenario raised, or did not
             end in time; "interrupted" by Ctrl-C.
         error: its error, with the type; None: it passed.
+        kind: the `kind` of that error, such as "not_heard" or "timeout"; None: it has none.
         traceback: of the error.
         began: seconds from the beginning of the run.
         seconds: its duration, from before its client was made to after the client was closed.
         measurements: in the order in which they were completed.
+        audio: what became of the audio of its last session.
     """
 
     number: int
     outcome: Outcome
     error: str | None = None
+    kind: str | None = None
     traceback: str | None = attrs.field(default=None, repr=False)
     began: float
     seconds: float
     measurements: tuple[Measurement, ...] = attrs.field(default=(), repr=False)
+    audio: RowAudio = attrs.field(factory=lambda: RowAudio(), repr=False)
+
+    @property
+    def not_heard(self) -> int:
+        """Return how many spoken questions the bot has not heard: it reported neither speech nor words of the user."""
+        return sum(kind_of(done.error) == "not_heard" for done in self.measurements)
+
+    @property
+    def late_answers(self) -> int:
+        """Return how many answers were not complete in time, to questions that the bot had got."""
+        return sum(done.kind == "answer" and kind_of(done.error) == "timeout" for done in self.measurements)
 
     @property
     def durations(self) -> dict[str, float]:
@@ -130,10 +197,16 @@ class Report:
             "seconds": self.seconds,
             "sessions": len(self.rows),
             "failed": len(self.failed),
+            "not_heard": sum(row.not_heard for row in self.rows),
+            "late_answers": sum(row.late_answers for row in self.rows),
+            "audio": {name: sum(getattr(row.audio, name) for row in self.rows) for name in _AUDIO},
             "percentiles": [attrs.asdict(percentiles) for percentiles in self.percentiles],
             "rows": [
                 {
                     **attrs.asdict(row, recurse=False),
+                    "not_heard": row.not_heard,
+                    "late_answers": row.late_answers,
+                    "audio": attrs.asdict(row.audio),
                     "measurements": [
                         {**attrs.asdict(done, recurse=False), "error": error_text(done.error)}
                         for done in row.measurements
@@ -147,17 +220,21 @@ class Report:
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as CSV with a line for each session, and write it to a file if `path` is given.
 
-        The columns are number, outcome, error, began, seconds, and one for each kind of measurement, with the seconds
-        in `Row.durations`.
+        The columns are number, outcome, kind, error, began, seconds, not_heard, late_answers, one for each field of
+        `RowAudio` ("audio sent"), and one for each kind of measurement, with the seconds in `Row.durations`.
         """
         PATH.or_none.check(path=path)
         names = [_name(percentiles) for percentiles in self.percentiles]
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow(["number", "outcome", "error", "began", "seconds", *names])
+        audio = [f"audio {name}" for name in _AUDIO]
+        writer.writerow(
+            ["number", "outcome", "kind", "error", "began", "seconds", "not_heard", "late_answers", *audio, *names]
+        )
         for row in self.rows:
             durations = row.durations
-            begin = [row.number, row.outcome, row.error or "", f"{row.began:.6f}", f"{row.seconds:.6f}"]
+            begin = [row.number, row.outcome, row.kind or "", row.error or "", f"{row.began:.6f}", f"{row.seconds:.6f}"]
+            begin += [row.not_heard, row.late_answers, *(f"{getattr(row.audio, name):.3f}" for name in _AUDIO)]
             writer.writerow(begin + [f"{durations[name]:.6f}" if name in durations else "" for name in names])
         return _written(text.getvalue(), path)
 
@@ -180,13 +257,16 @@ class Report:
         stream.write(f"{self}\n")
 
     def __str__(self) -> str:
-        return "\n".join([self._summary(), *columns(_HEADERS, self._cells()), *self._errors()])
+        lines = [self._summary(), *columns(_HEADERS, self._cells()), *self._errors(), *self._sides()]
+        return "\n".join(lines)
 
     def __rich__(self) -> Group:
         from rich.console import Group
         from rich.text import Text
 
-        return Group(Text(self._summary()), rich_table(_HEADERS, self._cells()), *map(Text, self._errors()))
+        return Group(
+            Text(self._summary()), rich_table(_HEADERS, self._cells()), *map(Text, self._errors() + self._sides())
+        )
 
     def _summary(self) -> str:
         outcomes = Counter(row.outcome for row in self.rows)
@@ -204,6 +284,32 @@ class Report:
         lines = [f"{count} x {error}" for error, count in errors.most_common(_MAX_SHOWN_ERRORS)]
         more = len(errors) - len(lines)
         return [*lines, f"and {more} other errors"] if more > 0 else lines
+
+    def _sides(self) -> list[str]:
+        """Return a line for each side on which audio was lost, or a question or an answer."""
+        lines = []
+        for what, name in _SIDES.items():
+            counts = [getattr(row, name) for row in self.rows if getattr(row, name)]
+            if counts:
+                lines.append(f"{what}: {sum(counts)} in {_sessions(len(counts))}")
+        for what, name in _LOSSES.items():
+            losses = [getattr(row.audio, name) for row in self.rows]
+            losses = [seconds for seconds in losses if seconds >= _LEAST]
+            if losses:
+                lines.append(f"{what}: {sum(losses):.1f} s in {_sessions(len(losses))}, at most {max(losses):.1f} s")
+        if any(row.not_heard for row in self.rows) and not any(row.audio.late >= _LEAST for row in self.rows):
+            lines.append("this process sent all audio of the user in time")
+        return lines
+
+
+def _sessions(count: int) -> str:
+    return "1 session" if count == 1 else f"{count} sessions"
+
+
+def kind_of(error: BaseException | None) -> str | None:
+    """Return the kind that an error of this package has; None: it has none."""
+    kind = getattr(error, "kind", None)
+    return kind if isinstance(error, RTVIError) and isinstance(kind, str) else None
 
 
 def error_text(error: BaseException | None) -> str | None:

@@ -19,6 +19,7 @@ import pytest
 
 from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
+from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
 from rtvi_sync.testing.load import many
 from tests.support.slowness import GUARD, takes
@@ -195,6 +196,28 @@ class TestRunning:
         """Zero sessions give an empty report."""
         report = run_many(ask, 0, "ws://127.0.0.1:9")
         assert (report.rows, report.percentiles, str(report).splitlines()[0]) == ((), (), "0 sessions in 0.0 s: none")
+
+
+class TestSides:
+    @pytest.mark.parametrize("way", ["ask", "wait_for_answer"])
+    def test_a_bot_that_does_not_hear(self, way: str) -> None:
+        """Each row says that the bot has not heard the question, though all of it was sent in time."""
+
+        def scenario(client: MeasuredClient) -> None:
+            if way == "ask":
+                client.ask(ToneSource(duration=0.3), 1.0)
+            else:
+                client.wait_for_answer(1.0)
+
+        with EmbeddedBot(speech_threshold=math.inf) as bot:
+            mic = ToneSource(duration=0.3) if way == "wait_for_answer" else None
+            report = run_many(scenario, 1, lambda: MeasuredClient.for_url(bot.ws_url, mic=mic))
+        (row,) = report.rows
+        assert (row.outcome, row.kind, row.not_heard, row.late_answers) == ("failed", "not_heard", 1, 0)
+        assert row.audio.sent > 0.3
+        assert (row.audio.not_taken, row.audio.received) == (0.0, 0.0)
+        assert "sent in time, and the server took all of it" in (row.error or "")
+        assert "questions that the bot did not hear, though they were said: 1 in 1 session" in str(report)
 
 
 class TestEnding:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from rtvi_sync.testing import Measurement, Report, Row
+from rtvi_sync import RequestTimeoutError
+from rtvi_sync.testing import Measurement, Report, Row, RowAudio
 from tests.support.disks import full_disk
 
 
@@ -31,6 +33,67 @@ def report() -> Report:
         Row(number=101, outcome="failed", error="ValueError: bad, idea", began=0.0, seconds=9.5, measurements=refused)
     )
     return Report(rows=tuple(rows), seconds=12.0)
+
+
+def overloaded() -> Report:
+    """Return a report of voice calls to a bot that is overloaded, and of one whose own machine was."""
+
+    def failed(number: int, kind: str, **audio: float) -> Row:
+        error = RequestTimeoutError("too late")
+        error.kind = kind
+        measurements = (done("first audio", 9.0, kind="answer", error=error),)
+        row = Row(number=number, outcome="failed", kind=kind, began=0.0, seconds=9.0, measurements=measurements)
+        return attrs.evolve(row, audio=RowAudio(sent=5.0, received=1.0, **audio))
+
+    rows = (
+        failed(0, "not_heard", not_taken=1.5),
+        failed(1, "not_heard", not_taken=0.25),
+        failed(2, "timeout", concealed=0.5),
+        Row(number=3, outcome="passed", began=0.0, seconds=1.0, audio=RowAudio(sent=5.0, not_played=0.5)),
+    )
+    return Report(rows=rows, seconds=9.0)
+
+
+class TestSides:
+    def test_as_text(self) -> None:
+        """The report says on which side audio, questions and answers were lost."""
+        assert str(overloaded()).splitlines()[-6:] == [
+            "questions that the bot did not hear, though they were said: 2 in 2 sessions",
+            "answers that were not complete in time: 1 in 1 session",
+            "the user's audio that the bot or the network did not take (over WebRTC: that this process was too busy "
+            "for): 1.8 s in 2 sessions, at most 1.5 s",
+            "the bot's audio that the network lost or delayed: 0.5 s in 1 session, at most 0.5 s",
+            "the bot's audio that this process did not play: 0.5 s in 1 session, at most 0.5 s",
+            "this process sent all audio of the user in time",
+        ]
+
+    def test_a_late_process(self) -> None:
+        """What this process was late with is told, and then it is not said that all was in time."""
+        report = overloaded()
+        late = attrs.evolve(report.rows[0], audio=RowAudio(sent=5.0, late=2.0))
+        lines = str(attrs.evolve(report, rows=(late, *report.rows[1:]))).splitlines()
+        assert (
+            "the user's audio that this process or its source was late with: 2.0 s in 1 session, at most 2.0 s" in lines
+        )
+        assert "in time" not in lines[-1]
+
+    def test_json_and_csv(self) -> None:
+        """Each row has the kind of its error and the seconds, and JSON has the sums."""
+        document = json.loads(overloaded().to_json())
+        assert (document["not_heard"], document["late_answers"]) == (2, 1)
+        assert document["audio"] == pytest.approx(
+            {"sent": 20.0, "late": 0.0, "not_taken": 1.75, "received": 3.0, "concealed": 0.5, "not_played": 0.5}
+        )
+        first = document["rows"][0]
+        assert (first["kind"], first["not_heard"], first["audio"]["not_taken"]) == ("not_heard", 1, 1.5)
+        rows = list(csv.DictReader(io.StringIO(overloaded().to_csv())))
+        assert [(row["kind"], row["not_heard"], row["late_answers"]) for row in rows] == [
+            ("not_heard", "1", "0"),
+            ("not_heard", "1", "0"),
+            ("timeout", "0", "1"),
+            ("", "0", "0"),
+        ]
+        assert rows[1]["audio not_taken"] == "0.250"
 
 
 class TestReport:
@@ -121,7 +184,11 @@ class TestReport:
             assert file.read() == text
         rows = list(csv.DictReader(io.StringIO(text)))
         assert len(rows) == 102
-        assert list(rows[0]) == ["number", "outcome", "error", "began", "seconds", "request x", "connect"]
+        assert list(rows[0]) == [
+            *("number", "outcome", "kind", "error", "began", "seconds", "not_heard", "late_answers"),
+            *("audio sent", "audio late", "audio not_taken", "audio received", "audio concealed", "audio not_played"),
+            *("request x", "connect"),
+        ]
         assert (rows[50]["outcome"], float(rows[50]["request x"]), rows[50]["connect"]) == ("passed", 0.5, "")
         assert (rows[101]["error"], rows[101]["request x"], float(rows[101]["connect"])) == (
             "ValueError: bad, idea",
