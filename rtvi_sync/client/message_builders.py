@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 from ..errors import MessageTooLargeError
 from ..messages import RTVIMessage
 from ..protocol.dialects import supports
@@ -25,13 +27,44 @@ KEYS: Final = Rule(
     lambda keys: re.fullmatch(r"[0-9*#]+", keys) is not None,
 )
 
+#: As much as Pipecat's runner takes. The whole file is in memory while it is sent.
+MAX_UPLOAD_BYTES: Final = 50 * 1024 * 1024
+
 # "https://", "s3://"; the name of a file may have a colon. The type of a "data:" URL, if it has one, is in front of its
 # parameters and content (RFC 2397).
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|(data:)([^;,]*)", re.IGNORECASE)
 
 
-def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> dict[str, Any]:
-    """Return the `file` of a `send-file` message.
+@attrs.frozen
+class LoadedFile:
+    """A file for the bot's language model.
+
+    Attributes:
+        format: MIME type.
+        name: for the bot; None: it has none.
+        content: its bytes; None: the bot reads them from `url`.
+    """
+
+    format: str
+    name: str | None
+    content: bytes | None = attrs.field(default=None, repr=False)
+    url: str = attrs.field(default="", repr=False)
+
+    def as_message(self, limit_bytes: int) -> dict[str, Any]:
+        """Return the `file` of a `send-file` message.
+
+        Raises:
+            MessageTooLargeError: it is larger than a message may be.
+        """
+        source = {"type": "url", "url": self.url}
+        if self.content is not None:
+            _check_size(len(self.content), limit_bytes)
+            source = {"type": "bytes", "bytes": base64.b64encode(self.content).decode("ascii")}
+        return {"format": self.format, **({"name": self.name} if self.name else {}), "source": source}
+
+
+def load_file(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> LoadedFile:
+    """Return a file, read if it is one of this machine.
 
     Args:
         file: content, a path, or a URL that the bot can read.
@@ -41,16 +74,16 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
 
     Raises:
         OSError: the file cannot be read.
-        MessageTooLargeError: it is larger than a message may be.
+        MessageTooLargeError: it is larger than `limit_bytes`.
     """
-    source: dict[str, str]
-    kind = format or ""
-    if isinstance(file, str) and (url := _URL.match(file)):
-        if url[1]:
-            kind = kind or url[2]
+    kind, url = format or "", ""
+    content: bytes | None = None
+    if isinstance(file, str) and (match := _URL.match(file)):
+        url = file
+        if match[1]:
+            kind = kind or match[2]
         else:
             name = name or file.partition("?")[0].rpartition("/")[2] or None
-        source = {"type": "url", "url": file}
     else:
         if isinstance(file, (str, os.PathLike)):
             path = Path(file)
@@ -60,18 +93,23 @@ def file_data(file: FileLike, format: str | None, name: str | None, limit_bytes:
         else:
             content = bytes(file)
         _check_size(len(content), limit_bytes)
-        source = {"type": "bytes", "bytes": base64.b64encode(content).decode("ascii")}
     import mimetypes  # imported late: it reads the system's tables
 
     kind = kind or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
-    return {"format": kind, **({"name": name} if name else {}), "source": source}
+    return LoadedFile(kind, name, content, url)
 
 
 def _check_size(size_bytes: int, limit_bytes: int) -> None:
     if size_bytes > limit_bytes:
+        most = "can be uploaded" if limit_bytes == MAX_UPLOAD_BYTES else "fit into a message"
+        advice = (
+            ""
+            if limit_bytes == MAX_UPLOAD_BYTES
+            else ", or connect by the http:// URL of a server that takes uploads (of Pipecat's runner: -u FOLDER)"
+        )
         raise MessageTooLargeError(
-            f"The file has {size_bytes} bytes, more than the {limit_bytes} of a message. "
-            "Put it where the bot can read it, and send its URL."
+            f"The file has {size_bytes} bytes, and at most {limit_bytes} {most}. Put it where the bot can read it, and "
+            f"send its URL{advice}."
         )
 
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import attrs
+
+from ..errors import MessageTooLargeError
 from ..messages import RTVIMessage
 from ..protocol.dialects import load_payload
 from ..protocol.validation import BOOL, MAPPING, NAME, STRING, function_taking, instance_of
 from ..session.function_calls import CALL_EVENTS, FunctionCallHandler
 from .base import DEFAULT_TIMEOUT, ClientBase, Timeout
-from .message_builders import FILE, KEYS, FileLike, cancel_message, dtmf_messages, file_data, run_options
+from .message_builders import (
+    FILE,
+    KEYS,
+    MAX_UPLOAD_BYTES,
+    FileLike,
+    cancel_message,
+    dtmf_messages,
+    load_file,
+    run_options,
+)
 
 _MESSAGE = instance_of("an RTVIMessage", RTVIMessage)
 
@@ -77,8 +89,12 @@ class BotMessages(ClientBase):
         format: str | None = None,
         name: str | None = None,
         custom_options: Mapping[str, Any] | None = None,
+        timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> None:
         """Send a file to the bot's language model.
+
+        A file that is too large for a message is uploaded to the server that has started the bot, if that takes files
+        (Pipecat's runner with ``-u FOLDER`` does); the call then blocks until the server has it. At most 50 MiB.
 
         Args:
             file: its bytes, its path, or a URL that the bot can read ("https://...").
@@ -88,10 +104,14 @@ class BotMessages(ClientBase):
             format: MIME type; None: by the name, or as a "data:" URL says, else "application/octet-stream".
             name: the file's name for the bot; None: the name of the path or URL, if it has one.
             custom_options: further options of the bot's language model.
+            timeout: seconds for the upload of a large file; omitted: the client's `request_timeout`; None: no limit.
 
         Raises:
             OSError: the file cannot be read.
+            MessageTooLargeError: it is too large for a message, and cannot be uploaded.
+            RequestRejectedError, RequestTimeoutError: the upload failed, or took too long; the session goes on.
         """
+        deadline = self._deadline(timeout)
         FILE.check(file=file)
         STRING.check(content=content)
         NAME.or_none.check(format=format, name=name)
@@ -99,8 +119,18 @@ class BotMessages(ClientBase):
         options = run_options(run_immediately, audio_response, custom_options)
         session = self._manager.session()
         session.check_ready()  # before the file is read
-        data = file_data(file, format, name, session.transport.max_message_size)
-        self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
+        check_bot_takes(self, "send-file")  # before it is read and uploaded
+        limit = session.transport.max_message_size
+        loaded = load_file(file, format, name, MAX_UPLOAD_BYTES if session.takes_uploads else limit)
+        try:
+            data = loaded.as_message(limit)
+            self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
+        except MessageTooLargeError:
+            if loaded.content is None or not session.takes_uploads:
+                raise
+            url = session.upload(loaded.name or "file", loaded.format, loaded.content, deadline)
+            data = attrs.evolve(loaded, content=None, url=url).as_message(limit)
+            self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
 
     def append_to_context(self, role: str, content: Any, run_immediately: bool = False) -> None:
         """Add a message to the context of the language model of a bot of RTVI 1.x; for later ones use `send_text()`.

@@ -16,6 +16,9 @@ from ..transports.net import merged_headers
 
 TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 
+# Transports of Pipecat's runner that belong to services.
+_NOT_REACHED = ("daily", "livekit", "moq", "vonage", "whatsapp")
+
 # The order in which they are tried.
 _NAMES = ("websocket", "webrtc", "eval")
 
@@ -69,6 +72,11 @@ def ways_to(
         if headers is not None and bot_url.ws_url is not None:
             raise TypeError("headers of a handshake are for the transports that for_url() makes; give them to yours")
         return (_way(transport, bot_url),)
+    if transport in _NOT_REACHED:
+        raise ValueError(
+            f"transport {transport!r} is not supported: such bots are reached by the client of that service. Let the "
+            "bot serve 'websocket', 'webrtc' or 'eval' as well"
+        )
     if transport != "auto" and transport not in _NAMES:
         raise ValueError(
             f"transport must be a Transport or one of 'auto', 'websocket', 'webrtc', 'eval', not {transport!r}"

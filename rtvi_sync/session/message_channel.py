@@ -7,14 +7,21 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.logs import package_logger
 from ..concurrency.worker_pool import WorkerPool
-from ..errors import ProtocolError, RequestRejectedError, RequestTimeoutError, UnsupportedFeatureError
+from ..errors import (
+    DisconnectedError,
+    ProtocolError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    UnsupportedFeatureError,
+)
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol import envelope
@@ -68,6 +75,7 @@ class MessageChannel:
         # signal handlers may send.
         self._order = threading.RLock()
         self._closed = False  # set by any thread, in one step
+        self._waiting: list[AbortController] = []  # each use is one step
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
         # These two belong to the thread that delivers messages: one at a time.
@@ -138,10 +146,24 @@ class MessageChannel:
         except (RequestTimeoutError, ProtocolError) as error:
             logger.warning("client.config stays None: %s", error)
 
+    @contextlib.contextmanager
+    def waiting(self, deadline: Deadline) -> Iterator[AbortSignal]:
+        """Yield the signal of a request beside the session, which is aborted when the session ends."""
+        controller = AbortController(deadline, lambda: DisconnectedError("The session has ended", initiator="client"))
+        controller.signal.is_supervised = False
+        self._waiting.append(controller)
+        try:
+            self._check_ready()  # it may have ended meanwhile
+            yield controller.signal
+        finally:
+            self._waiting.remove(controller)
+
     def close(self, make_error: Callable[[], BaseException]) -> None:
         """Receive nothing more, and fail all calls that wait, each with an error of its own. Any thread."""
         self._closed = True
         self.engine.pending.fail_all(make_error)
+        for controller in [*self._waiting]:
+            controller.abort(make_error())
 
     # -- receiving: one thread at a time ------------------------------------------------------------------------------
 

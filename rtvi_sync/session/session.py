@@ -20,20 +20,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
+from ..concurrency.latch import must_not_block
 from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
     InvalidTransportParamsError,
+    ProtocolError,
+    RequestRejectedError,
     RTVIError,
     StartBotError,
     TransportStartError,
+    WouldDeadlockError,
 )
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
@@ -42,6 +46,7 @@ from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import Transport, TransportOptions
+from ..transports.net import printable
 from . import limits
 from .dispatcher import Dispatcher, forked_error
 from .ending import SessionEnd, SessionParts
@@ -229,6 +234,52 @@ class Session:
             raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
+
+    @property
+    def takes_uploads(self) -> bool:
+        """Tell whether the server that has started the bot takes files for it."""
+        start = self.transport.start_request
+        return start is not None and start.upload_url is not None
+
+    def upload(self, name: str, media_type: str, content: bytes, deadline: Deadline) -> str:
+        """Send a file for the bot to the server that has started it, and return the URL by which the bot knows it.
+
+        Raises:
+            RequestTimeoutError, RequestRejectedError: not in time, or it failed; the session goes on.
+            DisconnectedError: the session ended.
+            ProtocolError: the answer has no URL.
+            WouldDeadlockError: the calling thread must not block.
+        """
+        from ..transports.auth_bundle import upload_target, with_cookies
+        from ..transports.http import post_file
+
+        start, options = self.transport.start_request, self.transport.options
+        target = upload_target(start) if start is not None else None
+        if start is None or target is None:
+            raise RequestRejectedError(
+                "The server names an address for files that is none of its own, to which nothing is sent. Put the file "
+                "where the bot can read it, and send its URL"
+            )
+        if must_not_block():
+            raise WouldDeadlockError("A large file cannot be sent on this thread, such as in a finalizer")
+        headers = dict(start.headers) if options.http_client else with_cookies(start.headers, target, start)
+        with self.channel.waiting(deadline) as signal:
+            answer = post_file(
+                target.geturl(),
+                name,
+                content,
+                media_type,
+                headers=headers,
+                network=options.network,
+                signal=signal,
+                client=options.http_client,
+            )
+        source = answer.get("source") if isinstance(answer, Mapping) else None
+        url = source.get("url") if isinstance(source, Mapping) else None
+        if not isinstance(url, str) or not url:
+            where = printable(target.geturl())
+            raise ProtocolError(f"{where} has taken the file without naming it. See the server's log")
+        return url
 
     def check_wanted(self) -> None:
         """Raise if the attempt was given up: its thread must not go on. On the connect thread."""

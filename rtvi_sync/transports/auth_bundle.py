@@ -7,29 +7,32 @@ import logging
 import socket
 from collections.abc import Collection, Mapping
 from typing import Any, Final
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from ..concurrency.logs import package_logger
 from ..errors import InvalidTransportParamsError
 from ..protocol.text import quoted
 from .base import StartRequest
-from .net import Network, Origin, authority, origin, port_of, printable
+from .net import Network, Origin, authority, origin, parse_url, port_of, printable
 
 logger: logging.Logger = package_logger(__name__)
 
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
 _DAILY: Final = ("room_url", "roomUrl", "dailyRoom", "dailyToken")
-# Answers of start endpoints for other transports: what they are for, the begin of the advice, and their keys.
-_OTHERS: Final = (
-    ("a room of Daily", "Let", _DAILY),
-    (
-        "a WebRTC connection",
-        "Use SmallWebRTCTransport, or let",
-        # A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last one alone.
-        ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId"),
-    ),
-)
+# A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last one alone.
+_WEBRTC: Final = ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId")
+
+
+def not_reached(bundle: Any) -> str | None:
+    """Return what parameters are for that no transport of this package reaches; None: they may be for one."""
+    if _has(bundle, *_DAILY):
+        return "a room of Daily"
+    if _has(bundle, "moq"):
+        return "a broadcast over MoQ"
+    if isinstance(bundle, Mapping) and {"url", "token", "sessionId"} <= bundle.keys():
+        return "a room of LiveKit"
+    return None
 
 
 def missing_url(bundle: Any, source: str, transport: str) -> str:
@@ -45,13 +48,14 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
             f"There is nothing to connect to: {transport} has no ws_url. Pass {transport}(ws_url=...), "
             "connect({'ws_url': ...}), or set params.base_url to a server that answers with one."
         )
-    for what, begin, keys in _OTHERS:
-        if _has(bundle, *keys):
-            advice = (
-                f"This is for {what}, which needs another transport. {begin} the server start the bot with its "
-                "websocket transport (up to Pipecat 1.12: its runner with -t eval)."
-            )
-            break
+    what, begin = not_reached(bundle), "Let"
+    if what is None and _has(bundle, *_WEBRTC):
+        what, begin = "a WebRTC connection", "Use SmallWebRTCTransport, or let"
+    if what is not None:
+        advice = (
+            f"This is for {what}, which needs another transport. {begin} the server start the bot with its "
+            "websocket transport (up to Pipecat 1.12: its runner with -t eval)."
+        )
     else:
         advice = f"Set ws_url there to the URL of the bot's WebSocket, or pass {transport}(ws_url=...)."
     return f"{source or 'connect() was given'} {_described(bundle)}, but {transport} needs ws_url. {advice}"
@@ -69,12 +73,12 @@ def missing_offer_url(bundle: Any, source: str) -> str:
             "SmallWebRTCTransport(webrtc_url='http://host:7860/api/offer'), or start the bot: "
             "start_bot_and_connect('http://host:7860/start')"
         )
-    if _has(bundle, "sessionId", "session_id"):
+    if (what := not_reached(bundle)) is not None:
+        advice = f"This is for {what}, which needs another transport. Let the server start the bot for webrtc"
+    elif _has(bundle, "sessionId", "session_id"):
         advice = "A sessionId is of use only with the request that it is the answer to: let the client start the bot"
     elif _has(bundle, "ws_url", "wsUrl"):
         advice = "This is for a WebSocket: use WebSocketTransport, or let the server start the bot for webrtc"
-    elif _has(bundle, *_DAILY):
-        advice = "This is for a room of Daily, which needs another transport. Let the server start the bot for webrtc"
     else:
         advice = "Let the server start the bot for webrtc, or pass SmallWebRTCTransport(webrtc_url=...)"
     return (
@@ -137,6 +141,24 @@ def _addresses_of(host: str, network: Network, url: str) -> Collection[object]:
     except (OSError, UnicodeError):
         return ()
     return [_ip_address(str(address[0])) for *_, address in found]
+
+
+def upload_url(bundle: Any) -> str | None:
+    """Return where the server takes files for the bot, as its answer has it: a path, or a URL; None: nowhere."""
+    named = [bundle.get(key) for key in ("fileUploadUrl", "file_upload_url")] if isinstance(bundle, Mapping) else []
+    return next((url for url in named if url and isinstance(url, str)), None)
+
+
+def upload_target(start: StartRequest) -> SplitResult | None:
+    """Return the URL for files in the answer to `start`; None if it is no URL of the server that has named it."""
+    base = urlsplit(start.url)
+    login, at, host = base.netloc.rpartition("@")
+    parts = parse_url(urljoin(base._replace(netloc=host).geturl(), start.upload_url or ""), "http", "https")
+    if parts is None or parts.username is not None:
+        return None
+    parts = reachable(parts, start)
+    named = origin(parts.geturl())
+    return parts._replace(netloc=f"{login}{at}{parts.netloc}") if named == _server_of(start) else None
 
 
 def with_cookies(headers: Mapping[str, str], url: SplitResult, start: StartRequest | None) -> dict[str, str]:

@@ -85,11 +85,13 @@ class StartRequest:
         headers: of the request. They may hold a key: they are for the server at `url` and for no other.
         cookies: that the answer has set. They are for the requests of this attempt to the host of `url`; see
             `auth_bundle.with_cookies()`.
+        upload_url: where the server takes files for the bot, as the answer has it; None: nowhere.
     """
 
     url: str = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     cookies: CookieJar | None = attrs.field(default=None, repr=False)
+    upload_url: str | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)

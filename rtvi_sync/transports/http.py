@@ -31,6 +31,7 @@ from ..errors import (
 from ..protocol.text import one_line, raised
 from ..protocol.validation import OWN_HEADERS
 from . import http_answers
+from .auth_bundle import upload_url
 from .base import StartRequest
 from .failures import failure_text, status_of
 from .http_answers import MAX_BODY_BYTES, MAX_ENCODED_BYTES, RequestProfile, either
@@ -42,6 +43,7 @@ from .net import (
     Origin,
     basic_authorization,
     check_headers,
+    merged_headers,
     origin,
     printable,
     socket_timeout,
@@ -116,6 +118,22 @@ ACTION = RequestProfile(
     late=RequestTimeoutError,
     unusable=ProtocolError,
     no_url=ActionEndpointNotSetError,
+)
+
+
+UPLOAD = RequestProfile(
+    does="takes files for the bot",
+    advice={
+        401: _HEADERS_REQUIRED,
+        403: _HEADERS_REQUIRED,
+        404: "The server does not know the session any more: connect again",
+        413: "Put the file where the bot can read it, and send its URL",
+    },
+    refused=RequestRejectedError,
+    failed=RequestRejectedError,
+    late=RequestTimeoutError,
+    unusable=ProtocolError,
+    no_url=RequestRejectedError,
 )
 
 
@@ -208,8 +226,26 @@ def post_start(
         response = exchange.request("POST", body, headers)
         document = http_answers.read_document(response, exchange.where, profile, signal)
         answered = _with_login_of(url, exchange.url)
-        return document, StartRequest(url=answered, headers=headers, cookies=exchange.cookies)
+        named = upload_url(document)
+        return document, StartRequest(url=answered, headers=headers, cookies=exchange.cookies, upload_url=named)
     raise exchange.failure()
+
+
+def post_file(
+    url: str,
+    name: str,
+    content: bytes,
+    media_type: str,
+    *,
+    headers: Mapping[str, str],
+    network: Network,
+    signal: AbortSignal,
+    client: HTTPClient | None = None,
+) -> Any:
+    """POST a file as a form does, and return the JSON of the answer. The rules of `post_json()` apply."""
+    form = httpx.Request("POST", url, files={"file": (name, content, media_type)})
+    fields = merged_headers(headers, {"Content-Type": form.headers["Content-Type"]})
+    return post_json(url, form.read(), headers=fields, network=network, signal=signal, client=client, profile=UPLOAD)
 
 
 def get_json(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +27,12 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WebSocketTransport,
     WouldDeadlockError,
+    connect,
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, silent_bot, transport_of
+from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
@@ -526,3 +531,130 @@ def test_the_peer_that_never_reads() -> None:
         client = RTVIClient(transport=WebSocketTransport(f"ws://{server.authority}"), connect_timeout=0.3)
         with pytest.raises(TimeoutError):
             client.connect()
+
+
+class TestUploads:
+    """Files that are too large for a message."""
+
+    LARGE = bytes(range(256)) * 8192  # 2 MiB; a message has 1 MiB
+
+    @pytest.fixture
+    def started(self, server: ScriptedServer) -> Iterator[Callable[..., tuple[RTVIClient, EmbeddedBot]]]:
+        """Yield a function that connects a client to a bot whose start endpoint answers with what it is given."""
+        with contextlib.ExitStack() as stack:
+            bot = stack.enter_context(EmbeddedBot())
+
+            def connected(cookie: str = "a=1; Path=/", **answer: Any) -> tuple[RTVIClient, EmbeddedBot]:
+                server.answers["/start"] = Answer({"ws_url": bot.ws_url, **answer}, headers={"Set-Cookie": cookie})
+                named = {"name": "x", "source": {"type": "url", "url": "pipecat:1234"}, "format": "x"}
+                server.answers.setdefault("/files", Answer(named))
+                url = f"{server.url}/start".replace("//", "//ada:pw@")
+                options: dict[str, Any] = {"text_only": True, "connect_timeout": GUARD, "proxy": False}
+                client = connect(url, transport="websocket", headers={"X-Key": "mine"}, **options)
+                return stack.enter_context(contextlib.closing(client)), bot
+
+            yield connected
+
+    @pytest.mark.parametrize("url", ["/files", "{server}/files"])
+    def test_it_goes_to_the_server_that_has_started_the_bot(
+        self, started: Any, server: ScriptedServer, tmp_path: Path, url: str
+    ) -> None:
+        """The bot gets the URL that the server answers with; smaller files go in the message as before."""
+        client, bot = started(fileUploadUrl=url.format(server=server.url))
+        path = tmp_path / "cat.png"
+        path.write_bytes(self.LARGE)
+        client.send_file(path, "look", run_immediately=False)
+        client.send_file(b"small", run_immediately=False)
+        _, upload = server.requests
+        assert upload.path == "/files"
+        assert self.LARGE in upload.body
+        assert b'name="file"; filename="cat.png"\r\nContent-Type: image/png' in upload.body
+        assert (upload.headers["x-key"], upload.headers["cookie"]) == ("mine", "a=1")
+        assert upload.headers["authorization"] == "Basic YWRhOnB3"
+        wanted = {"format": "image/png", "name": "cat.png", "source": {"type": "url", "url": "pipecat:1234"}}
+        session = bot.wait_for_session(GUARD)
+        message = session.wait_for_message("send-file", GUARD)
+        assert (message["data"]["content"], message["data"]["file"]) == ("look", wanted)
+        session.wait_for_message("send-file", GUARD, where=lambda m: m["data"]["file"]["source"]["type"] == "bytes")
+
+    @pytest.mark.parametrize(
+        "url", ["http://127.0.0.2:{port}/files", "http://eve:x@127.0.0.1:{port}/files", "ftp://x/"]
+    )
+    def test_another_server_gets_no_file(self, started: Any, server: ScriptedServer, url: str) -> None:
+        """Nothing is sent there, and the session goes on."""
+        client, _ = started(fileUploadUrl=url.format(port=server.url.rpartition(":")[2]))
+        with pytest.raises(RequestRejectedError, match="none of its own"):
+            client.send_file(self.LARGE)
+        assert len(server.requests) == 1
+        assert client.connected
+
+    def test_a_server_that_takes_none(self, started: Any, server: ScriptedServer) -> None:
+        """The error says what does."""
+        client, _ = started()
+        with pytest.raises(MessageTooLargeError, match=r"of Pipecat's runner: -u FOLDER"):
+            client.send_file(self.LARGE)
+        assert len(server.requests) == 1
+
+    def test_more_than_the_limit(self, started: Any, server: ScriptedServer, tmp_path: Path) -> None:
+        """It is not even read."""
+        client, _ = started(fileUploadUrl="/files")
+        path = tmp_path / "huge"
+        path.touch()
+        os.truncate(path, 51 * 1024 * 1024)
+        with pytest.raises(MessageTooLargeError, match=r"at most 52428800 can be uploaded.*send its URL"):
+            client.send_file(path)
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "text"),
+        [
+            (Answer({"detail": "File exceeds 5 byte limit"}, 413), RequestRejectedError, "File exceeds 5 byte limit"),
+            (Answer({"detail": "Invalid session"}, 404), RequestRejectedError, "connect again"),
+            (Answer({"source": {"type": "url"}}), ProtocolError, "without naming it"),
+            (Answer(["x"]), ProtocolError, "without naming it"),
+            (Answer(b"<html>"), ProtocolError, "did not answer with JSON"),
+            (Answer(None, 307, {"Location": "http://127.0.0.2:1/"}), RequestRejectedError, "not followed"),
+        ],
+    )
+    def test_an_upload_that_fails(
+        self, started: Any, server: ScriptedServer, answer: Answer, error: type[Exception], text: str
+    ) -> None:
+        """The bot is told nothing, and the session goes on."""
+        client, bot = started(fileUploadUrl="/files")
+        server.answers["/files"] = answer
+        with pytest.raises(error, match=text):
+            client.send_file(self.LARGE)
+        assert client.connected
+        assert all(message["type"] != "send-file" for message in bot.sessions[0].messages)
+
+    def test_the_end_of_the_session_ends_it(self, started: Any, server: ScriptedServer) -> None:
+        """An upload to a server that does not answer ends with the session, and at its limit."""
+        reached, go_on = threading.Event(), threading.Event()
+
+        def hang(_: Request) -> Answer:
+            reached.set()
+            assert go_on.wait(GUARD)
+            return Answer({})
+
+        client, _ = started(fileUploadUrl="/files")
+        server.answers["/files"] = hang
+        try:
+            with pytest.raises(RequestTimeoutError):
+                client.send_file(self.LARGE, timeout=0.2)
+            reached.clear()
+            call = InThread(lambda: client.send_file(self.LARGE, timeout=None))
+            assert reached.wait(GUARD)
+            client.disconnect()
+            with pytest.raises(DisconnectedError):
+                call.get()
+        finally:
+            go_on.set()
+
+    def test_an_older_bot(self, server: ScriptedServer) -> None:
+        """A bot that knows no files causes no upload."""
+        with EmbeddedBot(version="1.2.0") as bot:
+            server.answers["/start"] = Answer({"ws_url": bot.ws_url, "fileUploadUrl": "/files"})
+            client = connect(f"{server.url}/start", transport="websocket", text_only=True, connect_timeout=GUARD)
+            with client, pytest.raises(UnsupportedFeatureError):
+                client.send_file(self.LARGE)
+        assert len(server.requests) == 1

@@ -102,8 +102,15 @@ def test_headers_go_to_the_server_of_the_url() -> None:
     assert params_for(ways, other, None) is other
 
 
+def test_services_that_are_not_reached() -> None:
+    """The error for a transport of Pipecat's runner that belongs to a service says what to do."""
+    for name in ("daily", "livekit", "moq"):
+        with pytest.raises(ValueError, match=rf"transport '{name}' is not supported.*'websocket', 'webrtc' or 'eval'"):
+            ways_to("http://127.0.0.1:9", name)  # type: ignore[arg-type]
+
+
 def test_another_name() -> None:
-    name: Any = "daily"
+    name: Any = "smoke"
     with pytest.raises(ValueError, match="'auto', 'websocket', 'webrtc', 'eval'"):
         ways_to(WS, name)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, connect
+from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, SmallWebRTCTransport, connect
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.media import BytesSink, WavSource
 from tests.support.processes import run_python
@@ -65,6 +66,41 @@ def test_a_runner_with_a_host(pipecat_process: Callable[..., BotServer], host: s
         for each in (bot.base_url, url):
             with connect(each, transport=name, text_only=True, **LIMITS) as client:
                 assert answer_to_text(client) == "You said: Good morning."
+
+
+@pytest.mark.parametrize("name", ["livekit", "moq", "daily"])
+def test_a_runner_for_a_transport_that_is_not_reached(pipecat_process: Callable[..., BotServer], name: str) -> None:
+    """`-t livekit` and others refuse other transports with a clear error; the eval route is there nevertheless."""
+    bot = pipecat_process("stock", "-t", name)
+    with pytest.raises(ConnectError, match=f"Server is configured for '{name}' only"):
+        connect(bot.base_url, transport="websocket", text_only=True, **LIMITS)
+    with pytest.raises(ValueError, match="'websocket', 'webrtc' or 'eval'"):
+        connect(bot.base_url, transport=name)  # type: ignore[arg-type]
+    with connect(bot.base_url, text_only=True, **LIMITS) as client:
+        assert client.transport is not None
+        assert client.transport.name == "eval"
+
+
+def test_stun_servers_that_are_asked_for(pipecat_stock: BotServer) -> None:
+    """A runner without `--ice-servers` names a public STUN server if the start request says so."""
+    client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
+    for wanted in (False, True):
+        answer = client.start_bot(f"{pipecat_stock.base_url}/start", {"enableDefaultIceServers": wanted})
+        assert ("iceConfig" in answer) is wanted
+        client.disconnect()
+
+
+@pytest.mark.parametrize("name", ["websocket", "webrtc", "eval"])
+def test_a_large_file(pipecat_process: Callable[..., BotServer], tmp_path: Path, name: TransportName) -> None:
+    """A runner with `-u FOLDER` gets it by a request, and the bot its URL."""
+    server = pipecat_process("stock", "-u", str(tmp_path), "--entries", "eval,websocket,webrtc")
+    content = bytes(range(256)) * 8192
+    with connect(server.base_url, transport=name, text_only=True, **LIMITS) as client:
+        with client.events("bot-llm-text", "bot-llm-stopped", timeout=GUARD) as events:
+            client.send_file(content, "What is in it?", name="a.bin")
+            assert next(events).type is RTVIEvent.BOT_LLM_TEXT
+        (uploaded,) = tmp_path.iterdir()
+        assert uploaded.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def scripted_server(host: str = "127.0.0.1") -> Iterator[ScriptedServer]:
                 self.command,
                 self.path,
                 {name.lower(): value for name, value in self.headers.items()},
-                json.loads(raw) if raw else None,
+                json.loads(raw) if raw and "json" in self.headers.get("Content-Type", "json") else raw or None,
             )
             script.requests.append(request)
             answer = script.answers.get(self.path.partition("?")[0], Answer({"detail": "no such path"}, 404))

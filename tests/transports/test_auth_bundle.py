@@ -36,6 +36,8 @@ SOURCE = "http://host/connect answered with"
         ({"sessionId": "secret"}, SOURCE, "This is for a WebRTC connection, which needs another transport"),
         ({"sessionId": "secret"}, SOURCE, "(up to Pipecat 1.12: its runner with -t eval)"),
         ({"dailyRoom": "secret", "sessionId": "secret"}, SOURCE, "This is for a room of Daily"),
+        ({"url": "secret", "token": "secret", "sessionId": "secret"}, SOURCE, "This is for a room of LiveKit"),
+        ({"moq": {"host": "secret"}, "sessionId": "secret"}, SOURCE, "This is for a broadcast over MoQ"),
     ],
 )
 def test_what_was_given_is_described(bundle: Any, source: str, text: str) -> None:

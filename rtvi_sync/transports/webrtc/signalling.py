@@ -15,7 +15,7 @@ from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
 from ...protocol.envelope import to_json
 from ...protocol.text import one_line, quoted
-from ..auth_bundle import check_no_login, missing_offer_url, reachable
+from ..auth_bundle import check_no_login, missing_offer_url, not_reached, reachable
 from ..base import StartRequest
 from ..net import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
 from .peer import ICEServer
@@ -96,7 +96,7 @@ def target_of(
         if address is not None and url is None:
             address = _named_by_server(address, start, source, allowed)
         own_headers = _allowed_headers(own_headers, source)
-    if address is None and session and start is not None:
+    if address is None and session and start is not None and not_reached(bundle) is None:
         address = _offer_url(start.url, session)
         own_headers = merged_headers(start.headers, own_headers)
     if address is None:

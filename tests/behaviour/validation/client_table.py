@@ -323,6 +323,7 @@ TABLE: dict[str, Call] = {
         format=(*NOT_STRING, ""),
         name=(*NOT_STRING, ""),
         custom_options=NOT_MAPPING,
+        timeout=NOT_WAIT,
     ),
     "RTVIClient.send_message": call(
         lambda targets: targets.client().send_message,
