@@ -34,6 +34,7 @@ try:
         autobahn,
         bundle,
         install,
+        install_project,
         make_environment,
         own_environment,
         pinned_environment,
@@ -48,6 +49,7 @@ try:
         LOG,
         ROOT,
         STEP_SECONDS,
+        VENV_PYTHON,
         SetupError,
         describe_error,
         end_programs,
@@ -87,7 +89,7 @@ usage: python3 run.py COMMAND ...
                                            pip-audit; with --require it also fails if pyright is unavailable or no
                                            list of known vulnerabilities can be reached
 
-Every command first sets up what it needs, in .venv/ and .cache/ of this folder."""
+Every command first sets up what it needs, in .venv/ and .cache/ of this folder; COMMAND --help sets up nothing."""
 
 # Names of tables in pyproject.toml, which alone lists packages.
 DEMO_PARTS = ("cli",)
@@ -173,7 +175,9 @@ NOT_QUICK = re.compile(
 )
 
 DEMO_SECONDS = 1800.0
-DEMO_CHOICES = {"--url", "--speech", "-h", "--help"}  # options without which the demo asks the local bot
+DEMO_CHOICES = {"--url", "--speech"}  # options without which the demo asks the local bot
+# What a command passes its further arguments to, and which has a help of its own.
+MODULES = {"demo": "rtvi_sync demo", "test": "pytest", "soak": "tools.soak", "bench": "benchmarks"}
 # A slow package index must not keep the demo waiting: the embedded bot answers then.
 LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
@@ -325,13 +329,38 @@ def demo(arguments: list[str]) -> int:
         with ThreadPoolExecutor() as pool:
             local = None if chosen or not LOCAL_BOT.is_dir() else pool.submit(local_bot_environment, LOCAL_BOT_SECONDS)
             python = own_environment(DEMO_PARTS)
+            try:
+                install_project(python)
+            except (SetupError, OSError) as error:
+                print_step(f"The command rtvi-sync is unavailable: {error}")
         options: list[object] = []
         if local is not None:
             try:
                 options = local_bot_options(local.result(), stack)
             except (SetupError, OSError) as error:
                 print_step(f"The local bot is unavailable, so the embedded bot answers: {error}")
-        return run_command([python, "-m", "rtvi_sync", "demo", *options, *arguments], DEMO_SECONDS)
+        status = run_command([python, "-m", "rtvi_sync", "demo", *options, *arguments], DEMO_SECONDS)
+    if not status:
+        print_step(f"Try next: {next_step(python, arguments, has_local_bot=bool(options))}")
+    return status
+
+
+def next_step(python: Path, arguments: Sequence[str], *, has_local_bot: bool) -> str:
+    """Return the command to try after a demo with these arguments."""
+    program = python.with_name("rtvi-sync" + python.suffix)
+    words = shown(program) if program.exists() else f"{shown(python)} -m rtvi_sync"
+    urls = re.findall(r"(?<!\S)--url[=\n](\S+)", "\n".join(arguments))
+    if urls:
+        return f"{words} talk {urls[-1]}"
+    if has_local_bot:
+        bot = f"python3 {shown(ROOT / 'run.py')} sample {LOCAL_BOT.name}"
+        return f"{bot}, and in another terminal {words} talk http://localhost:7860"
+    return f"{words} talk URL, with the URL of your bot"
+
+
+def shown(file: Path) -> str:
+    """Return a file's path as short as the user can type it in the current folder."""
+    return str(file.relative_to(Path.cwd()) if Path.cwd() in file.parents else file)
 
 
 def local_bot_options(python: Path, stack: contextlib.ExitStack) -> list[object]:
@@ -365,11 +394,10 @@ def sample(arguments: list[str]) -> int:
         parts = (*SAMPLE_PARTS, *SAMPLE_EXTRAS.get(arguments[0], ()))
         python = whole_local_bot() if arguments[0] == LOCAL_BOT.name else own_environment(parts)
         return run_command([python, "-m", f"samples.{arguments[0]}", *arguments[1:]], None)
-    list_only = not arguments or arguments[0] in ("-h", "--help")
     width = max(map(len, programs), default=0)
     lines = [f"  {name:{width}}  {summary_of(path)}" for name, path in programs.items()]
     lines = ["usage: python3 run.py sample NAME [--url URL] ...", "", *lines]
-    if list_only:
+    if not arguments:
         print(*lines, sep="\n")
         return 0
     print(f"run.py: no such sample: {arguments[0]}", "", *lines, sep="\n", file=sys.stderr)
@@ -378,7 +406,12 @@ def sample(arguments: list[str]) -> int:
 
 def summary_of(program: Path) -> str:
     """Return the first line of a program's docstring."""
-    return (ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return docstring_of(program).partition("\n")[0]
+
+
+def docstring_of(program: Path) -> str:
+    """Return a program's docstring."""
+    return ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
 
 
 def test(arguments: list[str]) -> int:
@@ -549,6 +582,24 @@ def pyright_checks() -> list[list[str]]:
     return [["-m", "pyright", "tests/typing"], ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
 
 
+def print_help(command: str, arguments: Sequence[str]) -> None:
+    """Print the help of a command, or of the sample that the arguments name. Nothing is set up for it."""
+    programs = sample_programs() if command == "sample" else {}
+    named = next((name for name in arguments if name in programs), None)
+    if command == "sample" and named is None:
+        sample([])
+        return
+    if named is not None:
+        text, module = docstring_of(programs[named]), f"samples.{named}"
+    else:
+        usage, *commands = re.split(r"\n(?=  \w|\n)", HELP)
+        text = "\n\n".join([usage.replace("COMMAND", command), *(c for c in commands if c.split()[:1] == [command])])
+        module = MODULES.get(command, "")
+    print(text)
+    if module and named != LOCAL_BOT.name:
+        print(f"\nAll options, after the first run: {shown(ROOT / '.venv' / VENV_PYTHON)} -m {module} --help")
+
+
 COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "bench": bench, "lint": lint}
 
 
@@ -563,6 +614,9 @@ def main(arguments: list[str]) -> int:
     if arguments[0] not in COMMANDS:
         print(f"run.py: no such command: {arguments[0]}\n\n{HELP}", file=sys.stderr)
         return 2
+    if {"-h", "--help"} & {*arguments[1:]}:
+        print_help(arguments[0], arguments[1:])
+        return 0
     os.environ.pop("PYTHONPATH", None)  # pip would count the packages there as those of the environment
     signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as shells have it for `command &`

@@ -36,6 +36,10 @@ LOGIN = "a user:pass/word"
 SAYS_WHY = ".cache/setup.log says why"
 
 PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["tools"]
 [project]
 name = "rtvi_sync"
 dependencies = ["throwaway>=1"]
@@ -72,7 +76,29 @@ try:
         threading.Event().wait(60)
 except KeyboardInterrupt:
     print("ended its session", flush=True)
-sys.exit(7 if "--fail" in sys.argv else 0)
+if __name__ == "__main__" or "--fail" in sys.argv:
+    sys.exit(7 if "--fail" in sys.argv else 0)
+
+def main():
+    pass
+"""
+
+# Replaces setuptools: builds the wheel that runs the project in place.
+BACKEND = """
+import pathlib, zipfile
+def build_editable(folder, settings=None, metadata=None):
+    info, wheel = "rtvi_sync-1.0.dist-info", "rtvi_sync-1.0-py3-none-any.whl"
+    files = {
+        "rtvi_sync.pth": str(pathlib.Path.cwd()),
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: rtvi_sync\\nVersion: 1.0\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        f"{info}/entry_points.txt": "[console_scripts]\\nrtvi-sync = rtvi_sync.__main__:main\\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(pathlib.Path(folder, wheel), "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return wheel
 """
 
 SAMPLE = '''"""Say what was given.
@@ -181,6 +207,7 @@ def new_project(folder: Path) -> Path:
     hidden = source.replace('"/usr/share/python-wheels"', '"/nonexistent"')
     (folder / "tools" / "machine.py").write_text(hidden, encoding="utf-8")
     (folder / "tools" / "audit.py").write_text(LINTER)
+    (folder / "tools" / "backend.py").write_text(BACKEND)
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "rtvi_sync").mkdir()
     (folder / "rtvi_sync" / "__init__.py").touch()
@@ -236,6 +263,10 @@ class Machine:
         return (self.project / ".cache" / "setup.log").read_text()
 
 
+NEXT = "Try next: .venv/bin/rtvi-sync talk URL, with the URL of your bot"
+FIRST_DEMO = ["Making .venv", "Installing the packages for cli", "Installing rtvi-sync", "arguments ['demo']", NEXT]
+
+
 @pytest.fixture(scope="module")
 def ready(bare_python: Path, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """Return a machine with only a bare Python and a folder of wheels, after its first set-up."""
@@ -245,7 +276,9 @@ def ready(bare_python: Path, wheels: Path, tmp_path_factory: pytest.TempPathFact
     assert first.stdout.splitlines() == [
         "Making .venv",
         "Installing the packages for cli",
+        "Installing rtvi-sync",
         "arguments ['demo', '--url', 'http://127.0.0.1:7860/connect']",
+        "Try next: .venv/bin/rtvi-sync talk http://127.0.0.1:7860/connect",
     ]
     return box
 
@@ -466,9 +499,52 @@ def test_threads_exclude_each_other_without_a_line(tmp_path: Path, capsys: pytes
 def test_without_venv_and_pip_a_second_run_installs_nothing(ready: Machine) -> None:
     """After the set-up, a machine without venv, pip and other programs runs the demo immediately."""
     again = ready.run("demo", "a b")
-    assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo', 'a b']\n", "")
+    assert (again.returncode, again.stdout, again.stderr) == (0, f"arguments ['demo', 'a b']\n{NEXT}\n", "")
     assert ready.log == ""
     assert not (ready.project / ".cache" / "pip").exists()
+
+
+@posix
+def test_after_the_demo_the_command_is_installed(ready: Machine, tmp_path: Path) -> None:
+    """`rtvi-sync` of `.venv` runs the package of this folder, from any other."""
+    program = ready.project / ".venv" / "bin" / "rtvi-sync"
+    done = subprocess.run([program, "talk"], cwd=tmp_path, capture_output=True, text=True, timeout=GUARD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "arguments ['talk']\n", "")
+
+
+@posix
+def test_a_command_that_cannot_be_installed_is_one_line(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
+    """Without what builds the package, the demo runs, and the last line names what works."""
+    box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
+    (box.project / "tools" / "backend.py").write_text("")
+    done = box.run("demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:] == [
+        f"The command rtvi-sync is unavailable: rtvi-sync: could not be installed ({SAYS_WHY})",
+        "arguments ['demo']",
+        "Try next: .venv/bin/python -m rtvi_sync talk URL, with the URL of your bot",
+    ]
+
+
+@posix
+@pytest.mark.parametrize(
+    ("arguments", "begin", "end"),
+    [
+        (["demo", "--help"], "usage: python3 run.py demo ...", ".venv/bin/python -m rtvi_sync demo --help"),
+        (["test", "tests/x.py", "-h"], "usage: python3 run.py test ...", ".venv/bin/python -m pytest --help"),
+        (["lint", "--help"], "usage: python3 run.py lint ...", "can be reached"),
+        (["sample", "--help"], "usage: python3 run.py sample NAME [--url URL] ...", "short  Say what was given."),
+        (["sample", "short", "--help"], "Say what was given.", ".venv/bin/python -m samples.short --help"),
+    ],
+)
+def test_help_installs_nothing(bare_python: Path, tmp_path: Path, arguments: list[str], begin: str, end: str) -> None:
+    """The help of a command, and of a sample, is there at once, on a machine without pip and package index."""
+    box = Machine(bare_python, tmp_path)
+    done = box.run(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{begin}\n")
+    assert done.stdout.endswith(f"{end}\n")
+    assert {path.name for path in box.project.iterdir()} & {".venv", ".cache"} == set()
 
 
 @posix
@@ -482,7 +558,7 @@ def test_a_sample_starts_with_what_it_needs(ready: Machine) -> None:
         "arguments ['--url', 'ws://127.0.0.1:1']",
     ], first.stderr
     assert (again.returncode, again.stdout) == (7, "arguments ['--fail']\n")
-    assert demo.stdout == "arguments ['demo']\n"  # packages of one command stay installed for the other
+    assert demo.stdout == f"arguments ['demo']\n{NEXT}\n"  # packages of one command stay installed for the other
 
 
 @posix
@@ -546,17 +622,24 @@ def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     shutil.rmtree(folder)
 
     unavailable = "The local bot is unavailable, so the embedded bot answers: "
-    assert absent.stdout.splitlines()[-2:] == [
+    assert absent.stdout.splitlines()[-3:] == [
         f"{unavailable}the local bot (0.6 GB): could not be installed ({SAYS_WHY})",
         "arguments ['demo']",
+        NEXT,
     ], absent.stderr
     given = r"arguments \['demo', '--url', 'http://localhost:\d+', '--speech', '(.*)'\]"
-    match = re.fullmatch(given, asked.stdout.splitlines()[-1])
+    match = re.fullmatch(given, asked.stdout.splitlines()[-2])
     assert match, asked.stdout
     assert not Path(match[1]).parent.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(process_id), 0)
-    assert named.stdout == "arguments ['demo', '--url=ws://127.0.0.1:1']\n"
+    assert asked.stdout.splitlines()[-1] == (
+        "Try next: python3 run.py sample local_bot, and in another terminal .venv/bin/rtvi-sync talk http://localhost:7860"
+    )
+    assert named.stdout.splitlines() == [
+        "arguments ['demo', '--url=ws://127.0.0.1:1']",
+        "Try next: .venv/bin/rtvi-sync talk ws://127.0.0.1:1",
+    ]
     assert f"{unavailable}it does not start; " in broken.stdout
     left_out = "The bot leaves its entry 'webrtc' out: the packages for webrtc (0.3 GB): could not be installed"
     assert f"{left_out} ({SAYS_WHY})" in served.stdout.splitlines()
@@ -732,7 +815,7 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1] == f"run.py: the packages for cli: could not be installed ({SAYS_WHY})"
     assert "throwaway>=2" in failed.stderr
-    assert mended.stdout == "arguments ['demo']\n"
+    assert mended.stdout == f"arguments ['demo']\n{NEXT}\n"
 
 
 @posix
@@ -762,7 +845,7 @@ def test_an_environment_of_another_python_is_left_alone(ready: Machine, tmp_path
     stamp.write_text(facts)
     mine = Path(".cache", f"venv-3.{sys.version_info[1]}")
     assert first.stdout.splitlines()[0] == f"Making {mine}", first.stderr
-    assert again.stdout == "arguments ['demo']\n"
+    assert again.stdout.splitlines() == ["arguments ['demo']", NEXT.replace(".venv", str(mine))]
     shutil.rmtree(ready.project / mine)
 
 
@@ -806,11 +889,18 @@ def test_of_two_at_once_the_second_waits_and_says_so(
         assert second.stdout is not None
         waits = second.stdout.readline()
         index.release()
-        assert second.stdout.read() == "arguments ['demo', 'second']\n"
-        assert first.communicate() == (
-            "Making .venv\nInstalling the packages for cli\narguments ['demo', 'first']\n",
-            "",
-        )
+        lines = second.stdout.read().splitlines()
+        ran, problems = first.communicate()
+        # Which of the two installs the project itself is open.
+        each = [
+            [line for line in told if "rtvi-sync" not in line and "Waiting" not in line]
+            for told in (lines, ran.splitlines())
+        ]
+    assert each == [
+        ["arguments ['demo', 'second']"],
+        ["Making .venv", "Installing the packages for cli", "arguments ['demo', 'first']"],
+    ]
+    assert problems == ""
     assert waits == f"Waiting for another run.py (process {first.pid}), which sets up .venv\n"
     assert (first.returncode, second.returncode) == (0, 0)
 
@@ -943,7 +1033,7 @@ def test_what_a_killed_run_leaves_is_made_again(
         lines = [first_line, *second.stdout]
     if pip_survives:
         assert lines.pop(0).startswith("Waiting for another run.py (process ")
-    assert lines == ["Making .venv\n", "Installing the packages for cli\n", "arguments ['demo']\n"]
+    assert "".join(lines).splitlines() == FIRST_DEMO
     assert second.returncode == 0
 
 
@@ -961,7 +1051,7 @@ def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> Non
         python.write_text("#!/bin/sh\nexit 1\n")
         python.chmod(0o755)
     done = ready.run("demo")
-    assert done.stdout.splitlines() == ["Making .venv", "Installing the packages for cli", "arguments ['demo']"]
+    assert done.stdout.splitlines() == FIRST_DEMO
     assert done.returncode == 0
 
 
@@ -974,7 +1064,7 @@ def test_a_file_that_is_gone_is_named_and_comes_back(ready: Machine) -> None:
     folder = ready.project / ".venv"
     line = f"run.py: {folder} is damaged: throwaway.py is missing or cut short. The next run makes it again"
     assert (failed.returncode, failed.stderr.splitlines()[-1]) == (1, line)
-    assert repaired.stdout.splitlines() == ["Making .venv", "Installing the packages for cli", "arguments ['demo']"]
+    assert repaired.stdout.splitlines() == FIRST_DEMO
 
 
 def obey_permissions() -> None:
@@ -1023,7 +1113,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
     cure = "Copy this folder to a place that you can write to, and run it there"
     assert (fresh.returncode, fresh.stdout) == (1, "")
     assert fresh.stderr == f"run.py: Permission denied: {box.project / '.cache'}. {cure}\n"
-    assert (again.returncode, again.stdout, again.stderr) == (0, "arguments ['demo']\n", "")
+    assert (again.returncode, again.stdout, again.stderr) == (0, f"arguments ['demo']\n{NEXT}\n", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
@@ -1109,7 +1199,7 @@ def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_
     settings.write_text(f"[global]\nindex_url = {index}\n")
     done = box.run("demo", PIP_CONFIG_FILE=str(settings))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("arguments ['demo']\n")
+    assert done.stdout.splitlines()[-2] == "arguments ['demo']"
     assert [wheel.name for wheel in (box.project / ".cache" / "pip").iterdir()] == [
         f"pip-{metadata.version('pip')}-py3-none-any.whl"
     ]

@@ -273,6 +273,11 @@ def own_environment(parts: Sequence[str]) -> Path:
     return python
 
 
+def install_project(python: Path) -> None:
+    """Install this project itself into an environment, which runs it in place: with `rtvi-sync`, without a compiler."""
+    install(python, [f"--editable={ROOT}"], "rtvi-sync")
+
+
 def pinned_environment(
     name: str, minors: Sequence[int], pins: Path, what: str, seconds: float = INSTALL_SECONDS
 ) -> Path:
