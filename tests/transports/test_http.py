@@ -428,7 +428,7 @@ def test_a_header_that_is_not_valid_does_not_show(any_post):
 def test_a_header_about_the_length_of_the_body_is_refused(any_post, name):
     """The request has its own; nothing is sent."""
     server = Endpoint(answering())
-    with server, pytest.raises(InvalidTransportParamsError, match=f"The header '{name}' is set by the request"):
+    with server, pytest.raises(InvalidTransportParamsError, match=f"the header '{name}' is set by the request"):
         any_post(server.url, headers={name: "3"})
     assert server.connections == 0
 
