@@ -132,7 +132,8 @@ def by_itself(call: Callable[[A], T], argument: A) -> T:
     a call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
 
     Raises:
-        OSError: this connection has failed, or one of `WOULD_BLOCK`. If both have, it may be the error of the other.
+        OSError: this connection has failed, or one of `WOULD_BLOCK`. The queue is left empty, so only a failure outside
+            this function, in another library on the thread, could take the place of a connection's own error.
     """
     try:
         return call(argument)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import select
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -24,8 +26,11 @@ def leave_an_error() -> None:
         ssl._ASN1Object.fromname("none of them")
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
+Ends = tuple[ssl.SSLSocket, ssl.SSLSocket]
+
+
+@contextlib.contextmanager
+def connection() -> Iterator[Ends]:
     """Make a connection; its first end does not block."""
     left, right = socket.socketpair()
     with (
@@ -37,13 +42,19 @@ def ends() -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
         yield near, far
 
 
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    with connection() as made:
+        yield made
+
+
 def send_all(near: ssl.SSLSocket) -> None:
     """Send until an error is raised."""
     while True:
         by_itself(near.send, bytes(1 << 14))
 
 
-def test_the_error_of_another_connection(ends: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_the_error_of_another_connection(ends: Ends) -> None:
     """It is not raised for this one, which goes on."""
     near, far = ends
     leave_an_error()
@@ -57,7 +68,7 @@ def test_the_error_of_another_connection(ends: tuple[ssl.SSLSocket, ssl.SSLSocke
     assert by_itself(near.recv, 100) == b"x"
 
 
-def test_an_error_of_its_own(ends: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_an_error_of_its_own(ends: Ends) -> None:
     """It is raised as it is, and none is left to others."""
     near, far = ends
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -65,6 +76,54 @@ def test_an_error_of_its_own(ends: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     with pytest.raises(OSError) as error:  # noqa: PT011 - which one depends on the version of OpenSSL
         send_all(near)
     assert not isinstance(error.value, WOULD_BLOCK)
+
+
+def hang_up(far: ssl.SSLSocket) -> None:
+    socket.socket(fileno=far.detach()).close()
+
+
+def talk_nonsense(far: ssl.SSLSocket) -> None:
+    with socket.socket(fileno=far.detach()) as plain:
+        plain.sendall(b"nonsense" * 10)
+
+
+def read(near: ssl.SSLSocket) -> None:
+    by_itself(functools.partial(leaving_an_error, near.recv), 100)
+
+
+def write(near: ssl.SSLSocket) -> None:
+    by_itself(functools.partial(leaving_an_error, near.send), b"x")
+
+
+def leaving_an_error(call: Callable[[Any], Any], argument: Any) -> Any:
+    """Return `call(argument)`; if it fails, leave an error behind, as with OpenSSL 3.4 and later."""
+    try:
+        return call(argument)
+    except WOULD_BLOCK:
+        raise
+    except OSError:
+        leave_an_error()
+        raise
+
+
+# How the far end fails, what the near end does then, and what it is told.
+FAILURES = [
+    (hang_up, write, "EOF occurred|Broken pipe"),
+    (talk_nonsense, read, "(?i)wrong.version.number|packet.length.too.long|record.layer"),
+]
+
+
+@pytest.mark.parametrize("failures", [FAILURES, FAILURES[::-1]])
+def test_two_connections_that_fail_at_once(failures: list[Any]) -> None:
+    """Each of two connections that fail on one thread is told its own error, whichever fails first."""
+    with connection() as one, connection() as other:
+        both = [(*ends, *failure) for ends, failure in zip((one, other), failures, strict=True)]
+        for near, far, fail, _, _ in both:
+            fail(far)
+            assert select.select([near], [], [], GUARD)[0]
+        for near, _, _, notice, told in both:
+            with pytest.raises(OSError, match=told):
+                notice(near)
 
 
 @pytest.mark.parametrize("server_side", [False, True])
