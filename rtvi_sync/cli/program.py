@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from rtvi_sync import RTVIError
+from rtvi_sync import ConnectError, RTVIError
 from rtvi_sync.protocol.validation import STRING, function_taking
 from rtvi_sync.recording.text import clean
 
@@ -18,8 +18,9 @@ INTERRUPTED = 130
 def run_program(main: Callable[[], int | None], name: str = "") -> int:
     """Run a program and return its exit status: ``sys.exit(run_program(main))``.
 
-    An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr. Any other
-    exception is a bug in the program, and keeps its traceback.
+    An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr, and a
+    `ConnectError` of several transports in one line for each. Any other exception is a bug in the program, and keeps
+    its traceback.
 
     Args:
         main: the program. It returns its exit status; None means 0.
@@ -41,13 +42,15 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
         return FAILED
     except ModuleNotFoundError as error:
         return _failed(name, f"{error}. Install the package that has it, with pip")
+    except ConnectError as error:
+        return _failed(name, *str(error).split("\n"))  # one line for each way that was tried
     except (RTVIError, OSError) as error:
         return _failed(name, str(error) or type(error).__name__)  # the TimeoutError of a future has no text
     return status or 0
 
 
-def _failed(name: str, reason: str) -> int:
-    line = clean(" ".join(reason.split()))
+def _failed(name: str, *reason: str) -> int:
+    first, *others = (clean(" ".join(line.split())) for line in reason)
     with contextlib.suppress(OSError):
-        print(f"{name}: {line}" if name else line, file=sys.stderr)
+        print(*(f"{name}: {first}" if name else first, *others), sep="\n  ", file=sys.stderr)
     return FAILED

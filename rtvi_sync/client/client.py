@@ -20,7 +20,7 @@ from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
 from .lazy_conversation import LazyConversation
 from .messaging import BotMessages
-from .options import RTVIClientOptions, api_request, callbacks_of
+from .options import RTVIClientOptions, api_request, callbacks_of, check_option_names
 from .session_manager import SessionManager
 from .turns import ClientTurns
 from .ways import TransportName, video_first, ways_to
@@ -95,6 +95,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         if options is not None and keywords:
             raise TypeError("Give RTVIClient either one options object or keyword arguments")
+        check_option_names("RTVIClient()", keywords, by_url=False)
         given = from_mapping(RTVIClientOptions, options if options is not None else keywords, "options")
         self._request_timeout = given.request_timeout
         self._dispatcher = Dispatcher(
@@ -156,6 +157,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             ways = video_first(ways)
         if options.get("custom_connect_handler", options.get("customConnectHandler")) is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
+        check_option_names("for_url()", options, by_url=True)
         client = cls(transport=ways[0].transport, **options)
         client._manager.use(ways, headers)
         return client

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
 from .client import RTVIClient
+from .options import check_option_names
 from .ways import TransportName
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def connect(
         RTVIError: as `RTVIClient.connect()`.
         TypeError, ValueError: as `RTVIClient.for_url()`.
     """
+    check_option_names("connect()", options, by_url=True)
     policy = options.get("reconnect")
     unlimited = isinstance(policy, ReconnectPolicy) and policy.first_connect
     if not unlimited and not options.keys() & {"timeout", "connect_timeout", "connectTimeout"}:

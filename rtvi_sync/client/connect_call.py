@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,7 @@ from ..errors import (
 )
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo
+from ..protocol.text import one_line
 from ..session import limits
 from ..session.attempt import ConnectAttempt, was_disconnected
 from ..session.session import Session
@@ -32,8 +34,12 @@ from .ways import Way
 
 T = TypeVar("T")
 
+_SENTENCE_END = re.compile(r"\. (?=[A-Z])")
+
 # The seconds that a silent bot gets while other ways remain, if there is no limit.
 _PATIENCE_WITHOUT_LIMIT = 10.0
+# Characters of each way's error in the error that has them all.
+_SHORT = 280
 # By these statuses a server refuses the client, on whatever way it comes.
 _REFUSED_CLIENT = (401, 403, 407, 429)
 
@@ -280,10 +286,11 @@ class ConnectCall:
 
             if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
                 last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
-            tried = " ".join(f"{name}: {failure.rstrip('.')}." for name, failure in last.items())
+            tried = "".join(f"\n  {name}: {_in_short(failure)}" for name, failure in last.items())
+            tried += "\n  (error.attempts has them in full)"
             limit = self.deadline.timeout if isinstance(error, ConnectionTimeoutError) else None
             within = f" within {round(limit, 3):g} s" if limit is not None else ""
-            text = f"No bot was reached{within}{'' if self.has_other_ways else ', by any transport'}. {tried}"
+            text = f"No bot was reached{within}{'' if self.has_other_ways else ', by any transport'}:{tried}"
         result: ConnectError
         if isinstance(error, ConnectionTimeoutError):
             result = ConnectionTimeoutError(text, phase=error.phase, elapsed=self.deadline.elapsed())
@@ -291,6 +298,16 @@ class ConnectCall:
             result = ConnectError(text, status=error.status)
         result.attempts = (*self._failures,)
         return result
+
+
+def _in_short(text: str) -> str:
+    """Return the first sentences of an error, with its advice if that is short."""
+    first, *others = _SENTENCE_END.split(text.rstrip("."))
+    for sentence in others:
+        if len(first) + len(sentence) > _SHORT:
+            break
+        first = f"{first}. {sentence}"
+    return one_line(f"{first}.", 2 * _SHORT)
 
 
 def _concerns_way(error: BaseException) -> bool:

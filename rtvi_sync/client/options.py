@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -23,6 +23,7 @@ from ..protocol.validation import (
     SECONDS,
     WAIT,
     Rule,
+    check_names,
     from_mapping,
     function_taking,
     has_method,
@@ -211,6 +212,26 @@ class RTVIClientOptions:
         for name in ("enable_cam", "enable_camera"):
             if getattr(self, name):
                 raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
+
+
+_NAMES = [field.name for field in attrs.fields(RTVIClientOptions)]
+_BY_URL = ("transport", "custom_connect_handler")  # `connect()` has the first itself, and the second is refused by name
+
+
+def check_option_names(call: str, given: Iterable[str], *, by_url: bool) -> None:
+    """Check the names of keyword arguments.
+
+    Args:
+        call: as in ``"connect()"``.
+        given: the names.
+        by_url: True: `call` takes a URL, as `RTVIClient.for_url()`.
+
+    Raises:
+        TypeError: there is no such argument; the text has the nearest one, and all of them.
+    """
+    known = ["url", "transport", "token", "headers", *(name for name in _NAMES if name not in _BY_URL)]
+    others = [name for name in given if not by_url or snake_case(name) != "custom_connect_handler"]
+    check_names(call, others, known if by_url else _NAMES)
 
 
 class KeywordOptions(TypedDict, total=False):

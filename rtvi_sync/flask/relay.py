@@ -20,6 +20,7 @@ from ..errors import BotNotReadyError, RTVIError
 from ..events import RTVIEvent
 from ..protocol.session_payloads import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
+from ..protocol.text import LONGEST_LINE, one_line
 from ..protocol.validation import COUNT, SECONDS
 from .event_log import EventLog, Position, as_json
 
@@ -207,7 +208,7 @@ class Relay:
             connect(self.client)
         except RTVIError as error:
             if self.reason is None:  # otherwise the attempt was aborted
-                logger.warning("A session with the bot could not be started: %s", error)
+                logger.warning("A session with the bot could not be started: %s", one_line(str(error), LONGEST_LINE))
             self.end("failed")
         except Exception:
             logger.exception("A session with the bot could not be started")

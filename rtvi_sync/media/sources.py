@@ -190,6 +190,14 @@ class WavSource(BytesSource):
         PATH.check(path=path)
         pcm_tools.RATE.or_none.check(sample_rate_hz=sample_rate_hz)
         self.path: Path = Path(path)
+        if self.path.is_fifo() and self.path.resolve().exists():
+            # One without a name, as of a shell's <(command), has an end, and does not block when it is opened.
+            raise DeviceError(
+                f"Cannot use the audio file {self.path}: it is a named pipe. Write its audio to a file, or, to send it "
+                "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
+                "pipe.read(2 * frames), sample_rate_hz=16000)",
+                devices=("mic",),
+            )
         try:
             with self.path.open("rb") as file:
                 self._version = _version_of(os.fstat(file.fileno()))

@@ -8,6 +8,8 @@ import unicodedata
 from pathlib import Path
 
 MAX_LENGTH = 500
+#: Characters of a line that has several texts, in a log or on a terminal.
+LONGEST_LINE = 2000
 MAX_QUOTE = 100
 
 # Control characters, ESC among them; surrogates, which no stream can encode; separators of lines and paragraphs.

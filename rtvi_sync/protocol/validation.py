@@ -22,11 +22,12 @@ from typing import Any, TypeVar
 
 import attrs
 
-from .text import quoted
+from .text import one_line, quoted
 
 T = TypeVar("T")
 
 _MAX_HEADERS = 100
+_LONGEST_NAME = 100
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s\Z")
 
@@ -356,6 +357,34 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
+def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Check the names of options, in snake_case or camelCase.
+
+    Args:
+        what: takes the options, as the subject of the error.
+        given: the names that were given.
+        known: all names, in snake_case.
+
+    Raises:
+        TypeError: a name is unknown; the text has the nearest one, in the same spelling, and all of them.
+    """
+    unknown = [name for name in given if snake_case(name) not in known]
+    if not unknown:
+        return
+    import difflib  # imported only for the error
+
+    near = difflib.get_close_matches(snake_case(unknown[0][:_LONGEST_NAME]), known, 1)
+    hint = f"did you mean {_spelt_as(unknown[0], near[0])}? It" if near else "it"
+    names = ", ".join(name if name.isidentifier() else quoted(name) for name in unknown)
+    raise TypeError(f"{what} has no {one_line(names)}; {hint} has {', '.join(known)}")
+
+
+def _spelt_as(name: str, known: str) -> str:
+    """Return `known`, in camelCase if `name` is."""
+    first, *others = known.split("_")
+    return known if name == snake_case(name) else first + "".join(map(str.capitalize, others))
+
+
 def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     """Return an object of `cls`: `value` itself, or one made from a mapping with snake_case or camelCase keys.
 
@@ -377,9 +406,7 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     given = {snake_case(key): item for key, item in value.items()}
     if len(given) < len(value):
         raise TypeError(f"{name} has a key in two spellings: {', '.join(value)}. Use one of them")
-    unknown = sorted(set(given) - set(fields))
-    if unknown:
-        raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}; it has {', '.join(fields)}")
+    check_names(cls.__name__, value, fields)
     missing = [key for key, field in fields.items() if field.default is attrs.NOTHING and key not in given]
     if missing:
         raise TypeError(f"{name} needs {' and '.join(map(repr, missing))}; a {cls.__name__} has {', '.join(fields)}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol.text import one_line
-
-LONGEST_LINE = 2000
+from ..protocol.text import LONGEST_LINE, one_line
 
 
 def clean(text: str) -> str:

@@ -11,7 +11,7 @@ import attrs
 from rtvi_sync import RTVIEvent
 from rtvi_sync.protocol.turn_record import TurnRecord
 
-from .text import LONGEST_LINE
+from ..protocol.text import LONGEST_LINE
 
 # Longer lines are divided; what stands before them needs some room.
 _LONGEST = LONGEST_LINE - 100

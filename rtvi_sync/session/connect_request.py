@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -27,6 +28,9 @@ _HINT_TIMEOUT = 3.0
 
 # Where Pipecat's servers take the offer of a WebRTC connection.
 _OFFER_PATH = "/api/offer"
+
+# Where Pipecat's runner has its page for browsers.
+_PAGE = re.compile(r"/client(/(index\.html)?)?")
 
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
@@ -229,6 +233,7 @@ class ConnectRequest:
                     return self._start(APIRequest(url), params, signal)
                 return self._connect(url, params, signal)
             except StartBotError as error:
+                _check_is_no_page(url, error)
                 missing, status = error, _answered(error)
                 if status not in (404, 405):
                     break
@@ -315,6 +320,21 @@ class ConnectRequest:
 def _answered(error: RTVIError) -> int | None:
     """Return the status that the server has answered with; None without one, or if it is that of a proxy's refusal."""
     return error.status if status_of(error) is None else None
+
+
+def _check_is_no_page(url: str, error: RTVIError) -> None:
+    """Refuse a URL that was copied from a browser: it takes no start request, and so no other transport's either.
+
+    Raises:
+        StartBotError: the URL is such.
+    """
+    parts, status = urlsplit(url), _answered(error)
+    if status in (404, 405) and _PAGE.fullmatch(parts.path):
+        raise StartBotError(
+            f"{printable(url)} answered {status}: it is a page for browsers, as Pipecat's runner has one. Pass the URL "
+            f"of the server, {printable(parts._replace(path='').geturl())}",
+            status=status,
+        ) from error
 
 
 def _websocket_at(server: SplitResult, path: str) -> str:

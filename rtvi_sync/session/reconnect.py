@@ -19,6 +19,7 @@ from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import BotAlreadyStartedError, BotNotReadyError, RTVIError, fresh_copy
 from ..events import RTVIEvent
 from ..protocol.states import CloseInfo
+from ..protocol.text import LONGEST_LINE, one_line
 from .attempt import was_disconnected
 from .reconnect_policy import ReconnectPolicy, is_transient
 from .session import Session
@@ -161,7 +162,7 @@ class Reconnector:
             logger.warning(
                 "Attempt %d to connect failed: %s. The client makes %s",
                 data.attempt - 1,
-                str(data.error).rstrip("."),
+                one_line(str(data.error), LONGEST_LINE).rstrip("."),
                 data.describe_attempt(),
             )
             sessions = self._sessions()
@@ -372,7 +373,7 @@ class _Run:
         self.pending = _reconnecting(self._owner.policy, state, state.attempt_number)
         if not self._owner.publish(self, RTVIEvent.RECONNECTING, self.pending):
             return
-        error = str(self.pending.error).rstrip(".")
+        error = one_line(str(self.pending.error), LONGEST_LINE).rstrip(".")
         if state.outcome is not None and state.outcome.exception() is self._loss:
             logger.info("The session is lost: %s. The client makes %s", error, self.pending.describe_attempt())
         else:
@@ -394,7 +395,8 @@ class _Run:
         if sessions is None or isinstance(error, BotAlreadyStartedError):
             return
         if self._owner.publish(self, RTVIEvent.RECONNECT_FAILED, data):
-            logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, error)
+            why = one_line(str(error), LONGEST_LINE)
+            logger.warning("The lost session could not be replaced (%d attempts): %s", self._attempts, why)
 
 
 def _loss_of(session: Session) -> RTVIError:

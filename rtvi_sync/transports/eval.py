@@ -87,8 +87,8 @@ class EvalTransport(WebSocketBase):
 
     name = "eval"
     needs: ClassVar[str] = (
-        "A bot of Pipecat's runner needs the entry 'eval' in its transport_params for this transport; up to Pipecat "
-        "1.12 it needs to be started with -t eval, too"
+        "A bot of Pipecat's runner needs the entry 'eval' in its transport_params. Up to Pipecat 1.12 "
+        "it needs to be started with -t eval, too"
     )
     start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
     receiver_class: ClassVar[type[WebSocketReceiver]] = JSONReceiver

@@ -105,16 +105,16 @@ def check_answer(
         if proxy is not None and status == 407:
             text = proxy.refusal("forward it", status, response.reason_phrase)
             raise profile.refused(f"The request to {where} failed: {text}", status=status)
-        advice = profile.advice.get(status, "See the server's log" if status >= 500 else "")
-        if proxy is not None:
-            advice = f"{advice}. " * bool(advice) + proxy.doubt
         text = refusal(
             f"{where} answered",
             status,
             phrase=response.reason_phrase,
             body=b"" if compressed else _read_reason(response, signal, client),
             retry_after=response.headers.get("retry-after"),
-            advice=advice,
+            challenge=response.headers.get("www-authenticate"),
+            scheme=response.url.scheme,
+            advice=profile.advice.get(status, "See the server's log" if status >= 500 else ""),
+            doubt=proxy.doubt if proxy is not None else "",
         )
         raise profile.refused(text, status=status)
     if compressed:

@@ -14,6 +14,8 @@ from ..protocol.text import one_line
 # The keys of a refusal's reason: early Pipecat servers use `info`, FastAPI `detail`, many others the last two.
 _REASON_KEYS = ("info", "detail", "error", "message")
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d\b")
+# How nginx, Apache and Go answer plain HTTP at a port with TLS.
+_TLS_REQUIRED = re.compile(rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL-enabled")
 _SECONDS = re.compile(r"\d{1,9}")
 _HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 
@@ -60,7 +62,10 @@ def refusal(
     phrase: str = "",
     body: bytes = b"",
     retry_after: str | None = None,
+    challenge: str | None = None,
+    scheme: str = "",
     advice: str = "",
+    doubt: str = "",
 ) -> str:
     """Return the text of the error for a refusal: what failed, why, and what to do next.
 
@@ -70,11 +75,21 @@ def refusal(
         phrase: its reason phrase; "": use the standard phrase.
         body: its body; the reason in a JSON body takes precedence over the phrase.
         retry_after: the value of its header Retry-After.
-        advice: a sentence, without its period.
+        challenge: the value of its header WWW-Authenticate.
+        scheme: of the URL.
+        advice: a sentence, without its period, unless the answer itself tells what to do.
+        doubt: a sentence that follows the advice, without its period.
     """
+    if status == 400 and _TLS_REQUIRED.search(body):
+        advice = f"The port speaks TLS: use {scheme}s://"
+    elif status == 401 and (challenge or "").lower().startswith("basic"):
+        advice = (
+            f"The server requires a user and a password (HTTP Basic): put them into its URL, {scheme}://USER:PASSWORD@"
+            "HOST, or pass headers={'Authorization': 'Basic ...'}"
+        )
     reason = one_line(_reason(body) or phrase or _standard_phrase(status)).strip().rstrip(".") or "no reason given"
     retry = _when_to_retry(retry_after or "") or ("Try again later" if status in (429, 503) else "")
-    sentences = [f"{what} {status}: {reason}", retry, advice]
+    sentences = [f"{what} {status}: {reason}", retry, advice, doubt]
     return ". ".join(filter(None, sentences))
 
 

@@ -96,8 +96,8 @@ class WebSocketTransport(WebSocketBase):
 
     name = "websocket"
     needs: ClassVar[str] = (
-        "A bot of Pipecat's runner needs the entry 'websocket' in its transport_params for this transport; without "
-        "it, EvalTransport (ws://.../ws) may reach it"
+        "A bot of Pipecat's runner needs the entry 'websocket' in its transport_params. Without it, "
+        "EvalTransport (ws://.../ws) may reach it"
     )
     receiver_class: ClassVar[type[WebSocketReceiver]] = ProtobufReceiver
 

@@ -309,10 +309,13 @@ class WebSocketBase(Transport):
             if url.hostname != urlsplit(start.url).hostname:
                 check_no_login(url, self.bundle_source)
         if url.scheme == "ws" and self.secure_bundle and not self._allow_insecure:
+            server = urlsplit(start.url).netloc if own is None and start is not None else url.netloc
+            encrypted = printable(url._replace(scheme="wss", netloc=server, query="").geturl())
             raise InvalidTransportParamsError(
                 f"The connect endpoint was reached over https, but {printable(url.geturl())} is not encrypted: an "
                 "attacker on the network could read and change the token and the conversation. Let the server answer "
-                f"with a wss:// URL, or allow it explicitly: {type(self).__name__}(allow_insecure=True)"
+                f'with a wss:// URL; pass the one that takes TLS, connect("{encrypted}"), if the bot needs no start '
+                f"request; or allow it explicitly: {type(self).__name__}(allow_insecure=True)"
             )
         token = self._token if self._token is not None else given.get("token")
         headers = dict(self._headers)

@@ -48,8 +48,9 @@ OWN_HEADERS = (
 # The limits of a refusal's body, which only explains it: a larger or later body is ignored. The timeout is in seconds.
 _MAX_REASON_BYTES = 64 * 1024
 _REASON_TIMEOUT = 1.0
-_WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's"
+_WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's, or a proxy in front does not pass WebSockets on"
 _REDIRECT = "Redirects are not followed: set ws_url to the bot's final address"
+_OLD_TOKEN = "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection)"  # noqa: S105
 # By status of a refusal: the advice.
 _ADVICE = {
     200: _WRONG_PATH,
@@ -60,13 +61,18 @@ _ADVICE = {
     308: _REDIRECT,
     401: "The token may be missing or wrong: pass the one that the server issued for this session",
     # Pipecat's servers refuse a path that they do not have with 403, too.
-    403: "The token may be missing, wrong, expired, or used before (Pipecat's are good for one connection), or the "
-    "path of ws_url wrong. Check the path, and get a new token from the server",
+    403: f"{_OLD_TOKEN}, or the path of ws_url wrong. Check the path, and get a new token from the server",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     426: _WRONG_PATH,
     429: "",
 }
+# Statuses that a wrong path may have.
+_OF_PATH = (200, 400, 403, 404, 405, 426)
+_NGINX = (
+    "Check the path of ws_url, or let its location in nginx pass WebSockets on (proxy_http_version 1.1, and "
+    "proxy_set_header for Upgrade and Connection)"
+)
 # Headers of the answer that websocket-client gets: those that it checks, and none that it would act upon.
 _SHOWN_HEADERS = (b"connection", b"sec-websocket-accept", b"upgrade")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n]*)")
@@ -161,6 +167,7 @@ class _HandshakeSocket:
 
     def __init__(self, sock: socket.socket, url: SplitResult, lines: list[str], signal: AbortSignal) -> None:
         self._sock = sock
+        self._url = url
         self._signal = signal
         resource = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._first_lines = "\r\n".join([f"GET {resource} HTTP/1.1", *lines, ""]).encode("ascii")
@@ -198,9 +205,29 @@ class _HandshakeSocket:
             self.status,
             phrase=self._phrase,
             body=self._read_reason(),
-            retry_after=self._fields.get(b"retry-after", b"").decode("latin-1"),
-            advice=_ADVICE.get(self.status, "See the server's log" if self.status >= 500 else "Check ws_url"),
+            retry_after=self._field(b"retry-after"),
+            challenge=self._field(b"www-authenticate"),
+            scheme=self._url.scheme,
+            advice=self._advice(self.status),
         )
+
+    def _advice(self, status: int) -> str:
+        advice = _ADVICE.get(status, "See the server's log" if status >= 500 else "Check ws_url")
+        if status not in _OF_PATH:
+            return advice
+        if not self._url.path.strip("/"):
+            example = printable(self._url._replace(path="/ws", query="").geturl())
+            no_path = (
+                f"The URL has no path: the WebSocket of a Pipecat bot is at /ws or at /ws-client, such as {example}"
+            )
+            return (
+                f"{no_path}. Otherwise t{_OLD_TOKEN[1:]}: get a new one from the server" if status == 403 else no_path
+            )
+        is_nginx = self._field(b"server").lower().startswith("nginx")
+        return _NGINX if is_nginx and status != 403 else advice
+
+    def _field(self, name: bytes) -> str:
+        return self._fields.get(name, b"").decode("latin-1")
 
     def _read_reason(self) -> bytes:
         """Return the body of a refusal, as far as it is short and arrives within 1 s."""

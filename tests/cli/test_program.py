@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
+from rtvi_sync import ConnectError, ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
 from rtvi_sync.installation import install_command
 from tests.support.slowness import GUARD
 
@@ -133,6 +133,16 @@ def test_run_program_reports_errors_as_commands_do(
 
     assert [cli.run_program(fail), cli.run_program(fail, "sample")] == [1, 1]
     assert capsys.readouterr().err == f"{line}\nsample: {line}\n"
+
+
+def test_run_program_has_a_line_for_each_transport(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of several transports is reported as it is written, in clean lines."""
+
+    def fail() -> None:
+        raise ConnectError("No bot was reached:\n  websocket: a \x1b[2J\n  eval: b")
+
+    assert cli.run_program(fail, "sample") == 1
+    assert capsys.readouterr().err == "sample: No bot was reached:\n  websocket: a  [2J\n  eval: b\n"
 
 
 def test_run_program_has_its_own_status() -> None:

@@ -80,7 +80,7 @@ def test_later_errors_name_what_connect_has_raised(server: ScriptedServer) -> No
     server.answers["/ws"] = Answer({"detail": "The bot is busy"}, 503)
     client = RTVIClient.for_url(server.url.replace("http:", "ws:") + "/ws-client", **QUIET)
     server.answers["/ws-client"] = Answer({"detail": "Another client has it"}, 503)
-    with pytest.raises(ConnectError, match=r"Another client has it.*The bot is busy") as refused:
+    with pytest.raises(ConnectError, match=r"(?s)Another client has it.*The bot is busy") as refused:
         client.connect()
     text = str(refused.value)
     calls: list[Callable[[], Any]] = [
@@ -122,9 +122,70 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest
     """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
-    with pytest.raises(ConnectError, match=r"eval: .* webrtc: .* install .*\[webrtc\].*\.$") as caught:
+    with pytest.raises(ConnectError, match=r"\n  eval: .*\n  webrtc: .* install .*\[webrtc\].*\.\n") as caught:
         connect(server.url, **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
+
+
+def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None:
+    """The error of several ways has one line for each, with the beginning of its advice; `attempts` has them whole."""
+    missing = Answer({"detail": "x" * 400}, 404)
+    server.answers.update(dict.fromkeys(("/start", "/connect", "/status", "/api/offer"), missing))
+    with pytest.raises(ConnectError) as caught:
+        connect(server.url, **QUIET)
+    first, *ways, last = str(caught.value).split("\n")
+    assert first == "No bot was reached, by any transport:"
+    assert [way.split()[0] for way in ways] == [f"{name}:" for name, _ in caught.value.attempts]
+    assert all(way.isprintable() and len(way) < 600 for way in ways)
+    assert last == "  (error.attempts has them in full)"
+
+
+@pytest.mark.parametrize("path", ["/client", "/client/", "/client/index.html", "/client/?autoconnect=1#/"])
+@pytest.mark.parametrize("status", [404, 405])
+def test_the_page_of_a_runner(server: ScriptedServer, path: str, status: int) -> None:
+    """A URL that was copied from a browser is told as such, with the one to pass, whatever the transport."""
+    server.answers[path.partition("?")[0]] = Answer({"detail": "Method Not Allowed"}, status)
+    with pytest.raises(ConnectError, match="is a page for browsers") as caught:
+        connect(f"{server.url}{path}", **QUIET)
+    assert str(caught.value).endswith(f"Pass the URL of the server, {server.url}")
+
+
+def test_a_connect_endpoint_with_the_path_of_that_page(server: ScriptedServer) -> None:
+    """An endpoint of one's own may be called so."""
+    with EmbeddedBot() as bot:
+        server.answers["/client"] = Answer({"ws_url": bot.ws_url})
+        with connect(f"{server.url}/client", **QUIET) as client:
+            assert client.connected
+
+
+@pytest.mark.parametrize(("make", "call"), [(connect, "connect()"), (RTVIClient.for_url, "for_url()")])
+def test_a_misspelt_option(make: Callable[..., object], call: str) -> None:
+    """The error has the nearest option, in the spelling of the caller, and all that the call takes."""
+    for name, near in (("conect_timeout", "connect_timeout"), ("connectTimout", "connectTimeout"), ("tokn", "token")):
+        with pytest.raises(TypeError) as caught:
+            make("ws://bot.example", **{name: 3})
+        text = str(caught.value)
+        assert text.startswith(f"{call} has no {name}; did you mean {near}? It has url, transport, token, headers, ")
+        assert "custom_connect_handler" not in text
+    with pytest.raises(TypeError, match=r" has no nonsense; it has url, .*reconnect$"):
+        make("ws://bot.example", nonsense=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"conect_timeout": 3}, "RTVIClientOptions has no conect_timeout; did you mean connect_timeout?"),
+        ({"connectTimout": 3}, "RTVIClientOptions has no connectTimout; did you mean connectTimeout?"),
+        ({"params": {"baseUlr": "http://x"}}, "RTVIClientParams has no baseUlr; did you mean baseUrl?"),
+        ({"params": {"endpoints": {"conect": "x"}}}, "Endpoints has no conect; did you mean connect?"),
+        ({"x\ny": 3}, "RTVIClientOptions has no 'x y'; it has transport, "),
+    ],
+)
+def test_a_misspelt_key(options: dict[str, Any], text: str) -> None:
+    """A key of a mapping is named as a keyword is."""
+    with pytest.raises(TypeError) as caught:
+        RTVIClient(options)
+    assert str(caught.value).startswith(text)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_all_ways_failed() -> None:
         Named("first", resets), Named("second", refusal=TransportStartError("is not there.", status=404))
     )
     with pytest.raises(
-        ConnectError, match=r"first: The connection to the bot was lost.* second: is not there\.$"
+        ConnectError, match=r"\n  first: The connection to the bot was lost.*\n  second: is not there\.\n"
     ) as caught:
         client.connect()
     (first, lost), (second, refused) = caught.value.attempts
@@ -262,7 +262,7 @@ def test_a_refusal_on_a_later_way_hides_nothing() -> None:
     """The call ends, and its error has what failed before, too."""
     first = Named("first", refusal=TransportStartError("refused with 403", status=403))
     client = client_of(first, Named("second", refusal=StartBotError("too many", status=429)), Named("third"))
-    with pytest.raises(ConnectError, match=r"refused with 403\. second: too many") as raised:
+    with pytest.raises(ConnectError, match=r"refused with 403\.\n  second: too many") as raised:
         client.connect()
     assert raised.value.status == 429
     assert [way for way, _ in raised.value.attempts] == ["first", "second"]
@@ -330,8 +330,8 @@ def test_a_way_that_was_tried_twice_is_told_once() -> None:
 def test_the_limit_of_the_call_passes() -> None:
     client = client_of(Named("first", resets), Named("second", is_silent))
     attempt = partial(connect_within, client)
-    within = r"^No bot was reached within [\d.]+ s, by any transport\. "
-    error = timed_out("bot-ready", attempt, rf"{within}first: .* second: The bot was not ready")
+    within = r"^No bot was reached within [\d.]+ s, by any transport:"
+    error = timed_out("bot-ready", attempt, rf"{within}\n  first: .*\n  second: The bot was not ready")
     assert [name for name, _ in error.attempts] == ["first", "second"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 import threading
 import wave
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from rtvi_sync.media.sources import SourceRun
@@ -63,6 +65,30 @@ def test_wav_source_of_something_else(tmp_path):
     (tmp_path / "a.wav").write_text("hello")
     with pytest.raises(DeviceError, match=r"a\.wav: it is not a WAV file"):
         WavSource(tmp_path / "a.wav")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only systems of Unix have named pipes")
+def test_wav_source_of_a_named_pipe(tmp_path):
+    """A named pipe is refused at once, with or without a writer, and the error says what to pass."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DeviceError, match=r"pipe: it is a named pipe\. .*CallbackSource\(lambda frames: pipe\.read"):
+        WavSource(tmp_path / "pipe")
+    client = RTVIClient.for_url("ws://127.0.0.1:9/ws", mic=tmp_path / "pipe", speaker=False)
+    with pytest.raises(DeviceError, match="named pipe"):
+        client.connect()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="the system has no paths of open files")
+def test_wav_source_of_a_pipe_without_a_name(tmp_path):
+    """What a shell passes for <(command) is read to its end."""
+    write_wav(tmp_path / "a.wav", bytes(200))
+    reader, writer = os.pipe()
+    os.write(writer, (tmp_path / "a.wav").read_bytes())
+    os.close(writer)
+    try:
+        assert WavSource(f"/dev/fd/{reader}").pcm == bytes(200)
+    finally:
+        os.close(reader)
 
 
 def test_wav_source_is_bounded(tmp_path, monkeypatch):

@@ -164,7 +164,7 @@ def test_a_runner_for_one_transport(pipecat_process: Callable[..., BotServer], n
 def test_no_entry(pipecat_process: Callable[..., BotServer]) -> None:
     """The error names the entries that the bot lacks."""
     server = pipecat_process("stock", "--entries", "twilio")
-    with pytest.raises(ConnectError, match=r"entry 'websocket'.*entry 'eval'") as caught:
+    with pytest.raises(ConnectError, match=r"(?s)entry 'websocket'.*\n.*entry 'eval'") as caught:
         connect(server.base_url, text_only=True, connect_timeout=12)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "webrtc", "eval", "webrtc"]
 

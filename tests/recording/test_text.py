@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.recording.text import LONGEST_LINE, clean
+from rtvi_sync.protocol.text import LONGEST_LINE
+from rtvi_sync.recording.text import clean
 
 
 @pytest.mark.parametrize(

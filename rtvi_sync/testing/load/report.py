@@ -17,10 +17,9 @@ import attrs
 from rtvi_sync import ClientStats, RTVIError
 from rtvi_sync.client.stats import account_of
 from rtvi_sync.media.audio_files import write_file
-from rtvi_sync.protocol.text import raised
+from rtvi_sync.protocol.text import LONGEST_LINE, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
 from rtvi_sync.recording.tables import columns, rich_table
-from rtvi_sync.recording.text import LONGEST_LINE
 from rtvi_sync.testing.load.measured import Kind, Measurement
 
 if TYPE_CHECKING:

@@ -345,6 +345,46 @@ def bundles() -> Iterator[Situation]:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
+def refusals_with_advice() -> Iterator[Situation]:
+    nginx = ("Check the path of ws_url", "its location in nginx", "proxy_http_version 1.1", "Upgrade and Connection")
+    basic, bearer = 'WWW-Authenticate: Basic realm="bots"', "WWW-Authenticate: Bearer"
+    tls_only = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
+    go_tls_only = b"Client sent an HTTP request to an HTTPS server.\n"
+    apache_tls_only = b"Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"
+    for scheme, path in (("ws", "/ws"), ("http", "")):
+        login = ("user and a password", f"{scheme}://USER:PASSWORD@HOST", "headers={'Authorization': 'Basic ...'}")
+        tls = (f"The port speaks TLS: use {scheme}s://",)
+        for name, status, body, header, parts in (
+            ("nginx that passes no WebSocket on", 404, b"", "Server: nginx/1.22.1", nginx),
+            ("a server that requires a login", 401, b"", basic, login),
+            ("nginx with TLS", 400, tls_only, "Server: nginx/1.22.1", tls),
+            ("a server of Go with TLS", 400, go_tls_only, "X: y", tls),
+            ("Apache with TLS", 400, apache_tls_only, "X: y", tls),
+            ("a server that requires a token", 401, b"", bearer, ("token",) if scheme == "ws" else ("params.headers",)),
+        ):
+            if scheme == "ws" or parts is not nginx:
+                yield Situation(
+                    f"{name}, asked by {scheme}",
+                    lambda rig, scheme=scheme, path=path, status=status, body=body, header=header: rig.connect(
+                        rig.endpoint(f"{status} No", body, header).replace("http", scheme) + path
+                    ),
+                    TransportStartError if scheme == "ws" else StartBotError,
+                    (f"{status}: No", *parts),
+                    status,
+                )
+    for status, then in (
+        (403, "Otherwise the token may be missing, wrong, expired, or used before"),
+        (404, "at /ws or at /ws-client"),
+    ):
+        yield Situation(
+            f"a WebSocket without a path, {status}",
+            lambda rig, status=status: rig.connect(rig.endpoint(f"{status} No", {}).replace("http", "ws")),
+            TransportStartError,
+            (": No. The URL has no path", "such as ws://<server>/ws", then),
+            status,
+        )
+
+
 def refusals() -> Iterator[Situation]:
     busy, broke = {"detail": "all bots are busy"}, "it broke"
     for status, parts in (
@@ -565,7 +605,7 @@ def unserializable() -> Iterator[Situation]:
             )
 
 
-SITUATIONS = [*proxies(), *others(), *bundles(), *refusals(), *files(), *unserializable()]
+SITUATIONS = [*proxies(), *others(), *bundles(), *refusals(), *refusals_with_advice(), *files(), *unserializable()]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)

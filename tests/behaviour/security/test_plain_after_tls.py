@@ -63,6 +63,7 @@ def test_a_plain_url_from_an_https_endpoint(bot: EmbeddedBot, endpoint: Server, 
     client = client_of(WebSocketTransport(), url)
     with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True") as caught:
         REACHES[reach](client, url)
+    assert f'connect("wss://{endpoint.authority}/' in str(caught.value)  # the way in by the server that has TLS
     assert "secret" not in str(caught.value)
     assert client.state.value == "error"
     assert bot.sessions == []
