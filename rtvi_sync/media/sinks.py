@@ -233,7 +233,8 @@ class WavSink:
                 self._written, self._is_complete = os.fstat(file.fileno()), False
             except BaseException:
                 with file, contextlib.suppress(OSError):
-                    if os.fstat(file.fileno()).st_size < pcm_tools.WAV_HEADER_BYTES:
+                    # One that is not the recording is left alone, however short it is.
+                    if not self._created and os.fstat(file.fileno()).st_size < pcm_tools.WAV_HEADER_BYTES:
                         remove_part(file)
                 raise
             self._file, self._guard = file, DescriptorGuard(file)

@@ -391,6 +391,19 @@ def test_a_disk_that_is_full_leaves_no_file(room, tmp_path):
     assert read_wav(tmp_path / "a.wav")[3] == b"abcd"
 
 
+def test_another_file_in_the_place_of_the_recording_is_kept(tmp_path):
+    """The sink refuses to append to a file that it has not written, and leaves it alone, however short it is."""
+    path = tmp_path / "a.wav"
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    sink.close()
+    path.write_text("my notes")
+    with pytest.raises(DeviceError, match="it is not the file that this WavSink has written"):
+        sink.write(b"efgh", 24000)
+    sink.close()
+    assert path.read_text() == "my notes"
+
+
 def test_a_session_whose_disk_fills_up(tmp_path, caplog):
     """One `device_error` and one error in the log name the file, which holds what there was room for."""
     transport, errors = MemoryTransport(audio=True), list[Any]()
