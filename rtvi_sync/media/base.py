@@ -132,8 +132,9 @@ class VideoSource(Protocol):
     A custom source is read on its own thread, which may block, while the camera is on: as fast as it returns, at most
     60 times a second. When the camera is turned off, and at the end of the session, `close()` is called on the same
     thread. Release the device there, so that its light turns off. It may be read again afterwards. If a `read()` is
-    still blocked when the session has ended, it is abandoned: its result is ignored and `close()` is not called. An
-    exception is reported as `device_error` and ends the source until the camera is turned on again, not the session.
+    still blocked when the session has ended, it is abandoned: its result is ignored, `close()` is not called, and no
+    session can use the source until it returns. An exception is reported as `device_error` and ends the source until
+    the camera is turned on again, not the session.
     """
 
     def read(self) -> VideoFrame | None:

@@ -230,6 +230,7 @@ class ComponentFactory:
             publish=self._publish_cam,
             report=lambda error: self._status_reporter.failed("cam", error),
             opened=lambda info: self._status_reporter.opened("cam", info),
+            deadline=Deadline(deadline.at_most(END_TIMEOUT)),
         )
         await_opening(camera, deadline)
         return camera
@@ -245,6 +246,7 @@ class ComponentFactory:
             publish=self._publish_screen,
             report=lambda error: self._status_reporter.failed("screen", error),
             role="screen",
+            deadline=Deadline(deadline.at_most(END_TIMEOUT)),
         )
         await_opening(screen, deadline)
         return screen

@@ -46,6 +46,7 @@ class Camera(Device):
         report, opened: see `Device`. For a source of the application `report` is called with each failure, and `opened`
             never.
         role: "screen" for a shared screen.
+        deadline: limit of the wait for a call of the source that an earlier session has left; None: there is no wait.
 
     Raises:
         DeviceError: another session uses the source; `.type` is "in-use".
@@ -61,6 +62,7 @@ class Camera(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None] = lambda _: None,
         role: Literal["cam", "screen"] = "cam",
+        deadline: Deadline | None = None,
     ) -> None:
         self._source: VideoSource = CameraSource(cam) if cam is None or isinstance(cam, str) else cam
         # None for a source of the application, whose read() may block for any time.
@@ -69,7 +71,8 @@ class Camera(Device):
         super().__init__(role, name, report=report, opened=opened)
         self._enabled = enabled
         self._publish = publish
-        self._lease: Lease | None = Lease(self._source, role)  # guarded by `_lock`
+        self._lease: Lease | None = Lease(self._source, role, deadline)  # guarded by `_lock`
+        self._given_up = False  # its thread hangs in a call
         self._switches = 0  # how often it was turned on or off
         #: Whether a source has ended or failed, and is read again only when the camera is turned off and on.
         self.ended: bool = False
@@ -125,11 +128,18 @@ class Camera(Device):
             The thread that was abandoned at the deadline, or None.
         """
         if not self._join(self._thread, deadline):
-            # The thread hangs in a library or in the application's code; another session may use the source.
-            self._release_lease()
+            self._give_up()
             return self._thread
         sender = self._sender
         return None if sender is None or self._join(sender, deadline) else sender
+
+    def _give_up(self) -> None:
+        """Abandon the thread, which hangs in a library or in the application's code."""
+        self._given_up = True
+        if isinstance(self._source, PackagedVideo):  # each thread has a stream of its own
+            self._release_lease()
+        elif (lease := self._lease) is not None:  # it is released when the call returns: two threads may not read it
+            lease.end_soon()
 
     @staticmethod
     def _join(thread: threading.Thread, deadline: Deadline) -> bool:
@@ -209,8 +219,8 @@ class Camera(Device):
                 self._sender = start_thread("video", self._send_all, self._send)
 
     def _close(self) -> None:
-        if self._lease is None and not isinstance(self._source, PackagedVideo):
-            return  # this thread was abandoned, and another session may be reading the source
+        if self._given_up and not isinstance(self._source, PackagedVideo):
+            return
         try:
             self._source.close()
         except BaseException as error:  # noqa: BLE001

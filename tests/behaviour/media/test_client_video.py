@@ -166,6 +166,41 @@ def test_a_camera_that_another_client_uses(cameras):
         assert [name for name, _ in own.calls].count("open") == 1
 
 
+class HungCamera:
+    """A camera whose `read()` does not return until the test lets it."""
+
+    def __init__(self) -> None:
+        self.entered, self.may_return = threading.Event(), threading.Event()
+        self.readers: set[int] = set()
+        self.met = False  # whether two threads were in it at once
+
+    def read(self):
+        self.readers.add(threading.get_ident())
+        self.met = self.met or len(self.readers) > 1
+        self.entered.set()
+        assert self.may_return.wait(GUARD)
+        self.readers.discard(threading.get_ident())
+        return picture(1)
+
+    def close(self):
+        pass
+
+
+def test_a_hung_camera_and_the_next_session():
+    """A session that would read a camera beside a call that hangs is refused; then the camera can be used again."""
+    camera, transport = HungCamera(), Screening()
+    user = client(transport, enable_cam=True, cam=camera)
+    user.connect()
+    assert camera.entered.wait(GUARD)
+    user.disconnect()
+    with pytest.raises(DeviceError, match="HungCamera was used before, and a call of its methods has not returned yet"):
+        user.connect()
+    camera.may_return.set()
+    with user:  # connect() waits for the call
+        assert transport.camera.wait(GUARD)
+    assert not camera.met
+
+
 def test_a_film_in_place_of_a_camera(tmp_path):
     """The bot receives the pictures of the file; the next session begins with the first one."""
     film = FileVideoSource(write_film(tmp_path / "film.avi", 5), fps=60)

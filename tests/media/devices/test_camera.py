@@ -562,14 +562,17 @@ def test_two_sessions_cannot_share_a_source(shoot):
 
 
 def test_a_source_that_hangs_is_not_closed(shoot):
-    """An abandoned source of the application is not closed, because the next session may be reading it."""
+    """An abandoned source of the application is not closed, and serves no other session until its call returns."""
     album = Album(ends=False)
     session = shoot(album)
     given_up = session.end(0.05)
     assert given_up is not None
+    with pytest.raises(DeviceError, match="a call of its methods has not returned yet"):
+        shoot(album)
     album.go_on.set()
     given_up.join(GUARD)
     assert album.closed == []
+    shoot(album)
 
 
 def test_a_source_that_never_blocks_is_throttled(shoot):
