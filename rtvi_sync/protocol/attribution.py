@@ -238,7 +238,7 @@ class Attribution:
         """Let a question wait again: the model ran while the user spoke, and found that the user has not finished."""
         self.answered = None
         question.answer, question.is_firm = Answer(self.bot), False
-        question.time(acknowledged=None, llm_started=None)
+        question.time(acknowledged=None, llm_started=None, first_token=None)
         self.asked.put_first(question)
 
     def take_back(self, turn: OpenTurn, at: float) -> None:

@@ -294,7 +294,7 @@ class TurnTracker:
         if turn is not None:
             turn.last_sign = at
             turn.answer.stop_run()
-            if turn.is_speaking and turn.answer.is_empty and not turn.errors:
+            if turn.is_speaking and turn.is_firm and turn.answer.is_empty and not turn.errors:
                 self._turns.withdraw(turn)
             else:
                 self._turns.settle(turn, at)

@@ -715,6 +715,40 @@ def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
     assert turn.timings.llm_started == pytest.approx(started - 0.1)
 
 
+def test_a_mark_for_a_user_found_not_finished() -> None:
+    """A mark that older bots send as text of the model is no answer, nor its first word."""
+    talk = Conversation((1, 2))
+    talk.bot("user-started-speaking")
+    hear(talk, "I would like")
+    talk.run("○")
+    hear(talk, "a coffee.")
+    talk.bot("bot-llm-started")
+    talk.bot("user-stopped-speaking")
+    first = talk.now
+    talk.bot("bot-llm-text", {"text": "Here you are."})
+    talk.bot("bot-llm-stopped")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Here you are."})
+    talk.bot("bot-stopped-speaking")
+    (turn,) = talk.over
+    assert (turn.user_text, turn.bot_text) == ("I would like a coffee.", "Here you are.")
+    assert turn.timings.first_token == pytest.approx(first)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 2)])
+def test_a_model_that_hears_the_end_of_speech_before_the_bot_reports_it(version: Version) -> None:
+    """A run without text of a model from speech to speech is no verdict: the bot tells its words when it speaks."""
+    talk = Conversation(version)
+    talk.bot("user-started-speaking")
+    talk.run()
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Hi."})
+    talk.bot("bot-stopped-speaking")
+    (turn,) = talk.tracker.turns
+    assert (turn.modality, turn.bot_text) == ("audio", "Hi.")
+
+
 @pytest.mark.parametrize("has_stopped", [False, True], ids=["speaking", "silent"])
 def test_a_model_that_asks_the_user_to_go_on(has_stopped: bool) -> None:
     """Its words answer the user who was found not finished, also after a wait for the end of speech in vain."""
