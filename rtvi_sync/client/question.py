@@ -12,6 +12,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.shield import shielded
 from ..errors import (
     BotError,
+    BotNotReadyError,
     DeviceError,
     DisconnectedError,
     RequestRejectedError,
@@ -249,6 +250,10 @@ class TypedQuestion(Question):
                 if not self._ways:
                     raise
                 self._conversation.asked.discard(message.id)
+            except (BotNotReadyError, DisconnectedError):
+                if not self._session.ending.has_begun:
+                    raise
+                return  # answer() raises it, when the turn has ended on the event queue
             else:
                 return
 
@@ -263,8 +268,6 @@ class TypedQuestion(Question):
             raise
         except RequestTimeoutError:
             raise self._timed_out(deadline) from None
-        except DisconnectedError:
-            pass  # answer() raises it, when the turn has ended on the event queue
 
     def may_rest(self, turn: Turn) -> bool:
         """See `Question`."""
@@ -363,10 +366,15 @@ class SpokenQuestion(Question):
 
     def _insert(self, deadline: Deadline) -> None:
         if not self._rests:
-            self._insertion = insertion = self._session.media.insert(self._source, deadline)
+            try:
+                self._insertion = insertion = self._session.media.insert(self._source, deadline)
+            except DeviceError:
+                if self._session.live:
+                    raise
+                return  # the session has ended meanwhile: answer() raises
             self._run = insertion.sender.run
             self._run.when_over(self._check_all_sent)
-        if self._rests:  # Ctrl-C has ended the call meanwhile
+        if self._rests or not self._session.live:  # Ctrl-C has ended the call meanwhile, or the session has ended
             self._rest()
 
     def _check_all_sent(self) -> None:

@@ -74,7 +74,9 @@ class MessageChannel:
         # Held so that the follower is told of what is said in the order of the wire. Re-entrant, because finalizers and
         # signal handlers may send.
         self._order = threading.RLock()
-        self._closed = False  # set by any thread, in one step
+        # Makes the error of a call that the end of the session has overtaken; None: it goes on. Set by any thread, in
+        # one step.
+        self._make_error: Callable[[], BaseException] | None = None
         self._waiting: list[AbortController] = []  # each use is one step
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
@@ -104,9 +106,12 @@ class MessageChannel:
                 follower.sent(message)  # before the bot can answer it
             try:
                 self._transport.send_message(message)
-            except BaseException:
+            except BaseException as error:
                 if follower is not None:
                     follower.unsent(message)
+                # The transport, which is closed, knows less of the end than the session.
+                if isinstance(error, DisconnectedError) and self._make_error is not None:
+                    raise self._make_error() from None
                 raise
         self._sent[threading.get_ident()] += 1
 
@@ -159,8 +164,8 @@ class MessageChannel:
             self._waiting.remove(controller)
 
     def close(self, make_error: Callable[[], BaseException]) -> None:
-        """Receive nothing more, and fail all calls that wait, each with an error of its own. Any thread."""
-        self._closed = True
+        """Receive nothing more, and fail all calls that wait or send, each with an error of its own. Any thread."""
+        self._make_error = make_error
         self.engine.pending.fail_all(make_error)
         for controller in [*self._waiting]:
             controller.abort(make_error())
@@ -180,7 +185,7 @@ class MessageChannel:
         receive, publisher = self.engine.receive, self._publisher
         try:
             for message in messages:
-                if self._closed:
+                if self._make_error is not None:
                     break
                 self.messages_received += 1
                 # Most messages are `str`, and comparing the type takes half as long as `isinstance()`.

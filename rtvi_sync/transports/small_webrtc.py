@@ -359,6 +359,8 @@ class SmallWebRTCTransport(Transport):
     def _opened(self) -> WebRTCConnection:
         connection = self._connection
         if connection is None:
+            if (last := self._last) is not None and last.info is not None:
+                raise last.info.as_error()
             raise DisconnectedError("The WebRTC connection is not open; call connect() first", initiator="client")
         return connection
 

@@ -151,6 +151,7 @@ class WebSocketBase(Transport):
         self._ping_timeout = ping_timeout
         self._receiver: WebSocketReceiver | None = None
         self._last_stats = TransportStats()
+        self._last_end: CloseInfo | None = None  # how the last connection has ended
         self._hung_up = False  # the server has ended the connection without having sent anything
         # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
         # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
@@ -169,7 +170,7 @@ class WebSocketBase(Transport):
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session with new counters."""
         super().initialize(options, on_message)
-        self._receiver, self._last_stats, self._hung_up = None, TransportStats(), False
+        self._receiver, self._last_stats, self._last_end, self._hung_up = None, TransportStats(), None, False
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
@@ -242,6 +243,7 @@ class WebSocketBase(Transport):
             # Without reading, the peer's close frame would not be seen, so the close does not wait for it.
             abandoned = leftover is not None or (abort is not None and abort.aborted)
             connection.close(0.0 if abandoned else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
+            self._last_end = connection.info
             self._last_stats = stats = connection.stats()
             if stats.audio_unsent:
                 # Audio is dropped instead of delayed, and the application must be able to see that.
@@ -289,6 +291,8 @@ class WebSocketBase(Transport):
         """
         connection = self._connection
         if connection is None:
+            if (info := self._last_end) is not None:
+                raise info.as_error()
             raise DisconnectedError("The WebSocket is not open; call connect() first", initiator="client")
         connection.send(self.receiver_class.opcode, payload, audio)
 
