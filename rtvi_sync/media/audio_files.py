@@ -40,8 +40,8 @@ _UNREAD_BYTES = 2048
 # What libsndfile notes of a file that ends too early, without an error: the size of the audio, or a sentence.
 _SIZE_NOTE = re.compile(r"(?:data|SSND|riff|Data Size)\s*: (\d+) \(should be (\d+)\)")
 _TRUNCATION_NOTE = re.compile(r"ended unexpectedly|truncated")
-# How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, and a sample rate.
-_MP3_FRAME = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]", re.DOTALL)
+# How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, a sample rate, and the channels.
+_MP3_FRAME = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef].", re.DOTALL)
 _MP3_RATES_HZ = (44_100, 48_000, 32_000)
 
 

@@ -319,8 +319,10 @@ def wav_header(rate_hz: int, data_bytes: int, channels: int = 1) -> bytes:
 
 def wav_chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield the name, the size by its header and the bytes of each chunk of a RIFF file."""
-    (file_size,) = struct.unpack_from("<I", data, 4)
     position = 12
+    if len(data) < position:
+        return
+    (file_size,) = struct.unpack_from("<I", data, 4)
     while position + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, position)
         if name == b"data" and not size and file_size + 8 != len(data):

@@ -218,6 +218,19 @@ def test_mp3_in_a_wav_file(streamed_mp3, caplog):
 
 
 @pytest.mark.parametrize(
+    ("format", "subtype"), [("WAV", "PCM_16"), ("WAV", "GSM610"), ("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS")]
+)
+def test_downloads_that_broke_off_in_the_header(format, subtype, tmp_path):
+    """However little there is of a file, the error names it."""
+    whole = written(TONE, format=format, subtype=subtype)
+    path = tmp_path / "a"
+    for size in range(20):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DeviceError, match=rf"^Cannot use the audio file {path}: "):
+            WavSource(path)
+
+
+@pytest.mark.parametrize(
     ("format", "subtype"),
     [
         *(("WAV", "GSM610"), ("WAV", "IMA_ADPCM"), ("FLAC", "PCM_16"), ("AIFF", "PCM_16"), ("AU", "PCM_16")),
