@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -39,8 +39,7 @@ class ClientStats(TransportStats, MediaCounters):
     event_bytes_queued: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class AudioAccount:
+class AudioAccount(NamedTuple):
     """What became of the user's audio, in seconds.
 
     Attributes:

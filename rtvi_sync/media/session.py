@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +116,7 @@ class MediaSession:
         # The sources that speak in the microphone's place, and the last of them, which alone is sent; None: the
         # microphone is. Changed under the lock.
         self._inserted: list[Insertion] = []
-        self._inserted_losses: Counter[str] = Counter()  # of those that were removed
+        self._inserted_losses: dict[str, float] = {}  # of those that were removed
         self._in_place: Insertion | None = None
         self._leaving: list[AudioSender] = []  # were removed, and may still be in a call of their source; as the above
         # Held while audio is sent; re-entrant, because the transport may end the session meanwhile.
@@ -264,7 +263,8 @@ class MediaSession:
         insertion.sender.halt()
         with self._lock:
             if insertion in self._inserted:
-                self._inserted_losses.update(losses_of("mic", insertion.sender))
+                for name, lost in losses_of("mic", insertion.sender).items():
+                    self._inserted_losses[name] = self._inserted_losses.get(name, 0) + lost
             self._inserted = [other for other in self._inserted if other is not insertion]
             self._leaving = [sender for sender in (*self._leaving, insertion.sender) if not sender.is_closed]
             self._in_place = self._inserted[-1] if self._inserted else None
@@ -427,11 +427,12 @@ class MediaSession:
 
     def counters(self) -> MediaCounters:
         """Return the counters of the session."""
-        losses = Counter(self.slots.losses())
+        losses: dict[str, Any] = self.slots.losses()
         with self._lock:
-            losses.update(self._inserted_losses)
-            for insertion in self._inserted:
-                losses.update(losses_of("mic", insertion.sender))
+            of_inserted = [self._inserted_losses, *(losses_of("mic", each.sender) for each in self._inserted)]
+        for lost in of_inserted:
+            for name, number in lost.items():
+                losses[name] += number
         return MediaCounters(**losses, bot_frames_ignored=self._ignored)
 
     def close(self, deadline: Deadline, flush: Deadline) -> list[threading.Thread]:
