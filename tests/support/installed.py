@@ -51,6 +51,8 @@ def install_wheel(folder: Path) -> Path:
 
 
 def _run(*words: object) -> None:
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=SECONDS)
+    # On the path of pip, what `pip install -e` has left in the folder of the project counts as an installed package.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(list(map(str, words)), env=environ, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         missing(f"The wheel cannot be built and installed here: {done.stderr[-500:]}")
