@@ -645,12 +645,14 @@ def test_an_interruption_voids_what_is_on_its_way(bot, client):
     sink = BytesSink()
     it = client(mic=SilenceSource(), speaker=sink)
     it.connect()
-    transport, speech = it.transport, b"\x00\x10" * 480
-    transport.interrupt_playback()
-    for pcm in (speech, bytes(960), speech):
-        transport._receive_audio(transport.options.media, pcm, 24000, 1)
+    transport, before, speech = it.transport, b"\x00\x08" * 480, b"\x00\x10" * 480
+    for pcm in (before, None, speech, bytes(960), speech):
+        if pcm is None:
+            transport.interrupt_playback()
+        else:
+            transport._receive_audio(transport.options.media, pcm, 24000, 1)
     it.disconnect()
-    assert sink.pcm == bytes(960) + speech
+    assert sink.pcm.removeprefix(before) == bytes(960) + speech
 
 
 def test_nothing_of_it_is_imported():
