@@ -440,6 +440,8 @@ class Ending:
     """
 
     def __init__(self, manager: SessionManager, *, for_good: bool) -> None:
+        if for_good:
+            manager._closed = True  # before it looks, because no session may begin behind it
         self._manager = manager
         self._for_good = for_good
         self._session = manager._session_here
@@ -448,8 +450,6 @@ class Ending:
     def run(self) -> None:
         """End it all, in bounded time."""
         manager, session = self._manager, self._session
-        if self._for_good:
-            manager._closed = True
         if manager._session is not None and manager._session.lost_by_fork:
             pass  # it is the parent's, with all that belongs to it
         elif session or self._calls or manager._sessionless.active or manager.devices.hold.held:
@@ -469,7 +469,6 @@ class Ending:
         """
         manager = self._manager
         if self._for_good:
-            manager._closed = True
             manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
         if manager._session is not None and manager._session.lost_by_fork:
             return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from rtvi_sync import (
 )
 from tests.support.clients import memory_client, silent_bot, transport_of
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, thread_names
+from tests.support.threads import InThread, thread_names, tracing
 from tests.support.waiting import until
 
 
@@ -43,6 +45,39 @@ def test_two_threads_connect_at_once() -> None:
         assert sorted(type(o).__name__ for o in outcomes) == ["BotAlreadyStartedError"] * 3 + ["BotReadyData"]
         assert client.send_client_request("ping", 1) == 1
         client.disconnect()
+
+
+def connects_at(client: RTVIClient, moment: int) -> bool:
+    """Close a client; at the `moment`-th line or call of that, connect it on another thread. Return False if it has
+    fewer.
+    """
+    outermost: list[FrameType] = []
+    left = moment
+
+    def trace(frame: FrameType, *_: object) -> Any:
+        nonlocal left
+        if not outermost and frame.f_code is not RTVIClient.close.__code__:
+            return None
+        outermost.append(frame)
+        left -= 1
+        if not left:
+            InThread(client.connect).thread.join(GUARD)
+        return trace
+
+    with tracing(trace):
+        client.close()
+    return left <= 0
+
+
+def test_no_session_outlives_close() -> None:
+    """A `connect()` of another thread, at whatever moment of `close()`, leaves no session."""
+    for moment in itertools.count(1):
+        client = memory_client()
+        reached = connects_at(client, moment)
+        assert not client.connected, f"moment {moment}"
+        if not reached:
+            break
+    assert moment > 10
 
 
 def test_already_connected() -> None:
