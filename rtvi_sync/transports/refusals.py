@@ -80,7 +80,7 @@ def refusal(
         advice: a sentence, without its period, unless the answer itself tells what to do.
         doubt: a sentence that follows the advice, without its period.
     """
-    if status == 400 and _TLS_REQUIRED.search(body):
+    if status == 400 and scheme in ("http", "ws") and _TLS_REQUIRED.search(body):
         advice = f"The port speaks TLS: use {scheme}s://"
     elif status == 401 and (challenge or "").lower().startswith("basic"):
         advice = (

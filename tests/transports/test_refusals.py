@@ -56,6 +56,22 @@ def test_the_reason_is_in_the_body(document: Any, reason: str) -> None:
     assert "secret" not in text
 
 
+@pytest.mark.parametrize(
+    ("scheme", "advice"), [("http", "use https://"), ("ws", "use wss://"), ("https", "See"), ("wss", "See")]
+)
+def test_a_server_that_requires_tls(scheme: str, advice: str) -> None:
+    """A scheme with TLS is advised, unless the URL has one: then a proxy in front has asked without it."""
+    text = refusal(
+        "The server answered",
+        400,
+        body=b"The plain HTTP request was sent to HTTPS port",
+        scheme=scheme,
+        advice="See its log",
+    )
+    assert advice in text
+    assert "ss://" not in text.replace("wss://", "")
+
+
 def test_without_a_usable_body() -> None:
     """The phrase of the answer counts, then the standard one, then there is none."""
     assert refusal("it answered", 404, phrase="Gone Fishing", body=b"<html>") == "it answered 404: Gone Fishing"
