@@ -122,6 +122,8 @@ CHOSEN = {
     "Connection": "theirs",
     "Upgrade": "theirs",
     "X-Forwarded-Host": "internal.example",
+    "X-Host": "internal.example",
+    "X-HTTP-Host-Override": "internal.example",
     "X-HTTP-Method-Override": "DELETE",
     "Origin": "http://internal.example",
     "X-Room": "5",

@@ -42,7 +42,7 @@ _UNUSABLE_ICE_URL = re.compile(r"stuns:.*|turns:.*\?transport=udp")
 _NOT_BY_SERVER = re.compile(
     r"(?i)accept-(?:charset|encoding)|access-control-.*|authorization|connection|content-.*|cookie2?|date|dnt|expect|"
     r"(?:x-)?forwarded.*|host|keep-alive|origin|proxy-.*|referer|sec-.*|set-cookie2?|te|trailer|transfer-encoding|"
-    r"upgrade|user-agent|via|x-(?:http-)?method(?:-override)?|x-(?:original|rewrite)-.*|x-real-ip",
+    r"upgrade|user-agent|via|x-(?:http-)?(?:host|method)(?:-override)?|x-(?:original|rewrite)-.*|x-real-ip",
     re.DOTALL,
 )
 _URL_KEYS = ("webrtc_url", "webrtcUrl")
