@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from ..concurrency.clock import monotonic
-
 if TYPE_CHECKING:
     from rtvi_sync import BotReadyData, HandlerError, RTVIClient, Turn
     from rtvi_sync.testing import EmbeddedBot
@@ -294,6 +292,8 @@ def _place_of(thread: threading.Thread) -> str:
 
 def _left(before: Collection[object]) -> list[str]:
     """Return in words what is in use that was not before; threads that are about to end are waited for."""
+    from rtvi_sync.concurrency.clock import monotonic
+
     deadline = monotonic() + _ENDING
     while True:
         left = {key: words for key, words in _in_use().items() if key not in before}
