@@ -226,7 +226,8 @@ class ConnectCall:
             # Errors of a later attempt tell its own time.
             deadline = Deadline(self.deadline.remaining()) if self._failures else self.deadline
             attempt = self._attempt = make_attempt(way, deadline, self._patience(way))
-            attempt.abandoned = self.abandoned
+            if self.abandoned:  # before it was there to be abandoned
+                attempt.abandon()
             try:
                 return connect(attempt, way)
             except RTVIError as error:
