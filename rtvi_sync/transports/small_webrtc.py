@@ -261,9 +261,8 @@ class SmallWebRTCTransport(Transport):
         if self.secure_bundle and not self._allow_insecure:
             signalling.check_encrypted(target.url)
         start = self.start_request
-        if (
-            start is not None and self.options.http_client is None
-        ):  # the application's own sends the cookies that it has
+        # A client of the application's own sends the cookies that it has.
+        if start is not None and self.options.http_client is None:
             headers = with_cookies(target.headers, signalling.check_offer_url(target.url), start)
             target = attrs.evolve(target, headers=headers)
         return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)
