@@ -58,8 +58,8 @@ class PendingTurn:
             timeout: seconds; None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds. A question that was not asked by then is cancelled; if it
-                was asked, the method may be called again.
+            RequestTimeoutError: not within `timeout` seconds. A question that was not asked, or not said to its end, by
+                then is cancelled; otherwise the method may be called again.
             RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
         """
         WAIT.or_none.check(timeout=timeout)
@@ -73,14 +73,22 @@ class PendingTurn:
             self._turn = self._question.answer(Deadline(timeout))
         except WouldDeadlockError:
             raise
-        except RequestTimeoutError:
+        except RequestTimeoutError as error:
             why = f"no {self._after.value} event came" if not self._due else f"the delay of {self._delay} s goes on"
             if self._decision.setdefault(0, "cancelled") == "asked":
-                raise
-            self._error = RequestTimeoutError(
-                f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() "
-                "again, and pass a larger timeout, or another event as after=."
-            )
+                if not self._question.has_more_to_say:
+                    raise
+                # It must not go on to interrupt the questions to come.
+                self._silenced = True
+                self._rest_if_speaking()
+                text = f"The question was still being said after {timeout} s; it is cancelled. Call barge_in() again, "
+                self._error = RequestTimeoutError(f"{text}and pass a larger timeout.")
+                self._error.turn = error.turn
+            else:
+                self._error = RequestTimeoutError(
+                    f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() "
+                    "again, and pass a larger timeout, or another event as after=."
+                )
             self._end()
             raise fresh_copy(self._error) from None
         except Exception as error:

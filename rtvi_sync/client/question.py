@@ -104,6 +104,11 @@ class Question(ABC):
         return False
 
     @property
+    def has_more_to_say(self) -> bool:
+        """Return whether part of its speech has not been said yet."""
+        return False
+
+    @property
     def is_said(self) -> bool:
         """Tell whether it has said all, and the user's turn that this led to is over, or never began."""
         return True
@@ -404,6 +409,11 @@ class SpokenQuestion(Question):
     def is_speaking(self) -> bool:
         """See `Question`."""
         return self._insertion is not None
+
+    @property
+    def has_more_to_say(self) -> bool:
+        """See `Question`."""
+        return self.is_speaking and not self._all_sent
 
     @property
     def is_said(self) -> bool:

@@ -366,6 +366,20 @@ def test_turns_after_a_question_that_is_not_heard() -> None:
         assert client.connected
 
 
+def test_not_said_in_time() -> None:
+    """The time-out of result() ends speech that is still being said, so that it interrupts no later question."""
+    bot = TalkingBot(audio=True)
+    with bot.client() as client:
+        pending = client.barge_in(b"\0\0" * 16_000 * 60, after="server-message", sample_rate_hz=16_000)
+        bot_says(client, "server-message", 1)
+        until(lambda: transport_of(client).sent_audio)
+        for _ in range(2):
+            with pytest.raises(RequestTimeoutError, match="still being said after .* cancelled"):
+                pending.result(0.0)
+        assert pending.done()
+        assert client.ask("x", GUARD).bot_text == "You said x"
+
+
 def test_cancel_ends_the_speech() -> None:
     """What was begun is said no more, result() says why, and the microphone is back."""
     with TalkingBot(audio=True).client() as client:
