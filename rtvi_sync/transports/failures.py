@@ -60,5 +60,5 @@ def _without_tls(url: SplitResult) -> str:
         return f"If the server has no TLS, use {plain}"
     return (
         "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': connect to the plain address, "
-        f"ws_url={plain!r}"
+        f"{plain!r}"
     )

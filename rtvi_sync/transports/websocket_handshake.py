@@ -61,7 +61,8 @@ _ADVICE = {
     308: _REDIRECT,
     401: "The token may be missing or wrong: pass the one that the server issued for this session",
     # Pipecat's servers refuse a path that they do not have with 403, too.
-    403: f"{_OLD_TOKEN}, or the path of ws_url wrong. Check the path, and get a new token from the server",
+    403: "Check the path of the URL: a Pipecat bot's is /ws or /ws-client. "
+    f"Otherwise t{_OLD_TOKEN[1:]}: get a new one from the server",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     426: _WRONG_PATH,

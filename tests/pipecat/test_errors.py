@@ -128,7 +128,7 @@ def test_tls_that_is_advertised_and_not_there(pipecat_process: Callable[..., Bot
     bot = pipecat_process("stock", "--host", "127.0.0.1")
     text = str(error_of(bot.ws_url.replace("ws:", "wss:"), transport="eval"))
     assert "Pipecat's runner advertises wss:// whenever its --host is not 'localhost'" in text
-    plain = re.findall(r"ws_url='(ws://.+?)'", text)
+    plain = re.findall(r"'(ws://.+?)'", text)
 
     connect(plain[-1], text_only=True, connect_timeout=GUARD).disconnect()
 

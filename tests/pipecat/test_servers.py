@@ -109,9 +109,9 @@ def test_runner_that_advertises_tls_it_does_not_speak(pipecat_process: Callable[
     server = pipecat_process("runner", "--host", "127.0.0.1")
     bot = client()
     bundle = {**bot.start_bot(f"{server.base_url}/start")}
-    with pytest.raises(TransportStartError, match=r"does not speak TLS.*ws_url='ws://") as refused:
+    with pytest.raises(TransportStartError, match=r"does not speak TLS.*'ws://") as refused:
         bot.connect(bundle)
-    advice = str(refused.value).rpartition("ws_url='")[2].partition("'")[0]
+    advice = str(refused.value).rpartition("plain address, '")[2].partition("'")[0]
 
     with client(WebSocketTransport(advice)) as bot:
         assert bot.send_client_request("ping", 1) == {"pong": 1}

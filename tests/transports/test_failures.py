@@ -54,7 +54,7 @@ def test_a_server_that_hangs_up() -> None:
     ("url", "advice"),
     [
         ("https://127.0.0.1:8/connect?key=secret", "If the server has no TLS, use http://127.0.0.1:8/connect"),
-        ("wss://192.168.0.7:8/ws", "address, ws_url='ws://192.168.0.7:8/ws'"),
+        ("wss://192.168.0.7:8/ws", "address, 'ws://192.168.0.7:8/ws'"),
     ],
 )
 def test_a_private_server_without_tls(url: str, advice: str) -> None:

@@ -13,9 +13,7 @@ from tests.support.threads import running
 
 def request(client: AbandonableClient, url: str) -> httpx.Response:
     """Send a request whose answer is read by the test."""
-    built = client.build_request(
-        "POST", url, content=b"{}", headers=[(b"Host", b"it")], timeout=None, extensions={}
-    )
+    built = client.build_request("POST", url, content=b"{}", headers=[(b"Host", b"it")], timeout=None, extensions={})
     return client.send(built, stream=True, follow_redirects=False)
 
 

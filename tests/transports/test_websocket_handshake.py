@@ -442,7 +442,7 @@ def test_a_plain_server_behind_wss(shake):
     with Server(plain) as server, pytest.raises(TransportStartError) as caught:
         shake(f"wss://ada:secret@{server.authority}/ws?token=secret")
     assert f"wss://{server.authority}/ws cannot be reached: the server does not speak TLS" in str(caught.value)
-    assert f"ws_url='ws://{server.authority}/ws'" in str(caught.value)
+    assert f"'ws://{server.authority}/ws'" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
