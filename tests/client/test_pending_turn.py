@@ -374,7 +374,7 @@ def test_not_said_in_time() -> None:
         bot_says(client, "server-message", 1)
         until(lambda: transport_of(client).sent_audio)
         for _ in range(2):
-            with pytest.raises(RequestTimeoutError, match="still being said after .* cancelled"):
+            with pytest.raises(RequestTimeoutError, match=r"still being said after .* cancelled"):
                 pending.result(0.0)
         assert pending.done()
         assert client.ask("x", GUARD).bot_text == "You said x"
