@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Final
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
+from ..concurrency.lifecycle import system_failures_as
 from ..concurrency.shield import shielded
 from ..errors import (
     BotError,
@@ -357,11 +359,11 @@ class SpokenQuestion(Question):
         Raises:
             DeviceError: the source cannot be used, or the transport carries no audio.
         """
-        self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
+        with system_failures_as(partial(DeviceError, devices=("mic",)), "The audio of the question cannot be used"):
+            self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
         if not self._session.live:  # the microphone may be another session's already; answer() raises
             return
         self._first = self._next_number()
-        self._before = self._account()
         self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
@@ -371,6 +373,7 @@ class SpokenQuestion(Question):
 
     def _insert(self, deadline: Deadline) -> None:
         if not self._rests:
+            self._before = self._account()
             try:
                 self._insertion = insertion = self._session.media.insert(self._source, deadline)
             except DeviceError:
@@ -492,7 +495,9 @@ class SpokenQuestion(Question):
 
     def _account(self) -> AudioAccount:
         """Return what became of the audio since the question was begun."""
-        now = account_of(self._session.transport.stats(), self._session.media.counters)
+        session = self._session
+        # Shielded, because the main thread must not hold the lock that this takes.
+        now = shielded(lambda: account_of(session.transport.stats(), session.media.counters))
         return now if self._before is None else now.since(self._before)
 
     def _losses(self) -> str:

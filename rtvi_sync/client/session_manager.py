@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch, must_not_block
-from ..concurrency.lifecycle import NoThreadError, register_for_fork
+from ..concurrency.lifecycle import NoThreadError, register_for_fork, system_failures_as
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.shield import shielded
-from ..errors import BotAlreadyStartedError, BotNotReadyError, InvalidTransportParamsError, RTVIError
+from ..errors import (
+    BotAlreadyStartedError,
+    BotNotReadyError,
+    InvalidTransportParamsError,
+    RTVIError,
+    TransportStartError,
+)
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
+from ..protocol.dialects import load_payload
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
 from ..session import limits
@@ -134,6 +142,8 @@ class SessionManager:
             raise InvalidTransportParamsError(
                 "This client has no transport: pass RTVIClient(transport=WebSocketTransport())"
             )
+        with system_failures_as(TransportStartError, "The code that a session needs could not be imported"):
+            _import_for_session(reconnects=self._reconnector is not None)
         deadline = limit_attempt(self._options.reconnect, deadline)
         attempts = ConnectCall(self.ways, deadline)
         call.follow(attempts)
@@ -486,6 +496,17 @@ class Ending:
 
     def _end(self) -> None:
         self._manager._disconnect(self._session, self._calls)
+
+
+@functools.cache
+def _import_for_session(*, reconnects: bool) -> None:
+    """Import what calls in a session need: later the process may have no descriptor left to do so."""
+    from . import conversation, expect, pending_turn, question, question_source, readiness, stats  # noqa: F401
+
+    if reconnects:
+        import tenacity  # noqa: F401
+    for event in RTVIEvent:
+        load_payload(event)
 
 
 def _is_followed(call: weakref.ref[ConnectCall], info: CloseInfo) -> bool:

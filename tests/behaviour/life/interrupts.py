@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import dis
 import faulthandler
+import functools
 import gc
+import inspect
 import json
 import logging
 import sys
@@ -37,22 +39,39 @@ from tests.support.waiting import until
 #: The end of a call is struck at each of its last moments.
 LAST = 25
 
-_CHECKED = ("CALL", "JUMP", "POP_JUMP", "RESUME")
+_CHECKED = ("CALL", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME")
 
 
 class InterruptError(Exception):
     """What a signal handler raises. Like Celery's soft limit it could be taken for an error of the call."""
 
 
+def instruction_at(code: CodeType, offset: int) -> str:
+    return dis.opname[code.co_code[offset]]
+
+
+@functools.cache
+def handlers_of(code: CodeType) -> tuple[Any, ...]:
+    """Return the table of the `try` and `with` blocks, which Python 3.10 does not have."""
+    parse = getattr(dis, "_parse_exception_table", None)
+    return tuple(parse(code)) if parse is not None else ()
+
+
+def handler_of(code: CodeType, offset: int) -> int | None:
+    """Return where an exception of the instruction is handled; None: nowhere in this function."""
+    return next((entry.target for entry in handlers_of(code) if entry.start <= offset < entry.end), None)
+
+
 class Striker:
     """Traces the calling thread during calls of one function, and raises at the moment with a number."""
 
-    def __init__(self, target: CodeType) -> None:
+    def __init__(self, target: CodeType, error: type[BaseException] = InterruptError) -> None:
         self._target = target
+        self._error = error
         self._outermost: FrameType | None = None
         self._left = 0
         self._over = False
-        self._before: dict[FrameType, str] = {}  # the last instruction of each frame
+        self._before: dict[FrameType, int] = {}  # where the last instruction of each frame is
         #: How many moments the call had.
         self.count = 0
         #: Where it has struck, from the function that was called inwards.
@@ -67,7 +86,7 @@ class Striker:
         try:
             with tracing(self._trace):
                 function()
-        except InterruptError:
+        except self._error:
             return True
         finally:
             self._outermost = None
@@ -87,19 +106,29 @@ class Striker:
             self._over = frame is self._outermost
             self._before.pop(frame, None)
             return self._trace
-        instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]] if event == "opcode" else ""
-        if event == "call" or self._before.get(frame, "").startswith(_CHECKED):
+        # A generator that goes on is entered in a block of its own, which a trace function cannot raise in.
+        enters = event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR
+        if enters or self._is_moment(frame):
             self.count += 1
             self._left -= 1
             if not self._left:
-                self._note(frame, event, instruction)
-                raise InterruptError
-        self._before[frame] = instruction
+                self._note(frame, event)
+                raise self._error
+        if event == "opcode":
+            self._before[frame] = frame.f_lasti
         return self._trace
 
-    def _note(self, frame: FrameType, event: str, instruction: str) -> None:
+    def _is_moment(self, frame: FrameType) -> bool:
+        """Tell whether Python could raise in the instruction before the one that `frame` is about to run."""
+        before, code = self._before.get(frame), frame.f_code
+        if before is None or not instruction_at(code, before).startswith(_CHECKED):
+            return False
+        # It would raise inside the former, which may be in a `try` or `with` that the latter is no longer in.
+        return handler_of(code, before) == handler_of(code, frame.f_lasti)
+
+    def _note(self, frame: FrameType, event: str) -> None:
         self.functions, self.event, each = [], event, frame
-        self.returns = instruction == "RETURN_VALUE"
+        self.returns = instruction_at(frame.f_code, frame.f_lasti) == "RETURN_VALUE"
         while each is not self._outermost and each.f_back is not None:
             self.functions.insert(0, each.f_code.co_name)
             each = each.f_back

@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from tests.support.clients import deaf_bot, manager_of, memory_client, session_o
 from tests.support.processes import python, rest_of, run_python
 from tests.support.scripted_talk import TalkingBot, tone
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, tracing
+from tests.support.threads import InThread
 from tests.support.waiting import until
 
 SPEECH = BytesSource(tone(0.2), 24_000)
@@ -272,27 +271,20 @@ def test_ctrl_c_at_any_moment_of_a_spoken_question() -> None:
 
 
 def interrupt_everywhere() -> None:
-    """Interrupt a spoken question at each line that it runs through on this thread."""
-    files = ("turns.py", "question.py", "manager.py", "session.py")
-    left = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith(files):
-            return None
-        left -= event in {"call", "line"}
-        if not left:
-            raise KeyboardInterrupt
-        return trace
-
+    """Interrupt a spoken question at each moment at which Python may do so."""
+    striker = interrupts.Striker(RTVIClient.ask.__code__, KeyboardInterrupt)
     with TalkingBot(audio=True).client() as client:
         media, conversation = session_of(client).media._session, client._conversation.get()
-        strokes = 0
-        while left <= 0:
-            left = strokes = strokes + 1
-            with contextlib.suppress(KeyboardInterrupt, RequestTimeoutError), tracing(trace):
+
+        def ask() -> None:
+            with contextlib.suppress(RequestTimeoutError):
                 client.ask(SPEECH, 0.0)
-            until(lambda: not media._inserted, f"Ctrl-C at moment {strokes}")
+
+        ask()
+        strokes = 0
+        while striker.call(ask, strokes + 1):
+            strokes += 1
+            until(lambda: not media._inserted, f"an interrupt in {striker.place}")
             assert not conversation.speaking
         assert strokes > 100
 
