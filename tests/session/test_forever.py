@@ -182,12 +182,13 @@ def test_connect_after_close(kiosk: RTVIClient) -> None:
 
 
 def test_a_mistake_of_the_application_is_raised(port: int) -> None:
-    """On whatever way it was found: no server can make up for it."""
-    url = f"ws://127.0.0.1:{port}/ws"
-    client = RTVIClient.for_url(url, headers={"X-Key": "two\nlines"}, text_only=True, reconnect=POLICY)
+    """A first connect() that cannot be sent is not repeated: no server can make up for it."""
+    params = {"request_data": {"not JSON": object()}}
+    url = f"http://127.0.0.1:{port}/connect"
+    client = RTVIClient.for_url(url, params=params, text_only=True, reconnect=POLICY)
     attempts: list[object] = []
     client.on("reconnecting", attempts.append)
-    with pytest.raises(ConnectError, match="header 'X-Key' is not valid"):
+    with pytest.raises(TypeError, match="JSON"):
         InThread(client.connect).get(GUARD)
     assert not attempts
 
