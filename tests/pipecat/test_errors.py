@@ -96,7 +96,8 @@ def test_another_path_of_the_runner(pipecat_stock: BotServer) -> None:
     """The runner refuses an unknown WebSocket with 403, as it does one without a token: the text has both causes."""
     error = error_of(f"{pipecat_stock.ws_url}/of/no/bot")
     assert error.status == 403
-    assert "or the path of ws_url wrong. Check the path" in str(error)
+    assert "Check the path of the URL" in str(error)
+    assert "the token may be missing, wrong" in str(error)
 
 
 def test_a_used_token(pipecat_process: Callable[..., BotServer]) -> None:
@@ -110,7 +111,7 @@ def test_a_used_token(pipecat_process: Callable[..., BotServer]) -> None:
         error = error_of(bot.ws_url, token=given, transport="eval")
         assert error.status == 403
         assert "or used before (Pipecat's are good for one connection)" in str(error)
-        assert "get a new token from the server" in str(error)
+        assert "get a new one from the server" in str(error)
         assert token not in str(error)
 
 
