@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -501,8 +502,9 @@ class Ending:
 @functools.cache
 def _import_for_session(*, reconnects: bool) -> None:
     """Import what calls in a session need: later the process may have no descriptor left to do so."""
-    from . import conversation, expect, pending_turn, question, question_source, readiness, stats  # noqa: F401
-
+    # By name, because these modules import this one.
+    for module in ("conversation", "expect", "pending_turn", "question", "question_source", "readiness", "stats"):
+        importlib.import_module(f"{__package__}.{module}")
     if reconnects:
         import tenacity  # noqa: F401
     for event in RTVIEvent:

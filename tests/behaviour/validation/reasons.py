@@ -24,7 +24,7 @@ CONSTRUCTORS: Final = {
             *("AudioFrame", "MediaState", "DeviceStatus", "AudioLevel", "TrackData", "Participant", "EventSignal"),
             *("BotRequest", "BotSession", "Injection", "Measurement", "Percentiles", "ProxyConnection"),
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
-            *("Report", "Row", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
+            *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
             "CleanFormatter",
         ),
         _MADE_BY_PACKAGE,
@@ -40,6 +40,7 @@ METHODS: Final = {
             *("send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
         )
     },
+    "RowAudio.of": _MADE_BY_PACKAGE,
     "Transport.send_audio": "transports implement it",
     **{
         f"MediaPort.{method}": _CALLED_BY_TRANSPORT
