@@ -84,12 +84,18 @@ def test_a_web_page(web_server: str) -> None:
 # -- Pipecat's runner -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/connect", "/client/"])
-def test_another_page_of_the_runner(pipecat_stock: BotServer, path: str) -> None:
-    """The page of the runner for browsers, and an endpoint that it does not have."""
-    error = error_of(pipecat_stock.base_url + path)
-    assert error.status in (404, 405)
+def test_an_endpoint_that_the_runner_does_not_have(pipecat_stock: BotServer) -> None:
+    """The error of an unknown endpoint says what the endpoint of a runner is called."""
+    error = error_of(f"{pipecat_stock.base_url}/connect")
+    assert error.status == 404
     assert "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)" in str(error)
+
+
+def test_the_page_of_the_runner_for_browsers(pipecat_stock: BotServer) -> None:
+    """The error of the URL in a browser's address line names the URL of the server."""
+    error = error_of(f"{pipecat_stock.base_url}/client/")
+    assert error.status in (404, 405)
+    assert f"Pass the URL of the server, {pipecat_stock.base_url}" in str(error)
 
 
 def test_another_path_of_the_runner(pipecat_stock: BotServer) -> None:
