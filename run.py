@@ -81,6 +81,9 @@ usage: python3 run.py COMMAND ...
                                            --coverage measures lines and branches, also in the processes that tests
                                            start, and fails if a folder has less than pyproject.toml demands.
                                            Without pytest arguments several processes share the tests
+  mutants [-j2] [NAME ...]                 change core modules as tests/mutants lists it, one change at a time, in a
+                                           copy, and count the changes that the tests see; all modules take most of
+                                           an hour, so they are part of test --matrix. -j2 tests two at once
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
@@ -491,6 +494,11 @@ def run_pytest(
     return status
 
 
+def mutants(arguments: list[str]) -> int:
+    """Test the mutants with the arguments of `python -m tools.mutants`."""
+    return run_command([own_environment(TEST_PARTS), "-m", "tools.mutants", *arguments], TEST_SECONDS)
+
+
 def soak(arguments: list[str]) -> int:
     """Run the soak with the arguments of `python -m tools.soak`."""
     return run_command([own_environment(SOAK_PARTS), "-m", "tools.soak", *arguments], SOAK_SECONDS)
@@ -600,7 +608,15 @@ def print_help(command: str, arguments: Sequence[str]) -> None:
         print(f"\nAll options, after the first run: {shown(ROOT / '.venv' / VENV_PYTHON)} -m {module} --help")
 
 
-COMMANDS = {"demo": demo, "sample": sample, "test": test, "soak": soak, "bench": bench, "lint": lint}
+COMMANDS = {
+    "demo": demo,
+    "sample": sample,
+    "test": test,
+    "mutants": mutants,
+    "soak": soak,
+    "bench": bench,
+    "lint": lint,
+}
 
 
 def main(arguments: list[str]) -> int:
