@@ -6,6 +6,8 @@ from typing import Any
 
 from rtvi_sync.protocol.answer import Answer, BotTraits
 from rtvi_sync.protocol.open_turn import OpenTurn
+from rtvi_sync.protocol.service_payloads import PipecatMetricsData
+from rtvi_sync.protocol.session_payloads import ErrorData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
 
 
@@ -63,3 +65,23 @@ def test_an_entry_of_the_timeline_is_bounded() -> None:
     turn.note(3.0, "bot", "speaks")
     turn.answer.add_spoken("a" * 3000)
     assert [len(entry.text) for entry in turn.record().timeline] == [2000, 2000, 2000]
+
+
+def test_what_was_the_answer_of_another_turn() -> None:
+    """A turn that gives its answer away has nothing of it any more, and the other one has it once."""
+    asked, unasked = spoken_turn(), OpenTurn(2, 1, None, Answer(BotTraits()))
+    asked.note(1.0, "you", "speaks")
+    asked.note(2.0, "bot", "speaks")
+    asked.time(user_started=1.0, llm_started=2.0)
+    asked.errors.append(ErrorData(message="no credits", fatal=False))
+    asked.metrics.append(PipecatMetricsData())
+    asked.answer.add_spoken("Welcome.")
+
+    asked.give_answer_to(unasked)
+
+    before, after = asked.record(), unasked.record()
+    assert (before.bot_text, before.errors, before.metrics) == ("", (), ())
+    assert (after.bot_text, len(after.errors), len(after.metrics)) == ("Welcome.", 1, 1)
+    assert (before.timings.user_started, before.timings.llm_started) == (1.0, None)
+    assert (after.timings.user_started, after.timings.llm_started) == (None, 2.0)
+    assert ([entry.who for entry in before.timeline], [entry.who for entry in after.timeline]) == (["you"], ["bot"])

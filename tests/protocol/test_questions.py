@@ -7,6 +7,7 @@ from typing import Literal
 from rtvi_sync.protocol.answer import Answer, BotTraits
 from rtvi_sync.protocol.open_turn import OpenTurn
 from rtvi_sync.protocol.questions import Questions
+from rtvi_sync.protocol.session_payloads import ErrorData
 
 
 def question(number: int, text: str = "", modality: Literal["text", "audio"] = "text") -> OpenTurn:
@@ -32,6 +33,43 @@ def test_a_typed_question_is_found_by_its_message_and_its_text() -> None:
     assert questions.of_text("why ") is two
     assert questions.of_text("Who? Why?") is two  # Pipecat 0.0.108 joins what comes quickly
     assert questions.before(two) == [one]
+
+
+def test_the_same_text_again_is_another_question() -> None:
+    """A text belongs to the first question that the model does not have yet; joined texts belong to the last one."""
+    one, two = question(1, "Why?"), question(2, "Why?")
+    questions = questions_of(BotTraits(), one, two)
+    assert questions.of_text("Why? Why?") is two
+    assert questions.of_text("Why?") is one
+    one.told_llm_text = True
+    assert questions.of_text("Why?") is two
+
+
+def test_further_speech_belongs_to_the_last_question() -> None:
+    """A spoken question goes on unless a text came after it."""
+    spoken, typed = question(1, modality="audio"), question(2, "Why?")
+    assert questions_of(BotTraits(), typed, spoken).in_speech is spoken
+    assert questions_of(BotTraits(), spoken, typed).in_speech is None
+
+
+def test_a_question_is_asked_once() -> None:
+    """A question that is put first, wherever it was, is the first one, and no other."""
+    one, two, three = question(1), question(2), question(3)
+    questions = questions_of(BotTraits(), one, two)
+    questions.put_first(two)
+    questions.put_first(three)
+    assert [*questions] == [three, two, one]
+
+
+def test_a_user_who_speaks_again_is_not_answered_by_an_error() -> None:
+    """A question that has an error only has failed, unless the user goes on with it."""
+    spoken = question(1, modality="audio")
+    questions = questions_of(BotTraits(), spoken)
+    assert questions.failed is None
+    spoken.errors.append(ErrorData(message="no credits", fatal=False))
+    assert questions.failed is spoken
+    spoken.is_speaking = True
+    assert questions.failed is None
 
 
 def test_a_question_without_letters_is_found_by_itself_only() -> None:

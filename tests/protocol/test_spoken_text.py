@@ -31,6 +31,20 @@ def test_words_that_do_not_come_next() -> None:
     assert text.spoken == ""
 
 
+def test_forty_letters_may_be_skipped() -> None:
+    """Words come next if at most 40 letters lie between, which filters may have taken out."""
+    assert text_of("a" * 40, " end").speak("end")
+    assert not text_of("a" * 41, " end").speak("end")
+
+
+def test_a_text_that_grows_behind_the_cursor() -> None:
+    """A cursor that is set far ahead is at the end of the text, and what is written after that is still due."""
+    text = text_of("Yes.")
+    text.speak_until(50)
+    text.write(" No.")
+    assert (text.spoken, text.due_letters) == ("Yes.", 2)
+
+
 def test_segments_are_found_in_their_order() -> None:
     text = text_of("Yes. No. Yes.")
     assert [text.locate("Yes."), text.locate("No."), text.locate("Yes."), text.locate("Yes.")] == [0, 3, 5, None]
@@ -44,6 +58,9 @@ def test_letters_without_case() -> None:
     text = text_of("Straße, ja")
     assert text.speak("STRASSE")
     assert text.spoken == "Straße,"
+    text = text_of("ßßß ja")
+    assert text.speak("SSSSSS")
+    assert text.spoken == "ßßß"
 
 
 @given(st.text(), st.integers(0))

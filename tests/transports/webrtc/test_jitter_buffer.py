@@ -57,3 +57,22 @@ def test_a_packet_that_is_late(behind):
 def test_a_gap_of_more_than_a_second():
     """What waits is handed on, and what is missing after it is not made up."""
     assert taken(JitterBuffer(), 1, 3, 54, 55) == [[1], [], [None, 3, 54], [55]]
+
+
+def test_a_gap_of_a_second_is_made_up():
+    """Fifty missing packets are made up, as the packets behind them come; 51 are not."""
+    assert taken(JitterBuffer(), 1, 52, 53, 54, 55) == [
+        [1],
+        [None] * 48,
+        [None],
+        [None, 52, 53, 54],
+        [55],
+    ]
+    assert taken(JitterBuffer(), 1, 53, 54) == [[1], [53], [54]]
+
+
+@pytest.mark.parametrize("lost", range(65532, 65539))
+def test_a_lost_packet_around_the_end_of_the_numbers(lost):
+    """A packet is given up by its place in the sequence, which goes on with 0 behind 65,535."""
+    after = [*range(lost + 1, lost + 5)]
+    assert taken(JitterBuffer(), lost - 1, *after) == [[lost - 1], [], [], [None, *after[:3]], [after[3]]]
