@@ -188,3 +188,222 @@ def test_what_has_the_number_of_a_closed_socket_is_not_asked() -> None:
         opened.send(b"x" * 1000)
         assert writer.end() == (0, 0)
         os.close(number)
+
+
+class Narrow(socket.socket):
+    """A socket that takes a few bytes at a time, or fails; `sent` has what it took.
+
+    Attributes:
+        takes: how many bytes each `send()` takes; an error: it raises that. The last one counts for all that follow.
+        on_send: called before each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes: list[int | BaseException] = [MB]
+        self.on_send = lambda: None
+        self.sent = bytearray()
+
+    def send(self, data, flags=0):
+        self.on_send()
+        size = self.takes.pop(0) if len(self.takes) > 1 else self.takes[0]
+        if isinstance(size, BaseException):
+            raise size
+        self.sent += data[:size]
+        return len(data[:size])
+
+
+@contextlib.contextmanager
+def narrow_writer(max_bytes=MB, takes=()):
+    """Yield a writer to a socket that takes what `takes` has, and the socket."""
+    with Narrow() as sock:
+        sock.takes = [*takes] or sock.takes
+        yield FrameWriter(sock, max_bytes), sock
+
+
+def message(text, audio=0.0):
+    """Return a frame of a binary message, or of audio."""
+    return Outgoing(b"\x82" + text, audio)
+
+
+def texts(sent):
+    """Return what the frames of `message()` hold, and those of close frames."""
+    return [part.decode() for part in bytes(sent).replace(b"\x88", b"\x82").split(b"\x82")[1:]]
+
+
+FULL = BlockingIOError()
+
+
+def test_a_short_write_is_continued():
+    """Each byte of a frame is written once, however few the socket takes, before the next frame."""
+    with narrow_writer(takes=[1, 3, FULL, 2]) as (writer, sock):
+        writer.send(message(b"first frame"))
+        writer.flush()
+        assert writer.blocked
+        assert bytes(sock.sent) == b"\x82fir"
+        writer.send(message(b"second"))
+        writer.flush(room=True)
+        assert texts(sock.sent) == ["first frame", "second"]
+        assert writer.bytes_sent == len(sock.sent)
+        assert (writer.blocked, writer.bytes_waiting, writer.bytes_left) == (False, 0, 0)
+
+
+def test_a_frame_that_arrives_during_a_write_is_written_by_the_writer():
+    """A frame of a thread that finds the lock held waits for no later frame."""
+    with narrow_writer() as (writer, sock):
+        sock.on_send = lambda: sock.sent.count(b"\x82") < 3 and writer.send(message(b"during"))
+        writer.send(message(b"first"))
+        writer.flush()
+        assert texts(sock.sent)[:2] == ["first", "during"]
+        assert not writer.arrived
+
+
+def test_a_failed_write_is_the_last():
+    """A writer whose socket has failed keeps the error, wakes the I/O thread, writes no more, and refuses frames."""
+    broken = BrokenPipeError()
+    with narrow_writer(takes=[2, broken, broken, 5]) as (writer, sock):
+        writer.send(message(b"first"))
+        assert writer.flush()
+        assert writer.failure is broken
+        late = message(b"late")
+        assert not writer.send(late)
+        assert late.refused
+        writer.flush(room=True)
+        assert bytes(sock.sent) == b"\x82f"
+        assert writer.end() == (1, len(b"irst"))
+
+
+def test_the_queue_holds_its_limit_and_no_more():
+    """A queue of exactly `max_bytes` is no failure, and one byte more is one; small frames count with their memory."""
+    size = message(b"x").size
+    assert size > 100, "a frame of two bytes takes more memory than these"
+    for more in (0, 1):
+        with narrow_writer(10 * size, takes=[FULL]) as (writer, _):
+            writer.send(message(b"begun"))  # it waits for the socket, no longer in the queue
+            writer.flush()
+            for _ in range(9):
+                writer.send(message(b"x"))
+            writer.send(message(b"x" * (1 + more)))
+            writer.flush()
+            assert (writer.failure is None) == (more == 0)
+            assert writer.bytes_waiting == 10 * size + more
+
+
+def test_the_oldest_audio_is_dropped():
+    """Of more than a second of queued audio the oldest is dropped and counted, and what was begun is not."""
+    with narrow_writer(takes=[FULL]) as (writer, sock):
+        writer.send(message(b"begun", 0.5))
+        writer.flush()
+        before = writer.bytes_waiting
+        for number in range(6):
+            writer.send(message(b"audio %d" % number, 0.25))
+            writer.send(message(b"message %d" % number))
+        writer.flush()
+        assert writer.audio_unsent == 0.5
+        waiting = [message(b"audio 0")] * 4 + [message(b"message 0")] * 6
+        assert writer.bytes_waiting - before == sum(item.size for item in waiting)
+        sock.takes = [MB]
+        writer.flush(room=True)
+        sent = texts(sock.sent)
+        assert [text for text in sent if "message" not in text] == ["begun", "audio 2", "audio 3", "audio 4", "audio 5"]
+        assert [text for text in sent if "message" in text] == [f"message {number}" for number in range(6)]
+        assert writer.audio_sent == 1.5
+
+
+def test_a_second_of_audio_is_queued():
+    """Exactly a second of audio waits for the socket, and none of it is dropped."""
+    with narrow_writer(takes=[FULL]) as (writer, _):
+        writer.send(message(b"begun"))
+        writer.flush()
+        for _ in range(4):
+            writer.send(message(b"audio", 0.25))
+        writer.flush()
+        assert writer.audio_unsent == 0.0
+
+
+def test_the_close_frame_comes_behind_messages_and_instead_of_audio():
+    """Queued messages come before the close frame, also those that no thread has queued yet; audio does not."""
+    with narrow_writer(takes=[FULL]) as (writer, sock):
+        writer.send(message(b"begun"))
+        writer.flush()
+        writer.send(message(b"queued"))
+        writer.send(message(b"audio", 0.5))
+        writer.flush()
+        writer.send(message(b"arrived"))
+        assert writer.arrived, "the main thread leaves the rest to the I/O thread"
+        close = Outgoing(b"\x88bye", 0.0)
+        writer.send_close(close)
+        assert writer.bytes_waiting == close.size + message(b"queued").size + message(b"arrived").size
+        sock.takes = [MB]
+        writer.flush(room=True)
+        assert texts(sock.sent) == ["begun", "queued", "arrived", "bye"]
+        assert writer.audio_unsent == 0.0, "audio that is dropped at the close is not lost"
+
+
+def test_what_was_not_sent_at_the_end_is_counted():
+    """Messages count that are queued, have arrived, or were written in part; audio and the close frame do not."""
+    with narrow_writer(takes=[3, FULL]) as (writer, _):
+        writer.send(message(b"begun"))
+        writer.flush()
+        writer.send(message(b"queued"))
+        writer.send(message(b"audio", 0.5))
+        writer.flush()
+        writer.send(message(b"arrived"))
+        assert writer.arrived
+        rest = len(b"gun") + len(b"\x82queued") + len(b"\x82arrived")
+        assert writer.end() == (3, rest)
+        assert writer.bytes_waiting == 0
+
+
+def test_progress_is_the_last_byte_that_the_socket_took():
+    """A socket that takes bytes slowly is told from one that takes none."""
+    with narrow_writer(takes=[1, FULL, 1, FULL]) as (writer, _):
+        writer.send(message(b"slow"))
+        writer.flush()
+        moments = [writer.progress_at]
+        writer.flush(room=True)
+        moments.append(writer.progress_at)
+        writer.flush(room=True)
+        moments.append(writer.progress_at)
+    assert 0.0 < moments[0] < moments[1] == moments[2]
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_two_threads_send_at_once(tls):
+    """Whatever two threads send at once arrives whole, each frame once, in the order of its thread."""
+    count, size = 60, MB // 4
+    ours, theirs = tcp_pair(tls)
+    over = threading.Event()
+    with ours, theirs, switch_interval(1e-6):
+        ours.setblocking(False)
+        theirs.settimeout(GUARD)
+        writer = FrameWriter(ours, 2 * count * 2 * size)
+
+        def send(name: bytes) -> None:
+            for number in range(count):
+                writer.send(Outgoing(b"%s%06d" % (name, number) + name * (size - 7), 0.0))
+
+        def write_the_rest() -> None:
+            while not over.is_set():
+                writer.flush(room=True)
+                over.wait(0.001)
+
+        def receive() -> list[bytes]:
+            frames = []
+            with theirs.makefile("rb") as stream:
+                for _ in range(2 * count):
+                    frame = stream.read(size)
+                    assert frame == frame[:7] + frame[:1] * (size - 7), "the frame is torn"
+                    frames.append(frame[:7])
+            return frames
+
+        with running(receive) as receiver, running(write_the_rest):
+            try:
+                with running(lambda: send(b"a")), running(lambda: send(b"b")):
+                    pass
+                frames = receiver.get()
+            finally:
+                over.set()
+        assert [frame for frame in frames if frame[:1] == b"a"] == [b"a%06d" % number for number in range(count)]
+        assert [frame for frame in frames if frame[:1] == b"b"] == [b"b%06d" % number for number in range(count)]
+        assert writer.bytes_sent == 2 * count * size
