@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import wave
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,14 @@ from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from tests.support.disks import full_disk
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+
+DESCRIPTORS = Path("/proc/self/fd")
+reads_descriptors = pytest.mark.skipif(not DESCRIPTORS.exists(), reason="the system does not tell what is open")
+
+
+def descriptors_of(path: Path) -> list[int]:
+    """Return the numbers by which this process has a file open."""
+    return [int(entry.name) for entry in DESCRIPTORS.iterdir() if os.path.realpath(entry) == os.path.realpath(path)]
 
 
 def read_wav(path) -> tuple[int, int, int, bytes]:
@@ -55,6 +64,16 @@ def test_bytes_sink_is_bounded():
     with pytest.raises(DeviceError, match=r"full \(4 bytes\)"):
         sink.write(b"ef", 24000)
     assert sink.pcm == b"abcd"
+
+
+def test_audio_that_does_not_fit_leaves_room_for_less():
+    """A BytesSink that has refused audio takes less audio than that."""
+    sink = BytesSink(max_bytes=4)
+    sink.write(b"ab", 24000)
+    with pytest.raises(DeviceError, match="full"):
+        sink.write(b"cdef", 24000)
+    sink.write(b"gh", 24000)
+    assert sink.pcm == b"abgh"
 
 
 def test_null_sink_takes_anything():
@@ -198,6 +217,7 @@ def test_a_wav_sink_whose_file_was_replaced(tmp_path):
         sink.write(b"gh", 24000)
     sink.close()
     assert path.read_bytes() == recording
+    assert not DESCRIPTORS.exists() or descriptors_of(path) == []
     path.unlink()
     sink.write(b"gh", 24000)
     sink.close()
@@ -218,6 +238,14 @@ def test_a_wav_sink_whose_file_has_another_recording(tmp_path):
     second.write(b"kl", 24000)
     second.close()
     assert read_wav(path)[3] == b"efghijkl"
+
+
+def test_a_file_has_one_lease_by_all_its_paths(tmp_path):
+    """Two sinks of one file exclude each other, also if one of their paths leads over a link."""
+    (tmp_path / "calls").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "calls")
+    one, same, other = (WavSink(tmp_path / path) for path in ("calls/a.wav", "link/a.wav", "calls/b.wav"))
+    assert one.lease_key == same.lease_key != other.lease_key
 
 
 def test_a_new_wav_sink_truncates(tmp_path):
@@ -404,6 +432,32 @@ def test_another_file_in_the_place_of_the_recording_is_kept(tmp_path):
     assert path.read_text() == "my notes"
 
 
+@reads_descriptors
+def test_a_failed_write_before_the_application_has_closed_the_descriptor(tmp_path):
+    """A recording goes on in its file, though that has the rest of a failed write and must be opened again."""
+    path = tmp_path / "a.wav"
+    sink = WavSink(path)
+    sink.write(b"abcd", 24000)
+    with full_disk(44 + 7), pytest.raises(DeviceError, match="Cannot write"):
+        sink.write(b"efgh", 24000)
+    (number,) = descriptors_of(path)
+    os.close(number)
+    sink.write(b"ij", 24000)
+    sink.close()
+    assert read_wav(path)[3] == b"abcdefij"
+
+
+@reads_descriptors
+def test_a_header_that_cannot_be_written(tmp_path):
+    """A session's end that cannot complete the file fails, and leaves no descriptor open."""
+    path = tmp_path / "a.wav"
+    sink = WavSink(path)
+    sink.write(b"ab", 24000)
+    with full_disk(10), pytest.raises(DeviceError, match="Cannot complete"):
+        sink.close()
+    assert descriptors_of(path) == []
+
+
 def test_a_session_whose_disk_fills_up(tmp_path, caplog):
     """One `device_error` and one error in the log name the file, which holds what there was room for."""
     transport, errors = MemoryTransport(audio=True), list[Any]()
@@ -449,13 +503,12 @@ def test_resampling_takes_little_memory(tmp_path, monkeypatch, library):
     assert max(sizes) <= 2 * 384_000
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows tells nothing about a descriptor")
+@reads_descriptors
 def test_a_wav_sink_whose_descriptor_is_not_its_own_any_more(tmp_path):
     """If the application has closed it and has opened a file with the same number, that file is not touched."""
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"ab" * 24000, 24000)
-    assert sink._file is not None
-    number = sink._file.fileno()
+    (number,) = descriptors_of(tmp_path / "a.wav")
     os.close(number)
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     if other != number:

@@ -97,6 +97,8 @@ def test_wav_source_is_bounded(tmp_path, monkeypatch):
     (tmp_path / "a.wav").write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(DeviceError, match="larger than 1 MiB"):
         WavSource(tmp_path / "a.wav")
+    write_wav(tmp_path / "a.wav", bytes((1 << 20) - 44))
+    assert WavSource(tmp_path / "a.wav").total_frames == (1 << 19) - 22
 
 
 def test_bytes_source_refuses_half_a_sample():
@@ -128,6 +130,12 @@ def test_tone_is_a_sine_without_steps(frequency, rate):
     tone = struct.unpack(f"<{len(data) // 2}h", data)
     expected = (32767 * 0.25 * math.sin(2 * math.pi * frequency * i / rate) for i in range(len(tone)))
     assert max(abs(a - b) for a, b in zip(tone, expected, strict=True)) <= 1
+
+
+@pytest.mark.parametrize("start", range(1600, 3300, 50))
+def test_a_tone_has_nothing_behind_its_end(start):
+    """A tone of 0.1 s has no sample from position 1600 on, however far that is."""
+    assert ToneSource(441, duration=0.1).samples(start, 320) == b""
 
 
 def test_tone_has_its_duration():

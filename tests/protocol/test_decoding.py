@@ -54,6 +54,7 @@ from rtvi_sync.messages import (
     UserInputData,
     UserLLMTextData,
 )
+from rtvi_sync.protocol.decoding import ANY_SHAPE, MismatchError, decoder_of, sent_as
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 
 SENTENCE: dict[str, Any] = {"output_type": "sentence", "text_type": "sentence", "aggregated_by": "sentence"}
@@ -458,3 +459,117 @@ def test_extra_is_made_when_it_is_asked_for() -> None:
     assert attrs.asdict(other) == {"text": "a", "final": True, "timestamp": "", "user_id": "", "extra": {}}
     with pytest.raises(AttributeError, match="'TranscriptData' object has no attribute 'txt'"):
         _ = one.txt
+
+
+# By the fields of a class
+
+
+@attrs.frozen(kw_only=True)
+class Line(Payload):
+    """One line of an order."""
+
+    size: int
+    note: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Order(Payload):
+    """A message with a field of each kind."""
+
+    text: str
+    count: int = 0
+    share: float = 0.5
+    is_paid: bool = False
+    name: str = attrs.field(default="none", metadata=sent_as("name", "title", "label"))
+    options: dict[str, Any] = attrs.field(factory=dict)
+    line: Line | None = None
+    lines: tuple[Line, ...] = ()
+    words: tuple[str, ...] = ()
+    odd: tuple[Line, ...] = attrs.field(default=(), metadata=ANY_SHAPE)
+
+
+for payload_class in (Line, Order):
+    attrs.resolve_types(payload_class, globals())  # the annotations of this module are strings
+decode_order = decoder_of(Order)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", [1], {}], ids=repr)
+def test_a_json_integer_is_nothing_else(value: Any) -> None:
+    """A field of the type int takes no other JSON, and the error says where it was and what came."""
+    with pytest.raises(MismatchError, match=rf"\.count: expected int, got {type(value).__name__}"):
+        decode_order({"text": "", "count": value})
+
+
+def test_a_json_number_is_any_number() -> None:
+    """A field of the type float takes integers, as received, and no boolean."""
+    order = decode_order({"text": "", "share": 1})
+    assert (order.share, type(order.share)) == (1, int)
+    with pytest.raises(MismatchError, match=r"\.share: expected float, got bool"):
+        decode_order({"text": "", "share": True})
+
+
+@pytest.mark.parametrize(("data", "got"), [({}, "nothing"), ({"text": None}, "null")])
+def test_a_required_field_is_neither_absent_nor_null(data: Any, got: str) -> None:
+    """A field without a default must be there."""
+    with pytest.raises(MismatchError, match=rf"\.text: expected str, got {got}"):
+        decode_order(data)
+
+
+def test_an_optional_field_may_be_absent_or_null() -> None:
+    """A field with a default has it if the message has none, and a new object each time."""
+    names = [field.name for field in attrs.fields(Order) if field.name not in ("text", "extra")]
+    absent, null = decode_order({"text": "a"}), decode_order({"text": "a", **dict.fromkeys(names)})
+    assert absent == null == Order(text="a")
+    absent.options["key"] = 1
+    assert null.options == decode_order({"text": "a"}).options == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ({"line": {}}, ".line.size: expected int, got nothing"),
+        ({"line": {"size": 1, "note": 2}}, ".line.note: expected str, got int"),
+        ({"lines": [{"size": 1}, 2]}, ".lines[1]: expected dict, got int"),
+        ({"lines": [{"size": 1}, {"size": "2"}]}, ".lines[1].size: expected int, got str"),
+        ({"lines": {}}, ".lines: expected list, got dict"),
+        ({"words": ["a", 1]}, ".words[1]: expected str, got int"),
+    ],
+)
+def test_an_error_has_the_whole_path(data: dict[str, Any], path: str) -> None:
+    """The error of a part names its place from the message on."""
+    with pytest.raises(MismatchError) as caught:
+        decode_order({"text": "", **data})
+    assert str(caught.value) == path
+
+
+def test_a_field_has_the_first_name_that_is_not_null() -> None:
+    """A field may be sent by several names, none of which is unknown then."""
+    for data, name in (
+        ({"title": "b", "label": "c"}, "b"),
+        ({"name": None, "title": "b"}, "b"),
+        ({"name": "a"}, "a"),
+        ({"label": "c"}, "c"),
+    ):
+        order = decode_order({"text": "", **data})
+        assert order.name == name
+    assert decode_order({"text": "", "label": "c"}).extra == {}
+    assert decode_order({"text": "", "name": "a", "label": "c"}).extra == {"label": "c"}
+
+
+@pytest.mark.parametrize("odd", [1, "a", {}, [1], [{}], [{"size": "large"}], None], ids=repr)
+def test_a_field_in_any_shape_is_no_error(odd: Any) -> None:
+    """A field that bots fill as they like counts as absent in any shape but its own."""
+    assert decode_order({"text": "", "odd": odd}).odd == ()
+    assert decode_order({"text": "", "odd": [{"size": 1}]}).odd == (Line(size=1),)
+
+
+def test_unknown_fields_are_kept() -> None:
+    """Unknown fields are in `extra`, whether or not the message has all of the known ones."""
+    whole: dict[str, Any] = {"text": "", "count": 1, "share": 0.1, "is_paid": True, "name": "a", "options": {}}
+    whole |= {"line": {"size": 1, "own": 2}, "lines": [], "words": ["a"], "odd": []}
+    for data in ({"text": ""}, whole, {**whole, "count": None}):
+        assert decode_order(data).extra == {}
+        assert decode_order({**data, "own": 1, "other": None}).extra == {"own": 1, "other": None}
+    assert decode_order(whole).line.extra == {"own": 2}
+    lacking = {name: value for name, value in whole.items() if name != "count"}
+    assert decode_order({**lacking, "own": 1}).extra == {"own": 1}

@@ -590,6 +590,11 @@ class TestOverALimit:
         assert re.search("bot-ready .* limit .*(MAX_VALUES|MAX_DEPTH)", str(close.error))
         assert kinds_of(ready(engine).receive(text_of(str(nested(101)), type="bot-ready"))) == [Warn]
 
+    def test_a_conversation_over_http(self) -> None:
+        """A conversation that waits for no bot to be ready goes on after any message over a limit."""
+        engine = Engine(ABOUT, awaits_ready=False)
+        assert kinds_of(engine.receive(UNREADABLE)) == [Warn]
+
     def test_what_is_no_message_of_ours(self, engine: Engine) -> None:
         """Another label is skipped in silence, and what is no object is no answer."""
         asked(ready(engine), "client-message")
@@ -623,6 +628,21 @@ class TestVersionCheck:
         else:
             with pytest.raises(UnsupportedFeatureError, match=version):
                 engine.outbound(RTVIMessage(type_))
+
+    def test_what_was_sent_before_the_version_was_known(self, engine: Engine) -> None:
+        """A type that was sent before `bot-ready` is refused if the bot's version does not know it."""
+        engine.outbound(RTVIMessage("client-message"))
+        ready(engine, "0.3.0")
+        with pytest.raises(UnsupportedFeatureError, match=r"0\.3\.0"):
+            engine.outbound(RTVIMessage("client-message"))
+
+    def test_a_type_that_the_bot_has_shown_not_to_know(self, engine: Engine) -> None:
+        """A type that is never answered is not sent again once it is known that the bot does not know it."""
+        ready(engine).outbound(RTVIMessage("send-text"))
+        error = engine.refused_as_unknown("send-text", "it says so")
+        assert "does not know 'send-text': it says so" in str(error)
+        with pytest.raises(UnsupportedFeatureError, match="refused the type before"):
+            engine.outbound(RTVIMessage("send-text"))
 
 
 @pytest.mark.parametrize(
