@@ -37,6 +37,7 @@ MODULE = Module(
             "A message that was written directly still counts as under way when audio follows.",
             "                            self._after_message = 0\n",
             "                            pass\n",
+            tests=("tests/transports/test_websocket_close.py",),
         ),
         Mutant(
             "A frame that comes after the close frame is written.",
