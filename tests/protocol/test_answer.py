@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
@@ -108,6 +110,85 @@ def test_the_end_of_a_run_that_is_told_twice() -> None:
     assert (answer.running, answer.owes_run) == (True, False)
     answer.stop_run()
     assert (answer.text, answer.owes_run) == ("Yes. No.", False)
+
+
+def test_the_end_of_a_run_that_is_told_again_when_none_runs() -> None:
+    """The second end of a run announces no other run."""
+    answer = answer_of("Yes.")
+    answer.stop_run()
+    assert (answer.running, answer.owes_run) == (False, False)
+
+
+def test_the_end_of_a_function_that_is_told_again() -> None:
+    """The second end of a call, which the client or the bot tells, changes neither its time nor what is owed."""
+    answer = Answer(BotTraits())
+    answer.call(1.0, "get", "7")
+    answer.end_call(2.0, "7", result=12)
+    answer.start_run()
+    answer.write("Twelve.")
+    answer.stop_run()
+    answer.end_call(3.0, "7")
+    (call,) = answer.calls
+    assert (call.stopped, call.result, answer.owes_run) == (2.0, 12, False)
+
+
+def test_a_function_that_took_too_long_for_a_bot_that_tells_interruptions() -> None:
+    """The model is told of a function that was cancelled without an interruption, and runs again."""
+    answer = Answer(BotTraits(version=(2, 0)))
+    answer.call(1.0, "get", "7")
+    answer.end_call(2.0, "7", cancelled=True)
+    assert (answer.owes_run, answer.is_cancelled) == (True, True)
+    answer.start_run()
+    assert (answer.owes_run, answer.is_cancelled) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "go_on",
+    [Answer.start_speaking, Answer.start_run, lambda answer: answer.add_spoken("Well,")],
+    ids=["speech", "run", "words"],
+)
+def test_an_answer_that_goes_on_was_not_cut(go_on: Callable[[Answer], object]) -> None:
+    """After a function was cancelled, whatever the bot does next shows that its answer goes on."""
+    answer = Answer(BotTraits())
+    answer.call(1.0, "get", "7")
+    answer.end_call(2.0, "7", cancelled=True)
+    go_on(answer)
+    assert not answer.is_cancelled
+
+
+def test_a_call_keeps_its_arguments() -> None:
+    """A later message of a call may have less than the one before."""
+    answer = Answer(BotTraits())
+    answer.call(1.0, "get", "7", {"a": 1})
+    answer.call(1.1, None, "7")
+    (call,) = answer.calls
+    assert (call.function_name, call.arguments, call.started) == ("get", {"a": 1}, 1.0)
+
+
+def test_a_hundred_calls_are_kept() -> None:
+    """Of more calls the first hundred are known."""
+    answer = Answer(BotTraits())
+    for count in range(102):
+        answer.call(1.0, "get", str(count))
+    assert [call.tool_call_id for call in answer.calls] == [str(count) for count in range(100)]
+
+
+def test_words_once_are_words() -> None:
+    """A bot that has told single words tells by the word, though it tells several at once, too."""
+    answer = answer_of("Yes, of course.")
+    assert answer.speak("Yes,")
+    assert answer.speak("of course.")
+    assert answer.spoken_exact == "word"
+
+
+def test_a_million_characters_are_kept() -> None:
+    """Data of a turn have exactly as much room as is promised, and what is refused takes none of it."""
+    answer = Answer(BotTraits())
+    room = 1_000_000
+    assert answer.keeps("a" * (room - 2 - 8))  # with the quotes of its repr
+    assert not answer.keeps("a" * 7)
+    assert answer.keeps("a" * 6)
+    assert not answer.keeps(0)
 
 
 def test_a_filler_that_goes_on_when_the_model_writes_already() -> None:

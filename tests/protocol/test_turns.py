@@ -904,3 +904,217 @@ def test_errors_and_metrics_are_bounded(field: str) -> None:
     assert len(turn.errors) == 3
     assert "\n" not in turn.errors[-1].message
     assert len(turn.metrics) == 1
+
+
+def test_as_many_errors_and_metrics_as_are_promised() -> None:
+    """A turn has 20 errors and 50 measurements at most, the first ones."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.bot("bot-llm-started")
+    for count in range(52):
+        talk.bot("metrics", {"ttfb": [{"processor": "a", "value": float(count)}]})
+        if count < 22:
+            talk.bot("error", {"error": str(count), "fatal": False})
+    (turn,) = talk.tracker.turns
+    assert [error.message for error in turn.errors] == [str(count) for count in range(20)]
+    assert [metrics.ttfb[0].value for metrics in turn.metrics] == [float(count) for count in range(50)]
+
+
+def test_an_error_is_a_sign_of_the_bot() -> None:
+    """What a bot may take begins again with each error that it reports."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.bot("bot-llm-started")
+    talk.now += 100.0
+    reported = talk.now
+    talk.bot("error", {"error": "slow", "fatal": False})
+    assert talk.tracker.due == reported + Waits().lost
+
+
+def test_the_first_token_is_no_blank() -> None:
+    """The first token is the first part of the text that has more than blanks."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-text", {"text": " \n"})
+    began = talk.now
+    talk.bot("bot-llm-text", {"text": "Yes."})
+    assert talk.tracker.turns[0].timings.first_token == began
+
+
+def test_a_call_that_is_told_twice_is_one() -> None:
+    """A call is once in the timeline, and so is its end that comes when the answer is over."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    for _ in range(2):
+        talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("bot-interrupted")
+    talk.ask("Stop.", "b")
+    talk.acknowledge("Stop.", "b")
+    talk.bot("bot-llm-started")
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "cancelled": True})
+    cut, answer = talk.tracker.turns
+    assert [entry.kind for entry in cut.timeline].count("calls") == 1
+    assert (cut.status, cut.function_calls[0].cancelled) == ("interrupted", True)
+    assert not answer.function_calls
+    assert not {"cancelled", "returned"} & {entry.kind for entry in answer.timeline}
+
+
+def test_a_user_who_goes_on_asks_once_more() -> None:
+    """Speech that resumes before the answer is one question, of which the bot tells again what it has heard."""
+    talk = Conversation()
+    for text in ("What time", "What time is it?"):
+        talk.bot("user-started-speaking")
+        talk.bot("user-stopped-speaking")
+        talk.bot("user-llm-text", {"text": text})
+    talk.run("Twelve.")
+    talk.say("Twelve.")
+    assert [(turn.user_text, turn.bot_text) for turn in talk.over] == [("What time is it?", "Twelve.")]
+
+
+def test_a_late_transcript_that_is_not_final_is_no_question() -> None:
+    """What a recogniser still guesses when the answer is over begins no turn; words that are final do."""
+    talk = Conversation((1, 2))
+    talk.bot("user-started-speaking")
+    talk.bot("user-transcription", {"text": "Time?", "final": True})
+    talk.bot("user-stopped-speaking")
+    talk.run("Twelve.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-stopped-speaking")
+    assert len(talk.over) == 1
+    talk.bot("user-transcription", {"text": "Tim", "final": False})
+    assert len(talk.tracker.turns) == 1
+    talk.bot("user-transcription", {"text": "And now?", "final": True})
+    assert [turn.user_text for turn in talk.tracker.turns] == ["Time?", "And now?"]
+
+
+def test_words_that_are_told_by_two_messages() -> None:
+    """Words of the user, and of the bot, that a bot tells in its new way and in the old one, count once."""
+    talk = Conversation()
+    talk.bot("user-started-speaking")
+    talk.bot("user-input", {"text": "Time?", "input_type": "transcription", "final": True})
+    talk.bot("user-transcription", {"text": "Time?", "final": True})
+    talk.bot("user-stopped-speaking")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-stopped")
+    talk.progress("One moment.", "One moment.")
+    talk.bot("bot-tts-text", {"text": "One moment."})
+    (turn,) = talk.tracker.turns
+    assert (turn.user_text, turn.bot_text) == ("Time?", "One moment.")
+
+
+def test_speech_that_is_announced_after_an_interruption_that_cut_nothing() -> None:
+    """An answer that an interruption found empty goes on by another run, and what it says then is its own."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-llm-started")
+    talk.progress("One moment.", "One", 7)
+    (turn,) = talk.tracker.turns
+    assert (turn.bot_text, turn.spoken_text, turn.status) == ("One moment.", "One", "in_progress")
+
+
+def early_speech(talk: Conversation) -> None:
+    """Let the bot tell that it speaks, after an interruption, and not what."""
+    talk.ask("Hi?", "early")
+    talk.bot("bot-interrupted")
+    talk.bot("bot-started-speaking")
+
+
+@pytest.mark.parametrize("end", ["interruption", "silence", "session"])
+def test_speech_that_has_told_nothing(end: str) -> None:
+    """Speech of which no word came, and that was cut or has stopped, is not the speech of the next answer."""
+    talk = Conversation()
+    early_speech(talk)
+    if end == "interruption":
+        talk.bot("bot-interrupted")
+    elif end == "silence":
+        talk.bot("bot-stopped-speaking")
+    else:
+        talk._took(talk.tracker.end_session(talk.now, lost=True))
+        talk.tracker.begin_session(audio_out=True, version=(2, 2))
+        talk.ask("Hi?", "early")
+    talk.acknowledge("Hi?", "early")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-text", {"text": "Hello you."})
+    talk.progress("Hello you.", "Hello")
+    turn = talk.tracker.turns[-1]
+    assert (turn.spoken_text, turn.timings.bot_started_speaking) == ("Hello", None)
+    began = talk.now
+    talk.bot("bot-started-speaking")
+    assert talk.tracker.turns[-1].timings.bot_started_speaking == began
+
+
+def test_words_of_a_new_session_are_its_own() -> None:
+    """What the bot before had not said when its session was lost is not what the next one says."""
+    talk = Conversation((1, 2))
+    talk.run("Hello you.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Hello"})
+    talk._took(talk.tracker.end_session(talk.now, lost=True))
+    talk.tracker.begin_session(audio_out=True, version=(1, 2))
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "you."})
+    assert [(turn.session, turn.bot_text, turn.spoken_text) for turn in talk.tracker.turns] == [
+        (1, "Hello you.", "Hello"),
+        (2, "you.", "you."),
+    ]
+
+
+def test_a_session_that_was_lost_after_an_interruption() -> None:
+    """The bot of the next session was not interrupted, and what it says at once is a turn."""
+    talk = Conversation((2, 0))
+    talk.run("Hello you.")
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-interrupted")
+    talk._took(talk.tracker.end_session(talk.now, lost=True))
+    talk.tracker.begin_session(audio_out=True, version=(2, 0))
+    talk.progress("Welcome back.", "Welcome")
+    assert [(turn.session, turn.bot_text) for turn in talk.tracker.turns] == [(1, "Hello you."), (2, "Welcome back.")]
+
+
+def test_a_message_that_could_not_be_sent() -> None:
+    """Its turn has failed, once."""
+    talk = Conversation()
+    talk.ask("Hi?")
+    for _ in range(2):
+        talk._took(talk.tracker.unsent(talk.now, "q1"))
+    assert [(turn.user_text, turn.status) for turn in talk.over] == [("Hi?", "failed")]
+
+
+def test_patience_ends_at_its_moment() -> None:
+    """An answer that owes nothing is over when the bot has been quiet for the patience, and not earlier."""
+    talk = Conversation(audio_out=False)
+    talk.tracker.patience = 3.0
+    talk.ask("Hi?")
+    talk.acknowledge("Hi?")
+    talk.run("Hello.")
+    due = talk.tracker.due
+    assert due is not None
+    talk._took(talk.tracker.pass_time(due - 0.001))
+    talk._took(talk.tracker.settle(due - 0.001))
+    assert not talk.over
+    talk._took(talk.tracker.settle(due))
+    assert [(turn.status, turn.assumed) for turn in talk.over] == [("complete", None)]
+
+
+def test_a_turn_that_begins_and_ends_by_one_message_is_reported_once() -> None:
+    """What a bot had said of itself before it had the question is over when that is known, and the question is open."""
+    talk = Conversation((2, 0))
+    talk.ask("Hi?")
+    for type_, data in (("bot-started-speaking", None), ("bot-tts-text", {"text": "Welcome."})):
+        talk.bot(type_, data)
+    talk.bot("bot-stopped-speaking")
+    assert not talk.over
+    talk.bot("user-llm-text", {"text": "Hi?"})
+    assert [(turn.initiator, turn.bot_text, turn.status) for turn in talk.over] == [("bot", "Welcome.", "complete")]
+    talk.run("Yes.")
+    talk.say("Yes.")
+    assert [(turn.number, turn.bot_text) for turn in talk.over] == [(2, "Welcome."), (1, "Yes.")]
