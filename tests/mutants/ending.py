@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/session/ending.py",
-    ("tests/session/test_ending.py", "tests/session/test_session.py", "tests/session/test_attempt.py"),
+    ("tests/session/test_ending.py",),
     (
         Mutant(
             "The last of several causes counts.",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,8 +19,11 @@ from rtvi_sync import (
     TransportState,
     signals,
 )
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.latch import Latch
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.session.ending import SessionEnd, SessionParts
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.attempts import connect_within
 from tests.support.clients import (
@@ -371,3 +375,164 @@ def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(threading, "enumerate", lambda: [threading.Thread()])
         assert publisher.busy_threads() == []
         monkeypatch.undo()
+
+
+class Recorded:
+    """An end of a session whose parts only record, each in one list, what is called on them.
+
+    Args:
+        ready: the bot was ready.
+        opened: the session was published as connected.
+        parts: what parts return or raise, by their names: `disconnect`, `replaces`, `is_followed`.
+    """
+
+    def __init__(self, *, ready: bool = True, opened: bool = True, keeps: bool = False, **parts: Any) -> None:
+        self.record: list[str] = []
+        self._parts = parts
+        self.info: CloseInfo | None = None
+        self.unsent: DisconnectedError | None = None
+        self.stop_limits: tuple[float, float] = 0.0, 0.0
+        self.publisher = SimpleNamespace(
+            was_ready=ready,
+            was_opened=opened,
+            manual=False,
+            in_handler=False,
+            overtaken=False,
+            state=TransportState.READY,
+            end=lambda: self._note("gate events"),
+            move=lambda state: self._note(f"state {state.value}"),
+            finish=self._finish,
+            deliver_queued=lambda *_: self._note("deliver"),
+            silence=lambda: self._note("silence"),
+            busy_threads=list,
+        )
+        functions = SimpleNamespace(is_current=False, join=lambda _: self._noted("await functions"))
+        everything: Any = SessionParts(
+            transport=cast(Any, SimpleNamespace(name="fake", disconnect=lambda: self._call("disconnect"))),
+            media=cast(Any, SimpleNamespace(pause=lambda: self._note("pause"), stop=self._stop)),
+            publisher=cast(Any, self.publisher),
+            runtime=cast(
+                Any,
+                SimpleNamespace(io=SimpleNamespace(is_current=False), release=lambda: self._note("release threads")),
+            ),
+            channel=cast(Any, SimpleNamespace(close=lambda _: self._note("fail calls"), functions=functions)),
+            abort=cast(Any, SimpleNamespace(abort=lambda _: self._note("abort"))),
+        )
+        self.ending = SessionEnd(
+            everything,
+            replaces=lambda _: self._call("replaces"),
+            is_followed=lambda _: self._call("is_followed"),
+            keep_devices=(lambda: self._note("keep devices")) if keeps else None,
+            on_closed=lambda: self._note("closed" + " too late" * self.ending.closed.is_set()),
+            on_drained=self._drain,
+        )
+        self.ending.closes_transport = True
+
+    def _note(self, line: str) -> None:
+        self.record.append(line)
+
+    def _noted(self, line: str) -> list[threading.Thread]:
+        """Note a step that leaves no thread behind."""
+        self._note(line)
+        return []
+
+    def _call(self, name: str) -> Any:
+        self._note(name)
+        outcome = self._parts.get(name, False)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def _stop(self, *stop_limits: float) -> list[threading.Thread]:
+        self.stop_limits = stop_limits[0], stop_limits[1]
+        return self._noted("stop")
+
+    def _finish(self, info: CloseInfo, unsent: DisconnectedError | None) -> Latch:
+        self._note("tell")
+        self.info, self.unsent = info, unsent
+        told = Latch()
+        told.set()
+        return told
+
+    def _drain(self) -> None:
+        self._note("drained")
+        self.ending.drained.set()
+
+    def end(self, initiator: Any = "network") -> Recorded:
+        """End the session, and wait until it has ended."""
+        self.ending.begin_and_wait(CloseInfo(initiator=initiator))
+        return self
+
+
+BEGUN = ["fail calls", "gate events"]
+TOLD = ["tell", "closed", "await functions", "release threads", "drained"]
+
+
+def test_the_steps_of_an_end_have_their_order() -> None:
+    """Calls fail first; devices pause, the transport closes, devices stop; the end is told, and then all is free."""
+    ended = Recorded().end()
+    steps = ["state disconnecting", "pause", "disconnect", "stop", "replaces"]
+    assert ended.record == [*BEGUN, *steps, *TOLD]
+    assert ended.ending.connect_done.is_set()
+    assert ended.ending.closed.is_set()
+
+
+def test_the_steps_after_an_attempt_have_their_order() -> None:
+    """An attempt that fails is aborted first, and closes its devices unless another attempt is to have them."""
+    steps = ["abort", "is_followed"]
+    assert Recorded(ready=False, opened=False).end().record == [*BEGUN, *steps, "pause", "disconnect", "stop", *TOLD]
+    kept = Recorded(ready=False, opened=False, keeps=True, is_followed=True).end()
+    assert kept.record == [*BEGUN, *steps, "disconnect", "keep devices", *TOLD]
+    opened = Recorded(ready=False, keeps=True, is_followed=True).end()
+    assert "keep devices" not in opened.record, "devices that have played are the session's own"
+
+
+def test_a_session_ends_once() -> None:
+    """The first cause counts, however often the session is ended afterwards, also at exit."""
+    ended = Recorded().end("server")
+    before = [*ended.record]
+    ended.end("client")
+    ended.ending.at_exit(Deadline(GUARD))
+    assert ended.ending.info.initiator == "server"
+    assert ended.record == before
+
+
+@pytest.mark.parametrize(
+    ("initiator", "dismissed", "replaced"),
+    [("network", False, True), ("server", False, True), ("client", False, False), ("network", True, False)],
+)
+def test_which_sessions_are_replaced(initiator: str, dismissed: bool, replaced: bool) -> None:
+    """A session is lost unless the application has ended it, or dismissed its bot; `disconnected` says so."""
+    session = Recorded(replaces=True)
+    session.ending.bot_dismissed = dismissed
+    session.end(initiator)
+    assert session.info == CloseInfo(initiator=cast(Any, initiator), reconnecting=replaced)
+    assert (session.ending.is_replaced, "replaces" in session.record) == (replaced, replaced)
+
+
+def test_messages_that_could_not_be_sent_are_told() -> None:
+    """The transport's error is a part of the end, as a copy, and no other error of it is."""
+    lost = DisconnectedError("3 messages were lost")
+    told = Recorded(disconnect=lost).end().unsent
+    assert (str(told), told is lost) == ("3 messages were lost", False)
+    assert Recorded(disconnect=OSError("broken")).end().unsent is None
+
+
+def test_who_must_not_wait_for_the_last_event() -> None:
+    """A handler, and a function that the bot called, wait for no end that waits for them."""
+    session = Recorded()
+    assert not session.ending.wait_drained(Deadline(0.0))
+    session.publisher.in_handler = True
+    assert session.ending.wait_drained(Deadline(0.0))
+
+
+def test_a_slow_sink_has_its_time_unless_the_process_exits() -> None:
+    """Sinks have longer than devices, but not at exit, where all sessions share one limit."""
+    devices, sinks = Recorded().end().stop_limits
+    assert devices < sinks
+    exiting = Recorded()
+    exiting.ending.at_exit(Deadline(GUARD))
+    devices, sinks = exiting.stop_limits
+    assert devices == sinks
+    assert exiting.record[-2:] == ["release threads", "drained"]
+    assert "replaces" not in exiting.record
