@@ -111,11 +111,6 @@ MODULE = Module(
             "self._by_words = by_words",
         ),
         Mutant(
-            "A segment that is not spoken, told twice, counts twice.",
-            "part, _ = self._segments.pop(_key_of(data), (None, 0))",
-            "part, _ = self._segments.get(_key_of(data), (None, 0))",
-        ),
-        Mutant(
             "An answer counts as cut though the model runs again.",
             "self.running, self.owes_run, self.is_cancelled = True, False, False",
             "self.running, self.owes_run = True, False",

@@ -126,11 +126,6 @@ MODULE = Module(
             "if False:",
         ),
         Mutant(
-            "A file that the model gets shows that the bot tells nothing of typed texts.",
-            'question.modality == "text" and not question.is_file and',
-            'question.modality == "text" and',
-        ),
-        Mutant(
             "The end of speech counts as acknowledged though the bot tells what its model gets.",
             "if not self._turns.bot.tells_spoken:",
             "if True:",

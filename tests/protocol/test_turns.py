@@ -1118,3 +1118,49 @@ def test_a_turn_that_begins_and_ends_by_one_message_is_reported_once() -> None:
     talk.run("Yes.")
     talk.say("Yes.")
     assert [(turn.number, turn.bot_text) for turn in talk.over] == [(2, "Welcome."), (1, "Yes.")]
+
+
+def test_speech_that_goes_on_from_one_answer_to_the_next() -> None:
+    """A bot that speaks two answers without a pause has spoken the second one when it is silent."""
+    talk = Conversation()
+    talk.ask("One?", "a")
+    talk.acknowledge("One?", "a")
+    talk.run("First.")
+    talk.bot("bot-started-speaking")
+    talk.progress("First.", "First.", 1)
+    talk.ask("Two?", "b")
+    talk.acknowledge("Two?", "b")
+    talk.run("Second.")
+    talk.progress("Second.", "Second.", 2)
+    assert [(turn.user_text, turn.status) for turn in talk.over] == [("One?", "complete")]
+    talk.bot("bot-stopped-speaking")
+    assert [(turn.user_text, turn.status, turn.assumed) for turn in talk.over] == [
+        ("One?", "complete", None),
+        ("Two?", "complete", None),
+    ]
+
+
+def test_late_words_of_a_greeting_that_was_cut() -> None:
+    """Words that no model wrote, and that come after the interruption, begin no turn."""
+    talk = Conversation((2, 0))
+    talk.bot("bot-started-speaking")
+    talk.bot("bot-tts-text", {"text": "Welcome,"})
+    talk.bot("bot-interrupted")
+    talk.bot("bot-tts-text", {"text": "friend."})
+    assert [(turn.bot_text, turn.status) for turn in talk.tracker.turns] == [("Welcome,", "interrupted")]
+
+
+def test_speech_is_acknowledged_by_its_words_if_the_bot_tells_them() -> None:
+    """The end of speech acknowledges it until the bot has told what its model gets, and no longer."""
+    talk = Conversation()
+    acknowledged = []
+    for _ in range(2):
+        talk.bot("user-started-speaking")
+        stopped = talk.now
+        talk.bot("user-stopped-speaking")
+        told = talk.now
+        talk.bot("user-llm-text", {"text": "Time?"})
+        talk.run("Twelve.")
+        talk.say("Twelve.")
+        acknowledged.append(talk.over[-1].timings.acknowledged == stopped)
+    assert (acknowledged, talk.over[-1].timings.acknowledged) == ([True, False], told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import attrs
@@ -22,7 +23,8 @@ from rtvi_sync import (
     UsageError,
     is_transient,
 )
-from rtvi_sync.session.reconnect_policy import PolicyChanges
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.session.reconnect_policy import PolicyChanges, limit_attempt
 from tests.support.clients import memory_client
 
 
@@ -61,6 +63,29 @@ def tried(*errors: RTVIError) -> ConnectError:
 def test_what_is_transient(error: BaseException, transient: bool) -> None:
     """What may well get better by itself is tried again, and nothing else."""
     assert is_transient(error) is transient
+
+
+@pytest.mark.parametrize("error", [StartBotError(""), TransportStartError("")], ids=["start", "transport"])
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_a_certificate_that_is_refused_is_not_transient(error: BaseException, link: str) -> None:
+    """A certificate does not get better by itself, wherever among the causes its refusal is."""
+    between = OSError("broken")
+    setattr(between, link, ssl.SSLCertVerificationError("self-signed certificate"))
+    error.__cause__ = between
+    assert not is_transient(error)
+    error.__cause__ = ssl.SSLEOFError("the connection broke in the handshake")
+    assert is_transient(error)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left", "expected"),
+    [(None, None, None), (None, 9.0, 9.0), (5.0, None, 5.0), (5.0, 9.0, 5.0), (9.0, 5.0, 5.0)],
+)
+def test_an_attempt_has_the_shorter_limit(limit: float | None, left: float | None, expected: float | None) -> None:
+    """An attempt ends at the limit of the policy, or at the limit of the call if that comes first."""
+    policy = ReconnectPolicy(attempt_timeout=limit)
+    assert limit_attempt(policy, Deadline(left)).timeout == expected
+    assert limit_attempt(None, Deadline(left)).timeout == left
 
 
 @pytest.mark.parametrize(
