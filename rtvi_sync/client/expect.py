@@ -77,7 +77,7 @@ class Expect:
 
     def __enter__(self) -> Expect:
         self._stream = self._dispatcher.open_stream((), None)
-        self._events, self._next = [], 0
+        self._events, self._next, self._met_calls = [], 0, set()
         self._entered = self._since = monotonic()
         return self
 

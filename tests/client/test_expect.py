@@ -52,6 +52,21 @@ def test_one_call_counts_once() -> None:
             expect.call("get_weather", within=0.0)
 
 
+def test_a_block_knows_nothing_of_the_block_before() -> None:
+    """An object whose block is entered again looks at nothing that came before, and meets a call with the same id."""
+    with TalkingBot().client() as client:
+        expect = client.expect(GUARD)
+        for number in range(2):
+            with expect:
+                with pytest.raises(ExpectationError, match="did not come"):
+                    expect.event("server-message", within=0.0)
+                bot_says(client, "server-message", number)
+                says(client, call_of("get_weather"))
+                settle(client)
+                assert expect.event("server-message").data == number
+                expect.call("get_weather")
+
+
 def test_arguments_as_they_come_over_the_wire() -> None:
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         says(client, call_of("get_weather", cities=["Oslo", "Bergen"]))

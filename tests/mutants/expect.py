@@ -8,9 +8,13 @@ MODULE = Module(
     (
         Mutant(
             "A block notes what the block before has noted.",
+            "self._events, self._next, self._met_calls = [], 0, set()",
+            "self._next, self._met_calls = 0, set()",
+        ),
+        Mutant(
+            "A call that was met in a block before is not met again.",
+            "self._events, self._next, self._met_calls = [], 0, set()",
             "self._events, self._next = [], 0",
-            "self._next = 0",
-            within="Expect.__enter__",
         ),
         Mutant("The block leaves its stream open.", "        self._opened.close()\n", ""),
         Mutant("check_from is ignored.", 'if check_from == "start":', "if False:"),

@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/session/reconnect.py",
-    ("tests/session/test_reconnect.py",),
+    ("tests/session/test_reconnect.py", "tests/session/test_forever.py"),
     (
         Mutant("The loss counts as an attempt.", "policy.max_attempts + losses", "policy.max_attempts"),
         Mutant(

@@ -727,6 +727,26 @@ def test_what_a_call_is_told_meanwhile() -> None:
         assert "call connect()" not in str(told.value.__cause__)
 
 
+def test_what_a_call_is_told_after_a_session_that_replaced_another() -> None:
+    """A session that its bot ends soon after it has replaced a lost one is not said to be replaced."""
+    told = queue.SimpleQueue[str]()
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=GUARD)) as client:
+        client.connect()
+        with client.events("bot_ready", timeout=GUARD) as ready:
+            lose(client)
+            next(ready)
+        until(lambda: client.stats().reconnects == 1)
+
+        def ask() -> None:
+            with pytest.raises(RTVIError) as caught:
+                client.send_text("Are you there?")
+            told.put(str(caught.value))
+
+        client.on("disconnected", ask)
+        lose(client, CloseInfo(initiator="server", code=1000))
+        assert "reconnects" not in told.get(timeout=GUARD)
+
+
 def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
     """It says that the client reconnects, although it does not know yet when."""
     told = queue.SimpleQueue[str]()

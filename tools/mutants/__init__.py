@@ -30,6 +30,8 @@ MOST_PROCESSES = 2
 # A mutant that keeps its tests running for this many times as long as they take without it, and these seconds, hangs.
 _LIMIT_FACTOR = 5.0
 _LIMIT_SECONDS = 30.0
+# Seconds for which a test of a mutant waits for what must happen (`GUARD` in tests/support/slowness.py).
+_GUARD = "30"
 # What no test reads: copying it would take long.
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__", ".*_cache", "node_modules", "*.egg-info")
 _PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider")
@@ -224,7 +226,8 @@ class Copy:
 
     def _run_tests(self, tests: Sequence[str], limit: float | None) -> tuple[int | None, str, float]:
         """Run tests. Return the exit status of pytest, its output, and the seconds; the status of a hang is None."""
-        environ = {**os.environ, "PYTHONPATH": str(self._root), "PYTHONDONTWRITEBYTECODE": ""}
+        environ = {**os.environ, "PYTHONPATH": str(self._root), "RTVI_TEST_GUARD": _GUARD}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(  # noqa: S603 - the tests of this project
