@@ -8,8 +8,8 @@ MODULE = Module(
     (
         Mutant(
             "The last of several causes counts.",
-            "            if self._info is not None:\n                return\n",
-            "",
+            "if self._info is None:",
+            "if True:",
             within="SessionEnd._begin",
         ),
         Mutant(

@@ -58,8 +58,13 @@ MODULE = Module(
         ),
         Mutant(
             "The event of an interruption comes before the audio is dropped.",
-            "return [Interrupt(), deliver]",
-            "return [deliver, Interrupt()]",
+            "[Interrupt(), deliver]",
+            "[deliver, Interrupt()]",
+        ),
+        Mutant(
+            "The audio of a bot that does not hear the user is dropped.",
+            "return [deliver] if self.user_is_muted else",
+            "return [deliver] if False else",
         ),
         Mutant(
             "An error that is not fatal ends the session.",

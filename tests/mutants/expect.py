@@ -45,7 +45,7 @@ MODULE = Module(
         ),
         Mutant(
             "An absence looks again at what it has seen.",
-            "self._next, self._since = position, max(self._since, time.monotonic())",
+            "self._next, self._since = position, max(self._since, monotonic())",
             "pass",
         ),
         Mutant(

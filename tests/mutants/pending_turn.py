@@ -14,8 +14,8 @@ MODULE = Module(
         ),
         Mutant(
             "Each call raises the same error object.",
-            "raise fresh_copy(self._error)",
-            "raise self._error",
+            "        if self._error is not None:\n            raise fresh_copy(self._error)\n",
+            "        if self._error is not None:\n            raise self._error\n",
         ),
         Mutant(
             "A cancelled question is asked.",
@@ -66,8 +66,8 @@ MODULE = Module(
         ),
         Mutant(
             "A time-out before the question was asked says that the answer is late.",
-            "if self._asked or isinstance(error, WouldDeadlockError):",
-            "if True:",
+            'if self._decision.setdefault(0, "cancelled") == "asked":\n                raise\n',
+            "if True:\n                raise\n",
         ),
     ),
 )

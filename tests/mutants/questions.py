@@ -24,8 +24,8 @@ MODULE = Module(
         ),
         Mutant(
             "A user who speaks again after an error is not waited for.",
-            "first.errors and not first.is_speaking",
-            "first.errors",
+            "(first.told_llm_text or not first.is_speaking)",
+            "True",
         ),
         Mutant(
             "The same text again is taken for the first one.",
@@ -44,8 +44,8 @@ MODULE = Module(
         ),
         Mutant(
             "A run of the model answers a user who still speaks, though the bot would tell that it has the words.",
-            "return by_model and not bot.tells_spoken",
-            "return by_model",
+            "(by_model and not bot.tells_spoken)",
+            "by_model",
         ),
         Mutant(
             "Any two texts without letters are the same.",

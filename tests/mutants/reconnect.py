@@ -9,13 +9,13 @@ MODULE = Module(
         Mutant("The loss counts as an attempt.", "policy.max_attempts + losses", "policy.max_attempts"),
         Mutant(
             "An attempt begins after the elapsed limit.",
-            "    for limit in (policy.max_elapsed, left):\n",
-            "    for limit in (left,):\n",
+            "for limit in (policy.max_elapsed, left)",
+            "for limit in (left,)",
         ),
         Mutant(
             "An attempt begins after the time of connect().",
-            "    for limit in (policy.max_elapsed, left):\n",
-            "    for limit in (policy.max_elapsed,):\n",
+            "for limit in (policy.max_elapsed, left)",
+            "for limit in (policy.max_elapsed,)",
         ),
         Mutant(
             "The attempt under way is told after the session is back.",
@@ -100,12 +100,6 @@ MODULE = Module(
             "The threads of the runtime stay.",
             "                runtime.release()\n",
             "                pass\n",
-        ),
-        Mutant(
-            "One call of disconnect() ends all later first connects.",
-            "                self._connect_stopped = Latch()\n",
-            "                pass\n",
-            within="Reconnector.stop_connect",
         ),
         Mutant(
             "A forked child goes on with its parent's attempts.",

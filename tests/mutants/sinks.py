@@ -14,7 +14,7 @@ MODULE = Module(
         ),
         Mutant("Another sample rate is appended.", "elif sample_rate_hz != self._rate:", "elif False:"),
         Mutant(
-            "A short write of a file is not continued.",
+            "A short write of a header is not continued.",
             "    while view:\n",
             "    if view:\n",
             within="_write_all",
@@ -30,21 +30,29 @@ MODULE = Module(
             "file.seek(0, 2)",
         ),
         Mutant(
-            "A failed write counts as written.",
-            "            _write_all(file, pcm)\n            self._size += len(pcm)\n",
-            "            self._size += len(pcm)\n            _write_all(file, pcm)\n",
+            "A short write of audio is not continued.",
+            "            while view:\n",
+            "            if view:\n",
+        ),
+        Mutant(
+            "A short write counts as a whole one.",
+            "self._size += count",
+            "self._size += len(pcm)",
+        ),
+        Mutant(
+            "Half a sample of a failed write is kept.",
+            "            self._size -= self._size % 2\n",
+            "",
+        ),
+        Mutant(
+            "A file without room for its header stays.",
+            "                        remove_part(file)\n",
+            "                        pass\n",
         ),
         Mutant(
             "The header lags behind by more than 0.25 s.",
             "if self._size - self._size_in_header >= 2 * self._HEADER_LAG * self._rate:",
             "if self._size - self._size_in_header > 4 * self._HEADER_LAG * self._rate:",
-        ),
-        Mutant(
-            "The header counts audio before it is written.",
-            "            _write_all(file, pcm)\n            self._size += len(pcm)\n            if",
-            "            self._size += len(pcm)\n            self._write_header(file)\n"
-            "            file.seek(pcm_tools.WAV_HEADER_BYTES + self._size - len(pcm))\n"
-            "            _write_all(file, pcm)\n            if",
         ),
         Mutant(
             "The rest of a failed write stays in the file.",
@@ -58,8 +66,8 @@ MODULE = Module(
         ),
         Mutant(
             "The end of resampled audio is lost.",
-            "if self._converter is not None and (rest := self._converter.finish()):",
-            "if False and self._converter is not None and (rest := self._converter.finish()):",
+            "if self._converter is not None and not self._is_full and (rest",
+            "if False and (rest",
         ),
         Mutant(
             "A file that was moved away is missing its successor.",
@@ -93,8 +101,8 @@ MODULE = Module(
         ),
         Mutant(
             "The file's descriptor leaks if it is not the recording.",
-            "            except BaseException:\n                file.close()\n                raise\n",
-            "            except BaseException:\n                keep_open(file)\n                raise\n",
+            "with file, contextlib.suppress(OSError):",
+            "keep_open(file)\n                with contextlib.suppress(OSError):",
         ),
         Mutant(
             "on_drop is not called.",

@@ -108,7 +108,7 @@ MODULE = Module(
         ),
         Mutant(
             "The microphone counts as on for good.",
-            "return time.monotonic() - self._audio_sent_at < _AUDIO_PAUSE",
+            "return monotonic() - self._audio_sent_at < _AUDIO_PAUSE",
             "return self._audio_sent_at > 0",
         ),
         Mutant(

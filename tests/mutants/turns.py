@@ -30,9 +30,8 @@ MODULE = Module(
         ),
         Mutant(
             "An interruption leaves early speech announced.",
-            "self._speaks_early = False",
+            "self._speaks_early = self._speaks_early and self._turns.user_is_muted",
             "pass",
-            within="TurnTracker._interrupted",
         ),
         Mutant(
             "Speech that was announced early and has stopped still counts as announced.",

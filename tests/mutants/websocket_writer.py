@@ -138,8 +138,8 @@ MODULE = Module(
         ),
         Mutant(
             "A socket that takes bytes slowly counts as one that takes none.",
-            "            self.progress_at = time.monotonic()\n            began = began or self.progress_at\n",
-            "            began = began or time.monotonic()\n",
+            "            self.progress_at = monotonic()\n            began = began or self.progress_at\n",
+            "            began = began or monotonic()\n",
             within="FrameWriter._write",
         ),
         Mutant(

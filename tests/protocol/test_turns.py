@@ -1164,3 +1164,36 @@ def test_speech_is_acknowledged_by_its_words_if_the_bot_tells_them() -> None:
         talk.say("Twelve.")
         acknowledged.append(talk.over[-1].timings.acknowledged == stopped)
     assert (acknowledged, talk.over[-1].timings.acknowledged) == ([True, False], told)
+
+
+def test_three_answers_without_a_pause() -> None:
+    """One answer at a time is still spoken while the next one begins; the one before that is over."""
+    talk = Conversation()
+    for question in ("One?", "Two?", "Three?"):
+        talk.ask(question, question)
+        talk.acknowledge(question, question)
+        talk.run(f"To {question}")
+        talk.bot("bot-started-speaking")
+    assert [(turn.user_text, turn.status) for turn in talk.tracker.turns] == [
+        ("One?", "complete"),
+        ("Two?", "in_progress"),
+        ("Three?", "in_progress"),
+    ]
+
+
+def test_a_question_whose_answer_was_no_answer_is_still_the_first() -> None:
+    """A later question is neither answered first nor skipped, if what seemed to answer the first one was a greeting."""
+    talk = Conversation((2, 0))
+    talk.ask("One?", "a")
+    talk.progress("Welcome to the shop.", "Welcome", 7)
+    talk.bot("bot-started-speaking")
+    talk.ask("Two?", "b")
+    for number, (question, answer) in enumerate((("One?", "First."), ("Two?", "Second.")), 8):
+        talk.bot("user-llm-text", {"text": question})
+        talk.run(answer)
+        talk.say(answer, number)
+    assert [(turn.user_text, turn.bot_text, turn.status) for turn in talk.over] == [
+        ("", "Welcome to the shop.", "complete"),
+        ("One?", "First.", "complete"),
+        ("Two?", "Second.", "complete"),
+    ]
