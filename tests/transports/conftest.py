@@ -12,6 +12,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports.net import Network
 from tests.support.chromium import chromium  # noqa: F401 - a fixture
 from tests.support.environment import no_environment  # noqa: F401 - a fixture
+from tests.support.fake_peer import fake_call  # noqa: F401 - a fixture
 from tests.support.httpx_twice import httpx2  # noqa: F401 - a fixture
 from tests.support.io_threads import io  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
