@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/session/reconnect.py",
-    ("tests/session/test_reconnect.py", "tests/session/test_forever.py"),
+    ("tests/session/test_reconnect.py",),
     (
         Mutant("The loss counts as an attempt.", "policy.max_attempts + losses", "policy.max_attempts"),
         Mutant(
@@ -16,6 +16,7 @@ MODULE = Module(
             "An attempt begins after the time of connect().",
             "for limit in (policy.max_elapsed, left)",
             "for limit in (policy.max_elapsed,)",
+            tests=("tests/session/test_forever.py::test_connect_timeout_limits_all_attempts_together",),
         ),
         Mutant(
             "The attempt under way is told after the session is back.",

@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/transports/small_webrtc.py",
-    ("tests/transports/test_small_webrtc.py",),
+    ("tests/transports/webrtc/test_fake_peer.py", "tests/transports/test_small_webrtc.py"),
     (
         Mutant(
             "A session begins with the counters of the one before.",

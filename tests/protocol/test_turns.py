@@ -855,6 +855,21 @@ def test_the_end_of_the_session_before_the_first_speech(lost: bool, status: str)
     assert [(turn.status, turn.assumed is None) for turn in talk.over] == [(status, lost)]
 
 
+def test_the_end_of_the_session_behind_a_function() -> None:
+    """An answer whose function has returned is not whole, though all that was written was spoken."""
+    talk = Conversation()
+    talk.ask("Weather?")
+    talk.acknowledge("Weather?")
+    talk.bot("bot-llm-started")
+    talk.bot("bot-llm-text", {"text": "One moment."})
+    talk.bot("llm-function-call-in-progress", {"tool_call_id": "1", "function_name": "get"})
+    talk.bot("bot-llm-stopped")
+    talk.say("One moment.")
+    talk.bot("llm-function-call-stopped", {"tool_call_id": "1", "function_name": "get", "result": 12})
+    talk._took(talk.tracker.end_session(talk.now))
+    assert [(turn.status, turn.spoken_text) for turn in talk.over] == [("failed", "One moment.")]
+
+
 def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
     talk = Conversation()
     talk.ask("Hi?")
