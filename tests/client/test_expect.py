@@ -15,7 +15,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.clients import bot_says, settle
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, says, written
 from tests.support.scripted_talk import said as says_aloud
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, at_some_limit
 from tests.support.waiting import until
 
 
@@ -162,13 +162,24 @@ def test_too_late() -> None:
         assert expect.event("server-message", within=GUARD).data == 1
 
 
-def test_the_limit_counts_from_the_last_message_sent() -> None:
-    with TalkingBot(lambda text: None).client() as client, client.expect() as expect:
-        with pytest.raises(ExpectationError):
-            expect.event("metrics", within=0.01)
-        client.send_text("x")
-        says(client, written("There"))
-        assert expect.text("There", within=GUARD) == "There"
+@pytest.mark.parametrize("what", ["what was met last", "the last message sent"])
+def test_where_the_limit_counts_from(what: str) -> None:
+    """The limit of an expectation does not count what lies before the last one that was met, or the last message."""
+
+    def check(limit: float) -> None:
+        with TalkingBot().client() as client, client.expect(GUARD) as expect:
+            with pytest.raises(ExpectationError, match="did not come"):
+                expect.event("metrics", within=2 * limit)
+            if what == "what was met last":
+                bot_says(client, "server-message", 1)
+                bot_says(client, "server-message", 2)
+                expect.event("server-message")
+                assert expect.event("server-message", within=limit).data == 2
+            else:
+                client.send_text("x")
+                assert expect.text("You said", within=limit) == "You said x"
+
+    at_some_limit(check)
 
 
 def test_the_session_ends() -> None:
@@ -306,6 +317,10 @@ class TestText:
         [
             {"spoken_status": "new", "will_be_spoken": True},
             {"spoken_status": "new", "will_be_spoken": False},
+            {
+                "spoken_status": "new",
+                "spoken_progress": {"accumulated_text": "Once upon a time.", "remaining_text": ""},
+            },
             {"spoken": False},
         ],
     )
@@ -344,6 +359,16 @@ class TestText:
             with pytest.raises(ExpectationError, match="it said ''"):
                 expect.text("upon", within=0.0)
             says(client, says_aloud("I stop"))
+            assert expect.text("stop") == "I stop"
+
+    @pytest.mark.parametrize("sign", ["bot-llm-started", "bot-started-speaking"])
+    def test_words_after_the_bot_has_gone_on(self, sign: str) -> None:
+        """They are new, though they follow an interruption, and no text of a model tells them."""
+        signs = [RTVIMessage("bot-interrupted", None), RTVIMessage("bot-tts-text", {"text": "upon"})]
+        signs += [RTVIMessage(sign, None), RTVIMessage("bot-tts-text", {"text": "I stop"})]
+        with TalkingBot(lambda text: None).client() as client, client.expect(GUARD) as expect:
+            says(client, signs)
+            settle(client)
             assert expect.text("stop") == "I stop"
 
 

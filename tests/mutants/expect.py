@@ -16,7 +16,6 @@ MODULE = Module(
             "self._events, self._next, self._met_calls = [], 0, set()",
             "self._events, self._next = [], 0",
         ),
-        Mutant("The block leaves its stream open.", "        self._opened.close()\n", ""),
         Mutant("check_from is ignored.", 'if check_from == "start":', "if False:"),
         Mutant(
             "An event that came after the limit counts.",

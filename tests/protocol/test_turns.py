@@ -1212,3 +1212,18 @@ def test_a_question_whose_answer_was_no_answer_is_still_the_first() -> None:
         ("One?", "First.", "complete"),
         ("Two?", "Second.", "complete"),
     ]
+
+
+def test_the_turn_that_ends_first_is_waited_for() -> None:
+    """While one answer is still spoken, the next one, whose speech is missing, has its own shorter wait."""
+    talk = Conversation()
+    for question in ("One?", "Two?"):
+        talk.ask(question, question)
+        talk.acknowledge(question, question)
+        talk.bot("bot-llm-started")
+        talk.bot("bot-llm-text", {"text": f"To {question}"})
+        last = talk.now
+        talk.bot("bot-llm-stopped")
+        if question == "One?":
+            talk.bot("bot-started-speaking")
+    assert talk.tracker.due == last + Waits().speech
