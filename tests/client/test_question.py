@@ -199,6 +199,46 @@ def test_what_a_bot_says_in_an_error(message: RTVIMessage, timeout: float, error
         client.ask("Hi", timeout)
 
 
+@pytest.mark.parametrize("fatal", [False, True])
+def test_an_error_of_the_bot_says_whether_it_is_fatal(fatal: bool) -> None:
+    """The exception of a question that a bot has answered by an error only is as fatal as the error."""
+
+    def bot(_: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
+        yield from acknowledgement(question)
+        yield from written("")
+        yield RTVIMessage("error", {"error": "no credits", "fatal": fatal})
+
+    with asked(bot) as client, pytest.raises(BotError, match="no credits") as raised:
+        client.ask("Hi", GUARD)
+    assert raised.value.fatal is fatal
+
+
+def test_a_refusal_of_something_else() -> None:
+    """A message that the bot refuses while it is asked has nothing to do with the question."""
+
+    def bot(_: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
+        yield from acknowledgement(question)
+        yield RTVIMessage("error-response", {"error": "no such note"}, "another")
+        yield from said("Yes.")
+
+    with asked(bot) as client:
+        assert client.ask("Hi", GUARD).bot_text == "Yes."
+
+
+def test_a_session_that_ends_behind_an_error_and_words() -> None:
+    """An answer that has begun is not one that says nothing: the end of the session is what has cut it."""
+
+    def bot(transport: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
+        yield from [*acknowledgement(question), *written("I think")[:2]]
+        yield RTVIMessage("error", {"error": "slow"})
+        transport.end(CloseInfo(initiator="network"))
+
+    with asked(bot) as client, pytest.raises(DisconnectedError) as raised:
+        client.ask("Hi", GUARD)
+    assert raised.value.turn is not None
+    assert (raised.value.turn.bot_text, raised.value.turn.status) == ("I think", "failed")
+
+
 def test_a_spoken_question_after_one_that_was_given_up() -> None:
     """The bot takes both for one, and its answer is that to the second."""
     bot = TalkingBot(audio=True)

@@ -12,11 +12,6 @@ MODULE = Module(
             "return ways",
         ),
         Mutant(
-            "The last failure counts.",
-            "self._failure = self._failure or error",
-            "self._failure = error",
-        ),
-        Mutant(
             "An error of the session's end has no turn.",
             "                error.turn = self.turn_so_far()\n",
             "",
@@ -41,12 +36,6 @@ MODULE = Module(
             "The bot's error is never fatal.",
             "fatal=any(each.fatal for each in turn.errors)",
             "fatal=False",
-        ),
-        Mutant(
-            "The second way to ask is another call's.",
-            "self._conversation.asked.discard(message.id)",
-            "pass",
-            within="TypedQuestion.ask",
         ),
         Mutant(
             "A later answer is one that a call has returned.",

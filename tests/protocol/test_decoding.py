@@ -571,5 +571,6 @@ def test_unknown_fields_are_kept() -> None:
         assert decode_order(data).extra == {}
         assert decode_order({**data, "own": 1, "other": None}).extra == {"own": 1, "other": None}
     assert decode_order(whole).line.extra == {"own": 2}
+    assert decode_order({**whole, "line": {"size": 1, "note": "", "own": 2}}).line.extra == {"own": 2}
     lacking = {name: value for name, value in whole.items() if name != "count"}
     assert decode_order({**lacking, "own": 1}).extra == {"own": 1}
