@@ -43,7 +43,7 @@ from tests.support.scripted_talk import (
     tone,
     written,
 )
-from tests.support.slowness import GUARD, takes
+from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
 from tests.support.wavs import write_wav
@@ -172,6 +172,37 @@ def test_the_microphone_goes_on() -> None:
             assert asking.get().bot_text == "Hi."
         sent.clear()
         until(lambda: any(b"\1\0" in frame.pcm for frame in [*sent]))
+
+
+def test_what_the_user_says_after_a_question_is_another_turn() -> None:
+    """A question that was said and answered takes no later turn from `listen()`."""
+    with TalkingBot(audio=True).client() as client:
+        sent = transport_of(client).sent_audio
+        with running(lambda: client.ask(SPEECH, GUARD)) as asking:
+            until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+            says(client, [*heard("Hello?"), *said("Hi.")])
+            assert asking.get().bot_text == "Hi."
+        says(client, [*heard("And you?"), *said("Fine.")])
+        turn = client.listen(GUARD)
+        assert (turn.user_text, turn.bot_text) == ("And you?", "Fine.")
+
+
+def test_the_answer_to_the_first_part_of_a_question_is_not_its_answer() -> None:
+    """What a bot answers while the question is still being said, after a pause in it, is another turn."""
+
+    def check(limit: float) -> None:
+        with TalkingBot(audio=True).client() as client:
+            sent = transport_of(client).sent_audio
+            question = BytesSource(tone(1.0 + 2 * limit), 24_000)
+            with running(lambda: client.ask(question, GUARD)) as asking:
+                until(lambda: sent)
+                says(client, [*heard("Hel"), *said("Who is there?")])
+                until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+                until(lambda: b"\xa0\x0f" not in sent[-1].pcm)  # all was said
+                says(client, [*heard("Hello?"), *said("Hi.")])
+                assert asking.get().bot_text == "Hi."
+
+    at_some_limit(check)
 
 
 REFUSAL = RTVIMessage("error-response", {"error": "no\x1b[2J\n"}, "")
