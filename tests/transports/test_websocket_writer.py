@@ -377,7 +377,7 @@ def test_progress_is_the_last_byte_that_the_socket_took():
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_two_threads_send_at_once(tls):
     """Whatever two threads send at once arrives whole, each frame once, in the order of its thread."""
-    count, size = 60, MB // 4
+    count, size = 800, MB // 16
     ours, theirs = tcp_pair(tls)
     over = threading.Event()
     with ours, theirs, switch_interval(1e-6):
