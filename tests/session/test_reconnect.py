@@ -658,14 +658,19 @@ def test_connect_in_the_handler_of_disconnected() -> None:
         client.on("handler_error", lambda data: failures.append(data.error))
         client.connect()
         client.once("disconnected", client.connect)
+        telling = Telling(client)
         lose(client)
         until(lambda: client.state == "ready" and client.stats().sessions == 2)
         assert client.send_client_request("echo", 1) == 1
         assert (client.stats().reconnects, failures) == (0, [])
+        until(lambda: not [name for name in thread_names() if "close" in name or "reconnect" in name])
+        assert "reconnecting" not in telling.names
 
 
 def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedServer) -> None:
-    """Both fail before the end of the lost session is known to be one: it is not replaced all the same."""
+    """Both fail before the end of the lost session is known to be one: it is not replaced all the same, and what waits
+    for the next session ends.
+    """
     failed: list[BaseException] = []
     server.answers["/start"] = Answer({"info": "no"}, 500)
 
@@ -680,7 +685,9 @@ def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedSe
         telling = Telling(client)
         client.connect()
         client.once("disconnected", begin_again)
-        lose(client)
+        with client.events("metrics", timeout=GUARD) as waiting:
+            lose(client)
+            assert [*waiting] == []
         until(lambda: not thread_names())
         assert len(failed) == 2
         assert "reconnecting" not in telling.names
@@ -929,9 +936,11 @@ def test_a_failed_attempt_of_a_repeated_connect_is_told_as_one(caplog: pytest.Lo
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
-    """From then on the session is not replaced, and no event says that it is, or why it is not."""
+    """From then on the session is not replaced, no event says that it is, or why it is not, and no rule is asked."""
+    asked: list[type[BaseException]] = []
 
     def rule(error: BaseException) -> bool:
+        asked.append(type(error))
         if isinstance(error, TransportStartError):  # of the first attempt
             with pytest.raises(StartBotError):
                 client.start_bot(server.url)
@@ -947,6 +956,7 @@ def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
         until(lambda: not thread_names())
         assert telling.names.count("reconnecting") == 1
         assert "reconnect_failed" not in telling.names
+        assert asked == [DisconnectedError, TransportStartError]
 
 
 @pytest.mark.parametrize("status", [200, 500])
