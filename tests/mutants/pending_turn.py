@@ -66,8 +66,13 @@ MODULE = Module(
         ),
         Mutant(
             "A time-out before the question was asked says that the answer is late.",
-            'if self._decision.setdefault(0, "cancelled") == "asked":\n                raise\n',
-            "if True:\n                raise\n",
+            'if self._decision.setdefault(0, "cancelled") == "asked":\n                if not',
+            "if True:\n                if not",
+        ),
+        Mutant(
+            "A question goes on to be said after result() has timed out.",
+            "                self._silenced = True\n                self._rest_if_speaking()\n",
+            "",
         ),
     ),
 )

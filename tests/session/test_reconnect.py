@@ -668,8 +668,8 @@ def test_connect_in_the_handler_of_disconnected() -> None:
 
 
 def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedServer) -> None:
-    """Both fail before the end of the lost session is known to be one: it is not replaced all the same, and what waits
-    for the next session ends.
+    """If connect() and start_bot() fail in that handler, the lost session is not replaced, and what waits for the next
+    session ends.
     """
     failed: list[BaseException] = []
     server.answers["/start"] = Answer({"info": "no"}, 500)
@@ -936,7 +936,9 @@ def test_a_failed_attempt_of_a_repeated_connect_is_told_as_one(caplog: pytest.Lo
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_rule_that_starts_a_bot(answer: bool, server: ScriptedServer) -> None:
-    """From then on the session is not replaced, no event says that it is, or why it is not, and no rule is asked."""
+    """A session whose rule starts a bot is not replaced, no event says that it is, or why it is not, and no rule is
+    asked again.
+    """
     asked: list[type[BaseException]] = []
 
     def rule(error: BaseException) -> bool:
