@@ -147,7 +147,11 @@ class RTVIClientOptions:
     """The options of a client; `RTVIClient` takes the same names as keyword arguments and documents them."""
 
     transport: Transport | None = attrs.field(
-        default=None, validator=instance_of("an object such as WebSocketTransport()", Transport).or_none
+        default=None,
+        validator=attrs.evolve(
+            instance_of("an object such as WebSocketTransport()", Transport),
+            hint="; for_url() and connect() take names",
+        ).or_none,
     )
     params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(
         default=None,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..errors import MissingExtraError
 from ..media.audio_files import decode
 from ..media.base import AudioSource
 from ..media.component_factory import rate_of
@@ -46,9 +47,10 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
             return BytesSource(question, sample_rate_hz)
         try:
             return BytesSource(*decode(bytes(question), "The audio file of a question"))
-        except ValueError as error:
+        except (ValueError, MissingExtraError) as error:
             raise ValueError(
-                f"question cannot be used as an audio file: {error}. With PCM, pass sample_rate_hz="
+                f"question has bytes without sample_rate_hz=, which raw PCM needs. As an audio file it cannot be used: "
+                f"{error}"
             ) from error
     if is_source(question):
         source: AudioSource = question

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import InvalidTransportParamsError
-from ..protocol.validation import HEADERS, STRING
+from ..protocol.validation import HEADERS, STRING, nearest
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
@@ -78,9 +78,9 @@ def ways_to(
             "bot serve 'websocket', 'webrtc' or 'eval' as well"
         )
     if transport != "auto" and transport not in _NAMES:
-        raise ValueError(
-            f"transport must be a Transport or one of 'auto', 'websocket', 'webrtc', 'eval', not {transport!r}"
-        )
+        text = f"transport must be a Transport or one of 'auto', 'websocket', 'webrtc', 'eval', not {transport!r}"
+        near = nearest(transport.lower(), ("auto", *_NAMES)) if isinstance(transport, str) else None
+        raise ValueError(f"{text}; did you mean {near!r}?" if near else text)
     wanted = _NAMES if transport == "auto" else (transport,)
     offered = [name for name in wanted if (bot_url.ws_url if name == "webrtc" else bot_url.offer_url) is None]
     if not offered:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 import unicodedata
-from pathlib import Path
 
 MAX_LENGTH = 500
 #: Characters of a line that has several texts, in a log or on a terminal.
@@ -36,16 +34,12 @@ def quoted(value: object, limit: int = MAX_QUOTE) -> str:
 
 
 def raised(error: BaseException, limit: int = MAX_LENGTH) -> str:
-    """Return class and text of an error that a library or the application has raised, as one line.
-
-    One without a text, such as that of a bare `assert`, has the line that raised it. Raises nothing, whatever the error
-    is.
+    """Return class and text of an error that a library or the application has raised, as one line; the class alone if
+    it has no text. Raises nothing, whatever the error is.
     """
     text = ""
     with contextlib.suppress(Exception):  # its __str__() may be the application's
         text = str(error)
-    if not text and (frames := traceback.extract_tb(error.__traceback__)):
-        text = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
     return one_line(": ".join(filter(None, (type(error).__name__, text))), limit)
 
 

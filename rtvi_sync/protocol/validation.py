@@ -371,12 +371,18 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
     unknown = [name for name in given if snake_case(name) not in known]
     if not unknown:
         return
-    import difflib  # imported only for the error
-
-    near = difflib.get_close_matches(snake_case(unknown[0][:_LONGEST_NAME]), known, 1)
-    hint = f"did you mean {_spelt_as(unknown[0], near[0])}? It" if near else "it"
+    near = nearest(snake_case(unknown[0]), known)
+    hint = f"did you mean {_spelt_as(unknown[0], near)}? It" if near else "it"
     names = ", ".join(name if name.isidentifier() else quoted(name) for name in unknown)
     raise TypeError(f"{what} has no {one_line(names)}; {hint} has {', '.join(known)}")
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return which of the known names may have been meant; None: none is similar."""
+    import difflib  # imported only for an error
+
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
+    return near[0] if near else None
 
 
 def _spelt_as(name: str, known: str) -> str:

@@ -112,6 +112,7 @@ def check_answer(
             body=b"" if compressed else _read_reason(response, signal, client),
             retry_after=response.headers.get("retry-after"),
             challenge=response.headers.get("www-authenticate"),
+            authorization=response.request.headers.get("authorization"),
             scheme=response.url.scheme,
             advice=profile.advice.get(status, "See the server's log" if status >= 500 else ""),
             doubt=proxy.doubt if proxy is not None else "",

@@ -63,6 +63,7 @@ def refusal(
     body: bytes = b"",
     retry_after: str | None = None,
     challenge: str | None = None,
+    authorization: str | None = None,
     scheme: str = "",
     advice: str = "",
     doubt: str = "",
@@ -76,6 +77,7 @@ def refusal(
         body: its body; the reason in a JSON body takes precedence over the phrase.
         retry_after: the value of its header Retry-After.
         challenge: the value of its header WWW-Authenticate.
+        authorization: the value of the request's header Authorization.
         scheme: of the URL.
         advice: a sentence, without its period, unless the answer itself tells what to do.
         doubt: a sentence that follows the advice, without its period.
@@ -84,8 +86,11 @@ def refusal(
         advice = f"The port speaks TLS: use {scheme}s://"
     elif status == 401 and (challenge or "").lower().startswith("basic"):
         advice = (
-            f"The server requires a user and a password (HTTP Basic): put them into its URL, {scheme}://USER:PASSWORD@"
-            "HOST, or pass headers={'Authorization': 'Basic ...'}"
+            "The server does not accept the user and password that were sent (HTTP Basic): check them, and escape "
+            "special characters in a URL (%40 for @)"
+            if (authorization or "").lower().startswith("basic ")
+            else f"The server requires a user and a password (HTTP Basic): put them into its URL, {scheme}://USER:"
+            "PASSWORD@HOST, or pass headers={'Authorization': 'Basic ...'}"
         )
     reason = one_line(_reason(body) or phrase or _standard_phrase(status)).strip().rstrip(".") or "no reason given"
     retry = _when_to_retry(retry_after or "") or ("Try again later" if status in (429, 503) else "")

@@ -208,6 +208,7 @@ class _HandshakeSocket:
             body=self._read_reason(),
             retry_after=self._field(b"retry-after"),
             challenge=self._field(b"www-authenticate"),
+            authorization=self._sent("authorization"),
             scheme=self._url.scheme,
             advice=self._advice(self.status),
         )
@@ -226,6 +227,11 @@ class _HandshakeSocket:
             )
         is_nginx = self._field(b"server").lower().startswith("nginx")
         return _NGINX if is_nginx and status != 403 else advice
+
+    def _sent(self, name: str) -> str:
+        """Return the value of a header of the request; "" without one."""
+        fields = (line.partition(":") for line in self._lines)
+        return next((value.strip() for sent, _, value in fields if sent.lower() == name), "")
 
     def _field(self, name: bytes) -> str:
         return self._fields.get(name, b"").decode("latin-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_all_is_said_at_the_rate_of_microphones() -> None:
     assert isinstance(converted, BytesSource)
     assert (converted.sample_rate_hz, len(converted.pcm)) == (16_000, 6_400)
     assert at_microphone_rate(CallbackSource(lambda _: b"", 8_000)).sample_rate_hz == 16_000
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_pcm_without_its_rate(monkeypatch: pytest.MonkeyPatch, *, is_installed: bool) -> None:
+    """The error says what PCM needs, and what an audio file needs."""
+    if is_installed:
+        pytest.importorskip("soundfile", reason="the extra `files` installs it")
+    else:
+        monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(
+        ValueError, match=r"^question has bytes without sample_rate_hz=, which raw PCM needs\. "
+    ) as caught:
+        source_of(bytes(3_200), None)
+    assert ('the extra "files"' in str(caught.value)) is not is_installed
 
 
 @pytest.mark.parametrize(

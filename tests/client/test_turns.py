@@ -74,6 +74,12 @@ class TestAsk:
             assert [client.ask(str(n), GUARD).bot_text for n in range(20)] == [f"You said {n}" for n in range(20)]
             assert [each.number for each in client.turns()] == [*range(1, 22)]
 
+    def test_an_empty_text(self) -> None:
+        """The error says that a text must not be empty."""
+        not_empty = r"a text \(a str that is not empty\)"
+        with TalkingBot().client() as client, pytest.raises(ValueError, match=not_empty):
+            client.ask("")
+
     def test_the_name_of_an_audio_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -109,10 +109,22 @@ def test_services_that_are_not_reached() -> None:
             ways_to("http://127.0.0.1:9", name)  # type: ignore[arg-type]
 
 
-def test_another_name() -> None:
-    name: Any = "smoke"
-    with pytest.raises(ValueError, match="'auto', 'websocket', 'webrtc', 'eval'"):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("smoke", ""),
+        ("websockets", "; did you mean 'websocket'?"),
+        ("WebSocketTransport", "; did you mean 'websocket'?"),
+        ("web-rtc", "; did you mean 'webrtc'?"),
+        ("evals", "; did you mean 'eval'?"),
+        (5, ""),
+    ],
+)
+def test_another_name(name: Any, hint: str) -> None:
+    """The error has all names, and the nearest one."""
+    with pytest.raises(ValueError, match="'auto', 'websocket', 'webrtc', 'eval'") as caught:
         ways_to(WS, name)
+    assert str(caught.value).endswith(f"not {name!r}{hint}")
 
 
 @pytest.mark.parametrize(

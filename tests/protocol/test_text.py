@@ -68,8 +68,8 @@ def test_an_error_that_was_raised_elsewhere(error: Exception, shown: str) -> Non
     assert raised(error) == shown
 
 
-def test_an_assertion_has_the_line_that_failed() -> None:
-    """An error without a text is told by the line that raised it."""
+def test_an_assertion_shows_no_source() -> None:
+    """A line of a library's source says nothing to a user."""
     with pytest.raises(AssertionError) as caught:
         exec("assert 1 == 2")  # pytest gives an assert of its own a text
-    assert raised(caught.value).startswith("AssertionError: <string>:1: ")
+    assert raised(caught.value) == "AssertionError"

@@ -72,6 +72,16 @@ def test_a_server_that_requires_tls(scheme: str, advice: str) -> None:
     assert "ss://" not in text.replace("wss://", "")
 
 
+@pytest.mark.parametrize("sent", [None, "Bearer abc", "Basic YWRhOnB3"])
+def test_a_server_that_requires_a_login(sent: str | None) -> None:
+    """A login that was sent has been refused; without one, the error says where to put it."""
+    text = refusal("It answered", 401, challenge="Basic realm=x", authorization=sent, scheme="https", advice="See")
+    is_refused = sent is not None and sent.startswith("Basic")
+    assert ("does not accept the user and password" in text) is is_refused
+    assert ("https://USER:PASSWORD@HOST" in text) is not is_refused
+    assert "YWRhOnB3" not in text
+
+
 def test_without_a_usable_body() -> None:
     """The phrase of the answer counts, then the standard one, then there is none."""
     assert refusal("it answered", 404, phrase="Gone Fishing", body=b"<html>") == "it answered 404: Gone Fishing"

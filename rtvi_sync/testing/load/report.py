@@ -7,8 +7,10 @@ import io
 import json
 import os
 import sys
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
@@ -17,7 +19,7 @@ import attrs
 from rtvi_sync import ClientStats, RTVIError
 from rtvi_sync.client.stats import account_of
 from rtvi_sync.media.audio_files import write_file
-from rtvi_sync.protocol.text import LONGEST_LINE, raised
+from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
 from rtvi_sync.recording.tables import columns, rich_table
 from rtvi_sync.testing.load.measured import Kind, Measurement
@@ -312,8 +314,17 @@ def kind_of(error: BaseException | None) -> str | None:
 
 
 def error_text(error: BaseException | None) -> str | None:
-    """Return class and text of an error as one line; None without an error."""
-    return None if error is None else raised(error, LONGEST_LINE)
+    """Return class and text of an error as one line; None without an error.
+
+    One without a text, such as that of a bare `assert`, has the line of the scenario that raised it.
+    """
+    if error is None:
+        return None
+    text = raised(error, LONGEST_LINE)
+    frames = traceback.extract_tb(error.__traceback__)
+    if text == type(error).__name__ and frames:
+        text = f"{text}: {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    return one_line(text, LONGEST_LINE)
 
 
 def _by_name(measurements: Iterable[Measurement]) -> dict[str, list[float]]:

@@ -168,9 +168,10 @@ class AiortcPeer:
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
         except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
+            why = f" ({raised(error)})" if str(error) else ""  # a bare `assert` of aiortc's parser has none
             raise TransportStartError(
-                f"The bot's answer cannot be used: aiortc does not understand it ({raised(error)}). Check that the "
-                "URL is that of a bot's offer, and see the bot's log"
+                f"The bot's answer to the offer cannot be used: aiortc cannot read its session description (sdp){why}. "
+                "Check that the URL takes offers (in Pipecat it ends in /api/offer), and see the bot's log"
             ) from None
         await asyncio.shield(self._opening)
 

@@ -360,13 +360,15 @@ def refusals_with_advice() -> Iterator[Situation]:
             ("nginx with TLS", 400, tls_only, "Server: nginx/1.22.1", tls),
             ("a server of Go with TLS", 400, go_tls_only, "X: y", tls),
             ("Apache with TLS", 400, apache_tls_only, "X: y", tls),
+            ("a server that refuses a login", 401, b"", basic, ("does not accept the user and password", "check them")),
             ("a server that requires a token", 401, b"", bearer, ("token",) if scheme == "ws" else ("params.headers",)),
         ):
             if scheme == "ws" or parts is not nginx:
+                login_sent = "ada:pw@" if "refuses" in name else ""
                 yield Situation(
                     f"{name}, asked by {scheme}",
-                    lambda rig, scheme=scheme, path=path, status=status, body=body, header=header: rig.connect(
-                        rig.endpoint(f"{status} No", body, header).replace("http", scheme) + path
+                    lambda rig, to=f"{scheme}://{login_sent}", path=path, status=status, body=body, header=header: (
+                        rig.connect(rig.endpoint(f"{status} No", body, header).replace("http://", to) + path)
                     ),
                     TransportStartError if scheme == "ws" else StartBotError,
                     (f"{status}: No", *parts),

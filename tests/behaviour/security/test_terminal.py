@@ -170,7 +170,8 @@ def test_what_a_server_answers_over_webrtc(kind: str, logged: Callable[[], list[
     text = str(caught.value)
     assert text.isprintable()
     assert len(text) < 1_000
-    assert "AssertionError()" not in text
+    assert "AssertionError" not in text
+    assert kind != "many media" or "its session description (sdp)" in text
     ours = [line for line in logged() if not line.startswith("Connection(") and "aioice" not in line]
     assert all(map(harmless, ours))
     assert sum(map(len, ours)) < 10_000
