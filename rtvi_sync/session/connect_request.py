@@ -32,6 +32,9 @@ _OFFER_PATH = "/api/offer"
 # Where Pipecat's runner has its page for browsers.
 _PAGE = re.compile(r"/client(/(index\.html)?)?")
 
+# Where Pipecat's bots have their WebSockets.
+_WEBSOCKET = re.compile(r"/ws(-client)?(/.*)?")
+
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
 
@@ -124,8 +127,11 @@ class BotURL:
         if not self.endpoints:
             return self
         parts = urlsplit(self.endpoints[0])
-        path = parts.path.rstrip("/").removesuffix("/start")
-        return attrs.evolve(self, offer_url=parts._replace(path=f"{path}{_OFFER_PATH}", query="").geturl())
+        path = parts.path.rstrip("/")
+        if not path.endswith("/start"):
+            return self
+        path = f"{path.removesuffix('/start')}{_OFFER_PATH}"
+        return attrs.evolve(self, offer_url=parts._replace(path=path, query="").geturl())
 
     @property
     def direct(self) -> Bundle:
@@ -233,7 +239,8 @@ class ConnectRequest:
                     return self._start(APIRequest(url), params, signal)
                 return self._connect(url, params, signal)
             except StartBotError as error:
-                _check_is_no_page(url, error)
+                if len(endpoints) == 1:
+                    _check_is_endpoint(url, error)
                 missing, status = error, _answered(error)
                 if status not in (404, 405):
                     break
@@ -322,19 +329,31 @@ def _answered(error: RTVIError) -> int | None:
     return error.status if status_of(error) is None else None
 
 
-def _check_is_no_page(url: str, error: RTVIError) -> None:
-    """Refuse a URL that was copied from a browser: it takes no start request, and so no other transport's either.
+def _check_is_endpoint(url: str, error: RTVIError) -> None:
+    """Refuse a URL that takes no start request, of any transport: that of a page or a WebSocket, or with a path that
+    the server does not have. A start endpoint that is missing is no such, because there may be routes beside it.
 
     Raises:
         StartBotError: the URL is such.
     """
     parts, status = urlsplit(url), _answered(error)
-    if status in (404, 405) and _PAGE.fullmatch(parts.path):
-        raise StartBotError(
+    takes_none = status in (404, 405, HTTPStatus.UPGRADE_REQUIRED) or hung_up(error)
+    if not takes_none or parts.path.rstrip("/").endswith("/start"):
+        return
+    server = printable(parts._replace(path="", query="", fragment="").geturl())
+    text = f"{error}. If the server has no such endpoint, pass its URL without a path, {server}"
+    if status == HTTPStatus.UPGRADE_REQUIRED or _WEBSOCKET.fullmatch(parts.path):
+        websocket = printable(_websocket_at(parts, parts.path))
+        text = (
+            f"{printable(url)} takes no start request: it is that of a WebSocket. Pass "
+            f"{websocket}, or the URL of the server, {server}"
+        )
+    elif _PAGE.fullmatch(parts.path):
+        text = (
             f"{printable(url)} answered {status}: it is a page for browsers, as Pipecat's runner has one. Pass the URL "
-            f"of the server, {printable(parts._replace(path='').geturl())}",
-            status=status,
-        ) from error
+            f"of the server, {server}"
+        )
+    raise StartBotError(text, status=status) from error
 
 
 def _websocket_at(server: SplitResult, path: str) -> str:

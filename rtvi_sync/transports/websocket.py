@@ -97,7 +97,7 @@ class WebSocketTransport(WebSocketBase):
     name = "websocket"
     needs: ClassVar[str] = (
         "A bot of Pipecat's runner needs the entry 'websocket' in its transport_params. Without it, "
-        "EvalTransport (ws://.../ws) may reach it"
+        "transport='eval' may reach it"
     )
     receiver_class: ClassVar[type[WebSocketReceiver]] = ProtobufReceiver
 

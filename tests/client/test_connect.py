@@ -150,6 +150,22 @@ def test_the_page_of_a_runner(server: ScriptedServer, path: str, status: int) ->
     assert str(caught.value).endswith(f"Pass the URL of the server, {server.url}")
 
 
+@pytest.mark.parametrize("path", ["/ws", "/ws-client", "/connect", "/foo/bar"])
+@pytest.mark.parametrize("kind", ["404", "405", "426", "a server for WebSockets only"])
+def test_a_url_that_takes_no_start_request(server: ScriptedServer, path: str, kind: str) -> None:
+    """The error of a wrong path, or of `http` in place of `ws`, has the URLs that may be right, and no other route."""
+    with EmbeddedBot() as bot:
+        url = server.url if kind.isdigit() else bot.ws_url.replace("ws:", "http:").removesuffix("/ws")
+        if kind.isdigit():
+            server.answers[path] = Answer({"detail": "No"}, int(kind))
+        with pytest.raises(ConnectError) as caught:
+            connect(f"{url}{path}", **QUIET)
+    text = str(caught.value)
+    assert text.endswith(f", {url}")
+    assert (f"Pass {url.replace('http', 'ws')}{path}, " in text) is (path.startswith("/ws") or kind == "426")
+    assert "/offer" not in text
+
+
 def test_a_connect_endpoint_with_the_path_of_that_page(server: ScriptedServer) -> None:
     """An endpoint of one's own may be called so."""
     with EmbeddedBot() as bot:

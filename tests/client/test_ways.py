@@ -64,9 +64,11 @@ def test_a_silent_offer_costs_less_than_a_third() -> None:
         (SERVER, "http://bot.example:7860/api/offer"),
         ("https://bot.example/app/start?key=1", "https://bot.example/app/api/offer"),
         (OFFER, OFFER),
+        ("http://bot.example/ws", None),
+        ("http://bot.example/connect", None),
     ],
 )
-def test_the_offer_beside_a_start_endpoint(url: str, offer: str) -> None:
+def test_the_offer_beside_a_start_endpoint(url: str, offer: str | None) -> None:
     """A server without the start endpoint may take offers all the same."""
     (way,) = ways_to(url, "webrtc")
     assert way.bot_url is not None

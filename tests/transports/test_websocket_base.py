@@ -206,8 +206,10 @@ def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
         monkeypatch.setattr(module, "open_websocket", open_and_wait)
     with Server(reset) as server:
         client = RTVIClient(transport=kind(f"ws://{server.authority}/ws"), text_only=True, connect_timeout=GUARD)
-        with pytest.raises(DisconnectedError, match=r"hung up before the bot had sent anything.* needs the entry"):
+        what_it_lacks = r"hung up before the bot had sent anything.* needs the entry"
+        with pytest.raises(DisconnectedError, match=what_it_lacks) as caught:
             client.connect()
+    assert ("transport='eval' may reach it" in str(caught.value)) is (kind is WebSocketTransport)
 
 
 def test_a_disconnect_before_the_ready_message(kind, server, runtime, attempt, monkeypatch):
