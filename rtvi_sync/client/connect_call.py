@@ -276,9 +276,12 @@ class ConnectCall:
         """Return the error of the call, whose last attempt, on `way`, has failed by `error`."""
         if len(self._failures) == 1 or not (isinstance(error, ConnectError) or _concerns_way(error)):
             return error
-        last: dict[str, str] = {}  # of each transport its last error, or the first one if it was silent twice
+        last: dict[str, str] = {}  # of each transport its last error, or the first one if it was silent again
+        again: dict[str, str] = {}
         for name, failure in self._failures:
-            if not isinstance(failure, ConnectionTimeoutError) or name not in last:
+            if isinstance(failure, ConnectionTimeoutError) and name in last:
+                again[name] = f"{again.get(name, '')} It was tried again for {round(failure.elapsed, 2):g} s."
+            else:
                 last[name] = str(failure)
         if len(set(last.values())) == 1:
             text = str(error)
@@ -287,7 +290,7 @@ class ConnectCall:
 
             if "webrtc" not in last and way.bot_url is not None and way.bot_url.endpoints and not is_installed():
                 last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
-            tried = "".join(f"\n  {name}: {_in_short(failure)}" for name, failure in last.items())
+            tried = "".join(f"\n  {name}: {_in_short(failure)}{again.get(name, '')}" for name, failure in last.items())
             tried += "\n  (error.attempts has them in full)"
             limit = self.deadline.timeout if isinstance(error, ConnectionTimeoutError) else None
             within = f" within {round(limit, 3):g} s" if limit is not None else ""

@@ -56,12 +56,12 @@ _LIMIT = (
     "of start_bot())"
 )
 _ADVICE = {
-    "begin": f"Raise {_LIMIT}, or give the machine less to do.",
-    "devices": "See which device, source or sink does not answer.",
-    "http": f"Check that the server answers, or raise {_LIMIT}.",
-    "transport": f"Check that the bot's address can be reached, or raise {_LIMIT}.",
+    "begin": "Give the machine less to do",
+    "devices": "See which device, source or sink does not answer",
+    "http": "Check that the server answers",
+    "transport": "Check that the bot's address can be reached",
     "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does "
-    f"not know its config. See the bot's log, or raise {_LIMIT}.",
+    "not know its config. See the bot's log",
 }
 
 
@@ -141,11 +141,15 @@ class ConnectAttempt:
                 self._patience_timer.cancel()
 
     def _timeout_error(self, session: Session, limit: float | None) -> ConnectionTimeoutError:
+        """Return the error for a limit that has passed, or, if it is None, for the end of the patience."""
+        elapsed = self.deadline.elapsed()
+        # The times of all attempts of a call add up to its limit.
+        seconds, otherwise = (round(elapsed, 2), "") if limit is None else (round(limit, 3), f", or raise {_LIMIT}")
         return ConnectionTimeoutError(
-            f"The bot was not ready within {round(limit or 0.0, 3):g} s; the time was spent on {self._doing(session)}. "
-            f"{_diagnosis(session) or _ADVICE[self._phase]}",
+            f"The bot was not ready within {seconds:g} s; the time was spent on {self._doing(session)}. "
+            f"{_diagnosis(session) or f'{_ADVICE[self._phase]}{otherwise}.'}",
             phase=self._phase,
-            elapsed=self.deadline.elapsed(),
+            elapsed=elapsed,
         )
 
     def _doing(self, session: Session) -> str:
@@ -230,7 +234,7 @@ class ConnectAttempt:
 
         def end() -> None:
             if not ending.connect_done.is_set():
-                ending.begin(_end_by(self._timeout_error(session, seconds)))
+                ending.begin(_end_by(self._timeout_error(session, None)))
 
         def begin() -> None:
             self._patience_timer = io.call_later(seconds, end)
@@ -273,7 +277,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
             phase = "http" if begun else "begin"
             raise ConnectionTimeoutError(
                 f"The server did not answer within {deadline.timeout:g} s; the time was spent on {_DOING[phase]}. "
-                f"{_ADVICE[phase]}",
+                f"{_ADVICE[phase]}, or raise {_LIMIT}.",
                 phase=phase,
                 elapsed=deadline.elapsed(),
             )

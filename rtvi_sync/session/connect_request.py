@@ -239,8 +239,7 @@ class ConnectRequest:
                     return self._start(APIRequest(url), params, signal)
                 return self._connect(url, params, signal)
             except StartBotError as error:
-                if len(endpoints) == 1:
-                    _check_is_endpoint(url, error)
+                _check_is_endpoint(bot_url, error)
                 missing, status = error, _answered(error)
                 if status not in (404, 405):
                     break
@@ -329,16 +328,17 @@ def _answered(error: RTVIError) -> int | None:
     return error.status if status_of(error) is None else None
 
 
-def _check_is_endpoint(url: str, error: RTVIError) -> None:
+def _check_is_endpoint(bot_url: BotURL, error: RTVIError) -> None:
     """Refuse a URL that takes no start request, of any transport: that of a page or a WebSocket, or with a path that
     the server does not have. A start endpoint that is missing is no such, because there may be routes beside it.
 
     Raises:
         StartBotError: the URL is such.
     """
+    url, *others = bot_url.endpoints
     parts, status = urlsplit(url), _answered(error)
     takes_none = status in (404, 405, HTTPStatus.UPGRADE_REQUIRED) or hung_up(error)
-    if not takes_none or parts.path.rstrip("/").endswith("/start"):
+    if others or not takes_none or parts.path.rstrip("/").endswith("/start"):
         return
     server = printable(parts._replace(path="", query="", fragment="").geturl())
     text = f"{error}. If the server has no such endpoint, pass its URL without a path, {server}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from rtvi_sync import (
     ConnectError,
+    ConnectionTimeoutError,
     DeviceError,
     DisconnectedError,
     MemoryTransport,
@@ -333,6 +335,20 @@ def test_the_limit_of_the_call_passes() -> None:
     within = r"^No bot was reached within [\d.]+ s, by any transport:"
     error = timed_out("bot-ready", attempt, rf"{within}\n  first: .*\n  second: The bot was not ready")
     assert [name for name, _ in error.attempts] == ["first", "second"]
+
+
+def test_all_are_silent_until_the_limit() -> None:
+    """The error has a line for each way, with the time of all its attempts, and no advice to raise a limit for each."""
+    client = client_of(Named("first", is_silent), Named("second", is_silent), connect_timeout=2.0)
+    with pytest.raises(ConnectionTimeoutError) as caught:
+        client.connect()
+    text = str(caught.value)
+    told = [float(one or other) for one, other in re.findall(r"within ([\d.]+) s; |again for ([\d.]+) s", text)]
+    spent = [error.elapsed for _, error in caught.value.attempts if isinstance(error, ConnectionTimeoutError)]
+    assert [name for name, _ in caught.value.attempts] == ["first", "second", "first"]
+    assert sorted(told) == pytest.approx(sorted(spent), abs=0.006)
+    assert [line.split(":")[0] for line in text.splitlines()[1:-1]] == ["  first", "  second"]
+    assert "attempt_timeout=" not in text
 
 
 def test_disconnect_ends_the_call() -> None:
