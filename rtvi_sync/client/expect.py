@@ -37,6 +37,8 @@ from .turn_checks import (
     timeline_of,
 )
 
+__tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
+
 _E = RTVIEvent
 # One call is announced by several messages: some have its id, some have not even its name.
 _CALLS_BY_ID = frozenset({_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_IN_PROGRESS})

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from abc import ABC, abstractmethod
 from functools import partial
+from operator import methodcaller
 from typing import Final
 
 from ..concurrency.clock import monotonic
@@ -19,6 +20,7 @@ from ..errors import (
     DisconnectedError,
     RequestRejectedError,
     RequestTimeoutError,
+    RTVIError,
     UnsupportedFeatureError,
 )
 from ..events import Event, RTVIEvent
@@ -36,6 +38,8 @@ from .message_builders import run_options
 from .question_source import at_microphone_rate, voiced_seconds
 from .stats import AudioAccount, account_of
 from .turn import Turn
+
+__tracebackhide__ = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)

@@ -12,6 +12,8 @@ from ..protocol.turn_record import TurnRecord
 from ..session.params import Seconds
 from .turn_checks import ExpectedCalls, Texts, TurnChecks
 
+__tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
+
 
 def _between(start: float | None, end: float | None) -> float | None:
     return end - start if start is not None and end is not None else None

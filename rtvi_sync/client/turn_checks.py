@@ -19,6 +19,8 @@ from ..protocol.validation import BOOL, WAIT, Rule
 if TYPE_CHECKING:
     from .turn import Turn
 
+__tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
+
 ExpectedCalls: TypeAlias = Mapping[str, Mapping[str, Any] | None] | Sequence[str | tuple[str, Mapping[str, Any]]]
 """Calls of functions: arguments by name, or a list of names and of pairs of a name and arguments."""
 

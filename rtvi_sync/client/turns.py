@@ -6,11 +6,12 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
+from operator import methodcaller
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.logs import package_logger
-from ..errors import RequestTimeoutError, WouldDeadlockError
+from ..errors import RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from
 from ..media.base import AudioSource
 from ..media.kinds import is_audio_file, is_source
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # most clients need none of them
     from .pending_turn import PendingTurn
     from .question import Question
     from .turn import Turn
+
+__tracebackhide__ = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
 logger: logging.Logger = package_logger(__name__)
 

@@ -113,5 +113,5 @@ class DeviceStatusReporter:
         )
         if str(error) != self._warned:
             self._warned = str(error)
-            logger.warning("%s. The session continues without", error)
+            logger.warning("%s. The session continues without %s", error, "it" if len(errors) == 1 else "them")
         self.event_sink.event(RTVIEvent.DEVICE_ERROR, error)

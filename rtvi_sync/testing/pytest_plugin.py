@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rtvi_sync import BotReadyData, HandlerError, RTVIClient, Turn
     from rtvi_sync.testing import EmbeddedBot
 
+__tracebackhide__ = True  # the line of the test is shown
+
 _TIMEOUT = 30.0  # default of ask(), listen() and expect()
 # Properties of a test, as in junit's XML: one for each turn that has the latency.
 _LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}

@@ -123,6 +123,26 @@ def test_the_report_of_a_failure(run: Run) -> None:
     )
 
 
+def test_the_traceback_of_a_failure(run: Run) -> None:
+    """It ends at the line of the test: what the package does between says nothing to its reader."""
+    code = """
+        def test_turn(rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="Goodbye")
+
+        def test_block(rtvi_client):
+            with rtvi_client.expect(within=0.01) as expect:
+                expect.text("Goodbye")
+
+        def test_time_out(rtvi_client):
+            rtvi_client.ask("Hello", timeout=0.001)
+        """
+    result = run(code)
+    result.assert_outcomes(failed=3)
+    result.stdout.no_fnmatch_line("*rtvi_sync/*.py:*")
+    result.stdout.fnmatch_lines(["*.py:2: ExpectationError", "*.py:6: ExpectationError", "*.py:9: RequestTimeoutError"])
+    run(code, "--full-trace").stdout.fnmatch_lines(["*rtvi_sync/client/expect.py:*"])
+
+
 def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --rtvi-url, the variable or the ini file the same tests run against that bot, as far as they may."""
     code = """
