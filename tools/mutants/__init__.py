@@ -27,11 +27,11 @@ from tools.machine import print_step
 LEAST = 85
 #: The largest number of mutants that are tested at once.
 MOST_PROCESSES = 2
-# A mutant that keeps its tests running for this many times as long as they take without it, and these seconds, hangs.
-_LIMIT_FACTOR = 5.0
-_LIMIT_SECONDS = 30.0
+#: A mutant hangs if its tests run for longer than this many times what they take without it, and `LIMIT_SECONDS`.
+LIMIT_FACTOR = 3.0
+LIMIT_SECONDS = 20.0
 # Seconds for which a test of a mutant waits for what must happen (`GUARD` in tests/support/slowness.py).
-_GUARD = "30"
+_GUARD = "10"
 # What no test reads: copying it would take long.
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__", ".*_cache", "node_modules", "*.egg-info")
 _PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider")
@@ -259,7 +259,11 @@ def _failed_test(output: str) -> str:
 
 
 def run(
-    root: Path, modules: dict[str, Module], processes: int = 1, tell: Callable[[Outcome], None] = lambda _: None
+    root: Path,
+    modules: dict[str, Module],
+    processes: int = 1,
+    tell: Callable[[Outcome], None] = lambda _: None,
+    limit_seconds: float = LIMIT_SECONDS,
 ) -> Iterator[Outcome | BrokenError]:
     """Test all mutants. Yield what came of each, in the order of the modules, and the modules whose tests fail.
 
@@ -268,6 +272,7 @@ def run(
         modules: with the mutants.
         processes: that many mutants at once.
         tell: called with each outcome at once, on any thread.
+        limit_seconds: how much longer the tests may take than `LIMIT_FACTOR` times what they take without a mutant.
     """
     with contextlib.ExitStack() as stack:
         copies: SimpleQueue[Copy] = SimpleQueue()
@@ -293,7 +298,7 @@ def run(
             try:
                 copy = copies.get()
                 try:
-                    limit = _LIMIT_SECONDS + _LIMIT_FACTOR * copy.time_tests(module)
+                    limit = limit_seconds + LIMIT_FACTOR * copy.time_tests(module)
                 finally:
                     copies.put(copy)
                 yield from test_each(partial(test_one, name, module, limit), module.mutants)
