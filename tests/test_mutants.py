@@ -86,7 +86,7 @@ def test_a_mutant_that_hangs_is_killed(tree: Path) -> None:
 
 
 def test_a_stale_mutant_is_an_error_that_names_it(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If a pattern does not match, no mutant is tested."""
+    """The runner tests no mutant if the pattern of one does not match."""
     give(tree, KILLED, STALE)
 
     assert main(["lamp"], tree) == 1
@@ -121,7 +121,7 @@ def test_a_pattern_that_cannot_be_applied(mutant: Mutant, why: str) -> None:
 
 
 def test_tests_that_do_not_pass_judge_no_mutant(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the tests fail without a mutant, the run fails and says so."""
+    """A run whose tests fail without a mutant fails and says so."""
     give(tree, KILLED)
     (tree / "tests/test_lamp.py").write_text(TESTS.replace("assert lamp", "assert not lamp"))
 

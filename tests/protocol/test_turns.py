@@ -1096,7 +1096,7 @@ def test_a_session_that_was_lost_after_an_interruption() -> None:
 
 
 def test_a_message_that_could_not_be_sent() -> None:
-    """Its turn has failed, once."""
+    """The turn of a message that could not be sent has failed, once."""
     talk = Conversation()
     talk.ask("Hi?")
     for _ in range(2):
