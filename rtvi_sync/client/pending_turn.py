@@ -78,9 +78,7 @@ class PendingTurn:
             if self._decision.setdefault(0, "cancelled") == "asked":
                 if not self._question.has_more_to_say:
                     raise
-                # It must not go on to interrupt the questions to come.
-                self._silenced = True
-                self._rest_if_speaking()
+                # It must not go on to interrupt the questions to come: _end() lets the microphone speak again.
                 text = f"The question was still being said after {timeout} s; it is cancelled. Call barge_in() again, "
                 self._error = RequestTimeoutError(f"{text}and pass a larger timeout.")
                 self._error.turn = error.turn

@@ -363,9 +363,7 @@ class TestText:
 
     @pytest.mark.parametrize("sign", ["bot-llm-started", "bot-started-speaking"])
     def test_words_after_the_bot_has_gone_on(self, sign: str) -> None:
-        """Words behind a sign of a later answer are new, though they follow an interruption, and no text of a model tells
-        them.
-        """
+        """Words behind a sign of a later answer are new, though they follow an interruption, and no text tells them."""
         signs = [RTVIMessage("bot-interrupted", None), RTVIMessage("bot-tts-text", {"text": "upon"})]
         signs += [RTVIMessage(sign, None), RTVIMessage("bot-tts-text", {"text": "I stop"})]
         with TalkingBot(lambda text: None).client() as client, client.expect(GUARD) as expect:

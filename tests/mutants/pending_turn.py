@@ -71,8 +71,8 @@ MODULE = Module(
         ),
         Mutant(
             "A question goes on to be said after result() has timed out.",
-            "                self._silenced = True\n                self._rest_if_speaking()\n",
-            "",
+            "if not self._question.has_more_to_say:",
+            "if True:",
         ),
     ),
 )
