@@ -12,17 +12,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 
-import rtvi_sync.session.limits
-import rtvi_sync.session.message_channel
-import rtvi_sync.session.reconnect
-import rtvi_sync.session.session
 from rtvi_sync import (
     BotAlreadyStartedError,
     BotError,
@@ -45,26 +41,21 @@ from rtvi_sync import (
     TransportStartError,
     signals,
 )
-from rtvi_sync.client.sessionless import Sessionless
-from rtvi_sync.concurrency import lifecycle
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lifecycle import NoThreadError
-from rtvi_sync.protocol.about import about_this_client
-from rtvi_sync.session.publisher import EventPublisher
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import (
     deaf_bot,
-    manager_of,
     memory_client,
-    session_of,
+    ready_bot,
     silent_bot,
     transport_of,
     websocket_client,
 )
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer
-from tests.support.slowness import GUARD, Stopwatch, takes
+from tests.support.limits import changed
+from tests.support.moments import at
+from tests.support.probes import forget_what_follows, is_retrying, session_has_ended, set_bot, waiting_calls
+from tests.support.slowness import GUARD, Stopwatch, at_some_limit, takes
 from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
@@ -129,7 +120,7 @@ def lose(client: RTVIClient, info: CloseInfo = NETWORK) -> None:
 
 def pending(client: RTVIClient) -> None:
     """Wait until the client waits for its next attempt."""
-    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
+    until(lambda: is_retrying(client))
 
 
 # -- what happens -----------------------------------------------------------------------------------------------------
@@ -169,7 +160,7 @@ def test_over_a_real_socket() -> None:
         for end in ended:
             session = bot.wait_for_session()
             ready = InThread(lambda: client.wait_for("bot_ready", timeout=GUARD))
-            until(lambda: manager_of(client)._dispatcher._live_streams())
+            until(lambda: waiting_calls(client))
             end(session)
             ready.get()
             assert not client.is_mic_enabled
@@ -234,7 +225,7 @@ def test_it_gives_up() -> None:
         client.connect()
         until(lambda: "bot_ready" in telling.names)
         waiting = InThread(lambda: client.wait_for("reconnect_failed", timeout=GUARD))
-        until(lambda: manager_of(client)._dispatcher._live_streams())
+        until(lambda: waiting_calls(client))
         lose(client)
         with pytest.raises(DisconnectedError, match="no 2"):
             client.wait_for("bot_ready", timeout=GUARD)
@@ -354,10 +345,10 @@ def test_the_next_session_forgets_why_it_gave_up(server: ScriptedServer) -> None
             client.send_text("hello")
 
 
-def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attempt that has not even a session, for want of descriptors, is told of as any other."""
+def test_why_no_session_could_begin() -> None:
+    """An attempt that has not even a session, for want of descriptors, is reported as any other."""
 
-    def none_left() -> Any:
+    def none_left(*_: object) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
     policy = ReconnectPolicy(max_attempts=2, initial_delay=0.01, max_delay=0.02)
@@ -365,9 +356,7 @@ def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
         telling = Telling(client)
         client.connect()
         until(lambda: "bot_ready" in telling.names)
-        with monkeypatch.context() as patched:
-            patched.setattr("rtvi_sync.session.session.acquire_runtime", none_left)
-            patched.setattr("rtvi_sync.session.reconnect.acquire_runtime", none_left)
+        with at("a session takes its threads", none_left), at("the reconnect thread takes its threads", none_left):
             lose(client)
             until(lambda: "reconnect_failed" in telling.names)
             (failed,) = telling.data("reconnect_failed")
@@ -379,15 +368,18 @@ def test_why_no_session_could_begin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that has no thread for the attempts to come: that is told as well."""
+    """A system that has no thread for the attempts makes the client give up, and send_text() say why."""
+    start = threading.Thread.start
 
-    def none_left(*_: Any) -> Any:
-        raise NoThreadError("can't start new thread")
+    def none_left(thread: threading.Thread) -> None:
+        if "reconnect" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
-    monkeypatch.setattr("rtvi_sync.session.reconnect.start_thread", none_left)
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
+        monkeypatch.setattr(threading.Thread, "start", none_left)
         lose(client)
         until(lambda: "reconnect_failed" in telling.names)
         with pytest.raises(BotNotReadyError, match="can't start new thread"):
@@ -427,23 +419,21 @@ def test_a_session_that_does_not_last_is_a_failed_attempt() -> None:
         assert bot.begun == 4
 
 
-def test_a_loss_is_told_after_the_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A close thread that is late does not begin to replace the session again."""
+def test_a_loss_is_told_after_the_last_attempt() -> None:
+    """A close thread that reports a loss after the client has given up does not start to replace the session again."""
     bot = MoodyBot("ready", "flighty")
     policy = ReconnectPolicy(max_attempts=1, initial_delay=0.01, max_delay=0.02, stable_after=GUARD)
-    lost = rtvi_sync.session.reconnect.Reconnector.lost
     told = threading.Event()
 
-    def late(reconnector: Any, session: Any) -> None:
-        if session.number == 2:
+    def late(go_on: Callable[[], object], number: int) -> None:
+        if number == 2:
             until(lambda: "reconnect_failed" in telling.names)
-            until(lambda: reconnector._run is None)
-        lost(reconnector, session)
-        if session.number == 2:
+            until(lambda: not any("-reconnect-" in name for name in thread_names()))
+        go_on()
+        if number == 2:
             told.set()
 
-    monkeypatch.setattr(rtvi_sync.session.reconnect.Reconnector, "lost", late)
-    with reconnecting_client(bot, policy) as client:
+    with at("a loss is passed on", late), reconnecting_client(bot, policy) as client:
         telling = Telling(client)
         client.connect()
         lose(client)
@@ -525,19 +515,21 @@ def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None
 
 
 def test_each_attempt_has_the_limit_of_connect() -> None:
-    """A bot that does not get ready in time is a failed attempt, and another one follows."""
+    """A bot that does not get ready within connect_timeout is a failed attempt, and another one follows."""
     policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.05, max_attempts=None)
-    with reconnecting_client(policy=policy) as client:
-        telling = Telling(client)
-        client.connect()
-        transport_of(client)._bot = silent_bot
-        manager_of(client)._limit = 0.1
-        lose(client)
-        until(lambda: telling.names.count("reconnecting") >= 2)
-        transport_of(client)._bot = ready_bot
-        manager_of(client)._limit = GUARD
-        until(lambda: telling.names.count("bot_ready") == 2)
-        assert isinstance(telling.data("reconnecting")[1].error, ConnectionTimeoutError)
+
+    def check(limit: float) -> None:
+        with reconnecting_client(policy=policy, connect_timeout=limit) as client:
+            telling = Telling(client)
+            client.connect()
+            set_bot(client, silent_bot)
+            lose(client)
+            until(lambda: telling.names.count("reconnecting") >= 2)
+            set_bot(client, ready_bot)
+            until(lambda: telling.names.count("bot_ready") == 2)
+            assert isinstance(telling.data("reconnecting")[1].error, ConnectionTimeoutError)
+
+    at_some_limit(check)
 
 
 # -- the program's word -----------------------------------------------------------------------------------------------
@@ -568,18 +560,17 @@ def test_disconnect_in_a_handler(event: str) -> None:
         assert client.state == "disconnected"
 
 
-def test_disconnect_before_the_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disconnect_before_the_first_attempt() -> None:
     """disconnect() while connect() imports what repeats it: no attempt is made."""
-    begins, go_on, retrying = threading.Event(), threading.Event(), rtvi_sync.session.reconnect._retrying
+    begins, go_on = threading.Event(), threading.Event()
 
-    def slowly(*arguments: Any, **options: Any) -> Any:
+    def slowly(proceed: Callable[[], Any], _: object) -> Any:
         begins.set()
         assert go_on.wait(GUARD)
-        return retrying(*arguments, **options)
+        return proceed()
 
-    monkeypatch.setattr(rtvi_sync.session.reconnect, "_retrying", slowly)
-    bot = MoodyBot()
-    with reconnecting_client(bot, attrs.evolve(QUICK, first_connect=True)) as client:
+    bot, policy = MoodyBot(), attrs.evolve(QUICK, first_connect=True)
+    with at("connect() prepares to repeat itself", slowly), reconnecting_client(bot, policy) as client:
         connecting = InThread(client.connect)
         assert begins.wait(GUARD)
         client.disconnect()
@@ -611,27 +602,27 @@ def test_disconnect_ends_an_attempt() -> None:
         assert "reconnect_failed" not in telling.names
 
 
-def test_disconnect_while_an_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disconnect_while_an_attempt_begins() -> None:
     """disconnect() in the moment in which an attempt makes its session, which no other thread sees yet: nothing comes
     of it.
     """
     begins, go_on = threading.Event(), threading.Event()
 
-    def slowly() -> dict[str, str]:
+    def slowly(proceed: Callable[[], Any], _: object) -> Any:
         begins.set()
         assert go_on.wait(GUARD)
-        return about_this_client()
+        return proceed()
 
     with reconnecting_client() as client:
         telling = Telling(client)
         client.connect()
-        monkeypatch.setattr(rtvi_sync.session.message_channel, "about_this_client", slowly)
-        lose(client)
-        assert begins.wait(GUARD)
-        disconnecting = InThread(client.disconnect)
-        until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector._run is None)
-        go_on.set()
-        disconnecting.get()
+        with at("a session is made", slowly):
+            lose(client)
+            assert begins.wait(GUARD)
+            disconnecting = InThread(client.disconnect)
+            until(lambda: not is_retrying(client))
+            go_on.set()
+            disconnecting.get()
         assert thread_names() == []
         assert client.state == "disconnected"
         assert telling.names.count("connected") == 1
@@ -780,10 +771,7 @@ def test_an_attempt_of_connect_is_no_lost_session() -> None:
     with contextlib.closing(memory_client(silent_bot, reconnect=policy, connect_timeout=0.05)) as client:
         with pytest.raises(ConnectionTimeoutError):
             client.connect()
-        session = manager_of(client).last_session
-        assert session is not None
-        session.ending.is_replaced = True
-        assert not manager_of(client).has_session
+        forget_what_follows(client)
         with pytest.raises(BotNotReadyError, match=r"the last attempt to connect failed"):
             client.send_text("hello")
 
@@ -794,9 +782,7 @@ def test_an_action_before_the_first_attempt_is_planned(server: ScriptedServer) -
     with reconnecting_client(policy=SLOW, params={"base_url": server.url}) as client:
 
         def act() -> None:
-            session = manager_of(client).last_session
-            assert session is not None
-            assert session.ending.closed.wait(Deadline(GUARD))
+            until(lambda: session_has_ended(client))
             try:
                 client.action({"service": "llm", "action": "run"})
             except RTVIError as error:
@@ -968,7 +954,7 @@ def test_a_bot_is_started_instead(status: int, server: ScriptedServer) -> None:
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waits = InThread(lambda: client.wait(GUARD))
-        until(lambda: manager_of(client)._dispatcher._streams)
+        until(lambda: waiting_calls(client))
         lose(client)
         pending(client)
         if status == 200:
@@ -1017,7 +1003,8 @@ def test_a_rule_that_takes_its_time() -> None:
         transport_of(client).options.on_closed(NETWORK)
         assert asked.wait(GUARD)
         assert isinstance(waiting.error(), DisconnectedError)
-        assert not transport_of(client)._open
+        with pytest.raises(DisconnectedError):
+            transport_of(client).send_audio(b"", 16_000)
         answer.set()
 
 
@@ -1083,9 +1070,9 @@ def test_whoever_waits_for_a_session_is_told() -> None:
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: manager_of(client)._dispatcher._live_streams())
+        until(lambda: waiting_calls(client))
         other = InThread(lambda: client.wait_for("server_message"))
-        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 2)
+        until(lambda: waiting_calls(client) == 2)
         lose(client)
         assert isinstance(other.error(), DisconnectedError)
         pending(client)
@@ -1094,20 +1081,19 @@ def test_whoever_waits_for_a_session_is_told() -> None:
         assert isinstance(waiting.error(), DisconnectedError)
 
 
-def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins() -> None:
     """The same when the thread is at work already, and the one that has started it does not know it yet."""
     told = threading.Event()
 
-    def start_thread(*arguments: Any) -> threading.Thread:
-        thread = lifecycle.start_thread(*arguments)
+    def late(go_on: Callable[[], Any], _: object) -> Any:
+        thread = go_on()
         assert told.wait(GUARD)
         return thread
 
-    monkeypatch.setattr(rtvi_sync.session.reconnect, "start_thread", start_thread)
-    with reconnecting_client(policy=SLOW) as client:
+    with at("the reconnect thread starts", late), reconnecting_client(policy=SLOW) as client:
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: manager_of(client)._dispatcher._live_streams())
+        until(lambda: waiting_calls(client))
         lose(client)
         pending(client)
         client.disconnect()
@@ -1117,16 +1103,15 @@ def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins(monkeypat
             told.set()
 
 
-def test_whoever_waits_is_told_though_a_handler_holds_up_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same when the last event of the lost session is delivered only after disconnect()."""
-    monkeypatch.setattr(rtvi_sync.session.limits, "TEARDOWN_LIMIT", 0.2)
+def test_whoever_waits_is_told_though_a_handler_holds_up_the_loss() -> None:
+    """Calls that wait for a session end with disconnect() though a handler holds up the events of the lost session."""
     go_on = threading.Event()
-    with reconnecting_client(policy=SLOW) as client:
+    with changed(teardown=0.2), reconnecting_client(policy=SLOW) as client:
         client.on("bot_disconnected", lambda: go_on.wait(GUARD))
         client.connect()
         waiting = [InThread(client.wait), InThread(lambda: client.wait_for("bot_ready"))]
         lost = InThread(lambda: client.wait_for("server_message"))
-        until(lambda: len(manager_of(client)._dispatcher._live_streams()) == 3)
+        until(lambda: waiting_calls(client) == 3)
         lose(client)
         pending(client)
         client.disconnect()
@@ -1139,18 +1124,19 @@ def test_whoever_waits_is_told_though_a_handler_holds_up_the_loss(monkeypatch: p
         assert client.wait(GUARD) == CloseInfo(initiator="client")
 
 
-def test_the_handlers_of_bot_ready_have_a_bot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may run before the thread that has queued the event goes on; turns are followed if they are asked for."""
-    told, publish = threading.Event(), EventPublisher.event
+def test_the_handlers_of_bot_ready_have_a_bot() -> None:
+    """A handler of bot_ready that runs before the thread that has queued the event goes on can send a text, and its
+    turn is followed.
+    """
+    told = threading.Event()
     answers: list[Any] = []
 
-    def event(publisher: EventPublisher, type_: RTVIEvent, *arguments: Any, **options: Any) -> None:
-        publish(publisher, type_, *arguments, **options)
-        if type_ is RTVIEvent.BOT_READY and manager_of(client).stats().sessions == 2:
+    def event(go_on: Callable[[], object], type_: object) -> None:
+        go_on()
+        if type_ is RTVIEvent.BOT_READY and client.stats().sessions == 2:
             assert told.wait(GUARD)
 
-    monkeypatch.setattr(EventPublisher, "event", event)
-    with reconnecting_client() as client:
+    with at("an event is queued", event), reconnecting_client() as client:
         client.connect()
 
         @client.on("bot_ready")
@@ -1158,13 +1144,14 @@ def test_the_handlers_of_bot_ready_have_a_bot(monkeypatch: pytest.MonkeyPatch) -
             try:
                 client.send_text("Hello!")
                 client.turns()
-                answers.append(session_of(client).channel.follower)
+                answers.append("sent")
             finally:
                 told.set()
 
         lose(client)
         assert told.wait(GUARD)
-        assert answers[0] is not None
+        assert answers == ["sent"]
+        until(lambda: [turn.user_text for turn in client.turns()] == ["Hello!"])
 
 
 def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
@@ -1173,7 +1160,7 @@ def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
         client.on("disconnected", client.disconnect)
         client.connect()
         waiting = InThread(lambda: client.wait_for("bot_ready"))
-        until(lambda: manager_of(client)._dispatcher._live_streams())
+        until(lambda: waiting_calls(client))
         lose(client)
         assert isinstance(waiting.error(), DisconnectedError)
 
@@ -1258,14 +1245,15 @@ def test_a_client_that_is_dropped_before_an_attempt_has_no_session() -> None:
     assert bot.begun == 1
 
 
-def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for the session that the application begins, however late the reconnect thread goes on."""
+def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer) -> None:
+    """A stream opened in the handler of reconnect_failed waits for the session that the application begins, however
+    late the reconnect thread goes on.
+    """
     opened: queue.SimpleQueue[EventStream[BotReadyData]] = queue.SimpleQueue()
     is_open = threading.Event()
-    publish = Sessionless.publish
 
-    def publish_and_wait(self: Sessionless, event: RTVIEvent, data: object) -> None:
-        publish(self, event, data)
+    def publish_and_wait(go_on: Callable[[], object], event: object) -> None:
+        go_on()
         if event is RTVIEvent.RECONNECT_FAILED:
             assert is_open.wait(GUARD)
 
@@ -1273,9 +1261,9 @@ def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer, monkeyp
         opened.put(client.events("bot_ready", timeout=GUARD))
         is_open.set()
 
-    monkeypatch.setattr(Sessionless, "publish", publish_and_wait)
     server.answers["/connect/"] = Answer({})
-    with reconnecting_client(params={"base_url": server.url}) as client:
+    paused = at("an event between sessions is queued", publish_and_wait)
+    with paused, reconnecting_client(params={"base_url": server.url}) as client:
         client.on("reconnect_failed", open_stream)
         client.connect()
         refused_by(server, client)
@@ -1286,30 +1274,28 @@ def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer, monkeyp
             assert next(stream).data.version
 
 
-def test_no_session_begins_before_it_has_told_that_it_gave_up(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise that event would be lost, and the streams that wait for a session would end in spite of it."""
-    publish, could_begin = Sessionless.publish, []
+def test_no_session_begins_before_it_has_told_that_it_gave_up(server: ScriptedServer) -> None:
+    """A session that the application starts while the client gives up starts after `reconnect_failed` is queued, so
+    that neither that event is lost, nor a stream ended that waits for a session.
+    """
+    connecting: list[InThread] = []
 
-    def can_begin() -> bool:
-        lock = manager_of(client)._lock
-        is_free = lock.acquire(blocking=False)
-        if is_free:
-            lock.release()
-        return is_free
-
-    def look_and_publish(self: Sessionless, event: RTVIEvent, data: object) -> None:
+    def connect_first(go_on: Callable[[], object], event: object) -> None:
         if event is RTVIEvent.RECONNECT_FAILED:
-            could_begin.append(InThread(can_begin).get())
-        publish(self, event, data)
+            server.answers["/connect/"] = Answer({})
+            connecting.append(InThread(client.connect))
+            assert connecting[0].goes_on(0.2)
+        go_on()
 
-    monkeypatch.setattr(Sessionless, "publish", look_and_publish)
     server.answers["/connect/"] = Answer({})
-    with reconnecting_client(params={"base_url": server.url}) as client:
+    moment = at("an event between sessions is queued", connect_first)
+    with moment, reconnecting_client(params={"base_url": server.url}) as client:
+        telling = Telling(client)
         client.connect()
         refused_by(server, client)
-    assert could_begin == [False]
+        connecting[0].get()
+        until(lambda: telling.names.count("bot_ready") == 2)
+        assert telling.names.index("reconnect_failed") < telling.names.index("connected", 2)
 
 
 def test_in_a_forked_child() -> None:

@@ -10,7 +10,7 @@ from rtvi_sync import MemoryTransport, RTVIClient, RTVIMessage, WebSocketTranspo
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.transports.base import Inbound
-from rtvi_sync.transports.memory import ready_bot
+from rtvi_sync.transports.memory import ready_bot as ready_bot
 from tests.support.slowness import GUARD
 
 

@@ -1,0 +1,51 @@
+"""Moments inside the package at which tests let something else happen: the one place that knows where they are."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: By the name of the moment: the function of the package that runs then, and what it is about of its arguments.
+_PLACES: dict[str, tuple[str, Callable[..., object]]] = {
+    "connect() prepares to repeat itself": ("session.reconnect:_retrying", lambda *_, **__: None),
+    "a session is made": ("session.message_channel:about_this_client", lambda: None),
+    "a session takes its threads": ("session.session:acquire_runtime", lambda: None),
+    "the reconnect thread takes its threads": ("session.reconnect:acquire_runtime", lambda: None),
+    "the reconnect thread starts": ("session.reconnect:start_thread", lambda *_: None),
+    "a loss is passed on": ("session.reconnect:Reconnector.lost", lambda _, session: session.number),
+    "an event is queued": ("session.publisher:EventPublisher.event", lambda _, type_, *__, **___: type_),
+    "listeners are looked for": ("session.publisher:EventPublisher._step", lambda _, type_, data=None: data),
+    "an event between sessions is queued": ("client.sessionless:Sessionless.publish", lambda _, event, __: event),
+    "the turns of a session are followed": ("client.conversation:ConversationTracker.follow", lambda *_: None),
+    "a session gets its follower": ("client.conversation:SessionFollower.__init__", lambda *_: None),
+    "the source of a question is made": ("client.question_source:source_of", lambda *_: None),
+}
+
+
+@contextlib.contextmanager
+def at(moment: str, call: Callable[[Callable[[], Any], Any], Any]) -> Iterator[None]:
+    """Call something, in the block, each time that a moment comes, on the thread on which it comes.
+
+    Args:
+        moment: by its name.
+        call: called with a function that lets the package go on, whose result it returns; and with what the moment is
+            about: the type of an event, or the number of a session.
+    """
+    place, about = _PLACES[moment]
+    module, _, path = place.partition(":")
+    owner: Any = importlib.import_module(f"rtvi_sync.{module}")
+    *classes, name = path.split(".")
+    for attribute in classes:
+        owner = getattr(owner, attribute)
+    real = getattr(owner, name)
+
+    def instead(*arguments: Any, **options: Any) -> Any:
+        return call(lambda: real(*arguments, **options), about(*arguments, **options))
+
+    setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        setattr(owner, name, real)
