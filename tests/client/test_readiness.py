@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,14 +16,13 @@ from rtvi_sync import (
     RequestTimeoutError,
     RTVIClient,
     RTVIError,
-    RTVIEvent,
     TransportState,
     WouldDeadlockError,
 )
-from rtvi_sync.session.publisher import EventPublisher
-from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import manager_of, memory_client, silent_bot, transport_of
+from tests.support.clients import manager_of, memory_client, ready_bot, silent_bot, transport_of
 from tests.support.http_server import Answer, ScriptedServer
+from tests.support.moments import at
+from tests.support.probes import waiting_calls
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -41,7 +40,7 @@ def closing(client: RTVIClient) -> Iterator[RTVIClient]:
 def waiting(client: RTVIClient) -> InThread:
     """Return a thread that waits."""
     thread = InThread(lambda: client.wait_until_ready(GUARD))
-    until(lambda: client._dispatcher._live_streams())
+    until(lambda: waiting_calls(client))
     return thread
 
 
@@ -82,18 +81,17 @@ def test_on_a_thread_beside_connect() -> None:
         client.wait_until_ready(0)
 
 
-def test_it_begins_as_the_bot_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look for listeners of the state and the state itself."""
-    step, waits = EventPublisher._step, queue.SimpleQueue[InThread]()
+def test_it_begins_as_the_bot_becomes_ready() -> None:
+    """wait_until_ready() returns though it is called between the look for listeners of the state and the state."""
+    waits = queue.SimpleQueue[InThread]()
 
-    def late(self: EventPublisher, type_: RTVIEvent, data: object = None) -> object:
-        found = step(self, type_, data)
+    def late(go_on: Callable[[], object], data: object) -> object:
+        found = go_on()
         if data is TransportState.READY:
             waits.put(waiting(client))
         return found
 
-    monkeypatch.setattr(EventPublisher, "_step", late)
-    with closing(memory_client()) as client:
+    with at("listeners are looked for", late), closing(memory_client()) as client:
         client.connect()
         waits.get(timeout=GUARD).get()
 

@@ -29,6 +29,7 @@ from rtvi_sync import (
 from rtvi_sync.media import BytesSource, NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, session_of, settle, transport_of, websocket_client
+from tests.support.probes import listeners, questions_under_way, waiting_calls
 from tests.support.scripted_talk import (
     RATE,
     TalkingBot,
@@ -48,16 +49,6 @@ from tests.support.waiting import until
 
 def quiet(text: str) -> None:
     """Let a bot wait for what the test lets it say."""
-
-
-def dispatcher_of(client: RTVIClient) -> Any:
-    return client._dispatcher
-
-
-def listeners_of(client: RTVIClient) -> tuple[int, int]:
-    """Return how many streams and observers there are."""
-    dispatcher = dispatcher_of(client)
-    return len(dispatcher._streams), sum(map(len, dispatcher._observers.values()))
 
 
 class TestAsk:
@@ -215,7 +206,7 @@ class TestAsk:
                 client.ask("second")
             with pytest.raises(BotNotReadyError):
                 client.listen(GUARD)
-            assert listeners_of(client)[0] == 0
+            assert waiting_calls(client) == 0
 
     def test_disconnect_in_a_handler_of_the_answer(self) -> None:
         """An answer that was over before is returned, also if that was an assumption."""
@@ -360,14 +351,15 @@ class TestAsk:
         """A question in a function of the bot's does not shorten the wait of the one that waits for its answer."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
-            conversation = client._conversation.get()
-            with conversation.patience(GUARD):
-                with conversation.patience(0.0):
-                    pass
-                says(client, said("One moment."))
-                settle(client)
-                assert client.turns()[0].is_open
-            assert client.listen(GUARD).bot_text == "One moment."
+            outer = InThread(lambda: client.listen(GUARD, settle=GUARD))
+            until(lambda: waiting_calls(client) == 1)
+            with pytest.raises(RequestTimeoutError):
+                client.listen(0.0, settle=0.0)
+            says(client, said("One moment."))
+            settle(client)
+            assert client.turns()[0].is_open
+            hangs_up(client)
+            assert outer.get().bot_text == "One moment."
 
     def test_handlers_have_returned(self) -> None:
         """When it returns, the handlers of the message that ended the answer have."""
@@ -395,7 +387,7 @@ class TestAsk:
         bot = TalkingBot(lambda text: None if text == "lost" else text)
         with bot.client() as client:
             client.turns()
-            before = listeners_of(client)
+            before = listeners(client)
             for _ in range(3):
                 client.ask("x", GUARD)
                 with pytest.raises(RequestTimeoutError):
@@ -403,8 +395,8 @@ class TestAsk:
                 pending = client.barge_in("y", after="server-message")
                 bot_says(client, "server-message", "now")
                 pending.result(GUARD)
-            assert listeners_of(client) == before
-            assert client._conversation.get().asked == set()
+            assert listeners(client) == before
+            assert questions_under_way(client) == 0
 
     def test_ctrl_c(self) -> None:
         """It interrupts the wait, and the next question works."""
@@ -553,7 +545,7 @@ class TestListen:
     def test_the_session_ends_meanwhile(self) -> None:
         with TalkingBot().client() as client:
             thread = InThread(lambda: client.listen(GUARD))
-            until(lambda: listeners_of(client)[0] == 1)
+            until(lambda: waiting_calls(client) == 1)
             hangs_up(client)
             assert isinstance(thread.error(), DisconnectedError)
 
@@ -600,10 +592,10 @@ class TestEvents:
     def test_process_events_counts_none_without_use(self) -> None:
         """A client whose turns nothing follows has no observer."""
         with TalkingBot().client() as client:
-            assert listeners_of(client) == (0, 0)
+            assert listeners(client) == (0, 0, 0)
             client.send_text("one")
             settle(client)
-            assert listeners_of(client) == (0, 0)
+            assert listeners(client) == (0, 0, 0)
 
 
 class TestAudio:

@@ -23,6 +23,7 @@ from rtvi_sync import (
 )
 from tests.support.clients import bot_says, memory_client, say, settle, transport_of
 from tests.support.garbage import collect
+from tests.support.probes import listeners, queued_events
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 
@@ -258,7 +259,7 @@ class TestRegistration:
         say(client, 1)
         settle(client)
         assert sorted(heard) == list(range(8))
-        assert client._dispatcher._handlers[RTVIEvent.METRICS] == []
+        assert listeners(client)[1] == 8
 
 
 class TestOrder:
@@ -371,7 +372,7 @@ class TestPayloads:
         with memory_client(max_queued_events=1) as client:
             for _ in range(1000):
                 bot_says(client, "bot-llm-text", {"text": 5})
-            assert len(client._dispatcher.queue) == 0
+            assert queued_events(client) == 0
             assert client.state is TransportState.READY
 
     def test_payloads_are_frozen(self, client: RTVIClient) -> None:

@@ -19,9 +19,9 @@ from rtvi_sync import (
     RTVIEvent,
     TransportState,
 )
-from rtvi_sync.concurrency.deadline import Deadline
-from tests.support.clients import bot_says, memory_client, say, session_of, silent_bot, transport_of
+from tests.support.clients import bot_says, memory_client, say, settle, silent_bot, transport_of
 from tests.support.garbage import collect
+from tests.support.probes import waiting_calls
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -29,9 +29,9 @@ from tests.support.waiting import until
 
 def waiting(client: RTVIClient, call: Any) -> InThread:
     """Run `call()` on a thread and return when it listens."""
-    before = len(client._dispatcher._live_streams())
+    before = waiting_calls(client)
     thread = InThread(call)
-    until(lambda: len(client._dispatcher._live_streams()) > before)
+    until(lambda: waiting_calls(client) > before)
     return thread
 
 
@@ -78,10 +78,10 @@ class TestEvents:
         with memory_client() as client:
             with client.events("server_message", timeout=GUARD) as stream:
                 say(client, 1)
-                until(lambda: stream._events)
+                settle(client)
             say(client, 2)
             assert [e.data for e in stream] == [1]
-            assert client._dispatcher._live_streams() == []
+            assert waiting_calls(client) == 0
 
     def test_it_ends_with_the_session(self) -> None:
         """The iterator hands out what came before the end, `disconnected` last, and stops."""
@@ -157,7 +157,7 @@ class TestEvents:
             with pytest.raises(RequestTimeoutError):
                 next(stream)
             say(client, 1)
-            until(lambda: stream._events)
+            settle(client)
             assert next(stream).data == 1
 
     def test_close_ends_the_wait_for_another_session(self) -> None:
@@ -204,11 +204,13 @@ class TestEvents:
 
             client.on("server_message", slow)
             stream = client.events("server_message", timeout=GUARD)
+            impatient = client.events("server_message", timeout=0.05)
             say(client, 1, 2)
             assert next(stream).data == 1
             assert order == []
+            assert next(impatient).data == 1
             with pytest.raises(RequestTimeoutError):
-                stream.next_before(Deadline(0.05))
+                next(impatient)
             release.set()
             assert next(stream).data == 2
             assert order[0] == 1
@@ -217,10 +219,10 @@ class TestEvents:
         """A stream without a reference costs nothing."""
         with memory_client() as client:
             stream = client.events("server_message")
-            assert client._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
+            assert waiting_calls(client) == 1
             del stream
             collect()
-            assert not client._dispatcher.has_listener(RTVIEvent.SERVER_MESSAGE)
+            assert waiting_calls(client) == 0
 
     def test_many_streams_on_many_threads(self) -> None:
         """Each gets every event in order."""
@@ -328,7 +330,7 @@ class TestWaitFor:
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
-        session_of(client).ending.drained.wait(Deadline(GUARD))
+        client.wait(GUARD)
         with pytest.raises(DisconnectedError, match=r"connect\(\)") as caught:
             client.wait_for(RTVIEvent(event))
         assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1012, "restart", "server")
@@ -360,7 +362,7 @@ class TestWaitFor:
             for _ in range(5):
                 with pytest.raises(RequestTimeoutError):
                     client.wait_for("server_message", timeout=0.01)
-            assert client._dispatcher._live_streams() == []
+            assert waiting_calls(client) == 0
 
 
 def test_the_end_never_slips_by() -> None:

@@ -27,6 +27,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, PushSource
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.probes import waiting_calls
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -80,7 +81,7 @@ def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk:
     until(lambda: len(attempts) > 1, "the attempt was not repeated")
     listening = InThread(lambda: kiosk.wait_for("bot-transcription", timeout=GUARD))
     ending = InThread(lambda: kiosk.wait(GUARD))
-    until(lambda: len(kiosk._dispatcher._live_streams()) == 3, "the calls do not listen")
+    until(lambda: waiting_calls(kiosk) == 3, "the calls do not listen")
     seen = len(attempts)
     until(lambda: len(attempts) > seen + 1, "the attempt was not repeated")
     with EmbeddedBot(port=port, replies="It is noon."):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIError, TransportState
-from rtvi_sync.concurrency.deadline import Deadline
-from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, transport_of
+from tests.support.clients import bot_says, deaf_bot, memory_client, transport_of
+from tests.support.probes import session_has_ended
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -36,7 +36,7 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
     """Check that the session has ended with an error, and that `disconnected` came in spite of the full queue."""
-    session_of(client).ending.closed.wait(Deadline(GUARD))
+    until(lambda: session_has_ended(client))
     release.set()
     client.disconnect()
     assert client.state is TransportState.DISCONNECTED
@@ -84,7 +84,7 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
     text = json.dumps({"label": "rtvi-ai", "type": "server-message", "data": "x" * 100})
     for _ in range(200):
         transport_of(client).receive(text)
-    session_of(client).ending.closed.wait(Deadline(GUARD))
+    until(lambda: session_has_ended(client))
     client.disconnect()
     assert isinstance(ended[0].error, RTVIError)
     assert 45 <= len(list(stream)) < 100
@@ -110,7 +110,7 @@ def test_manual_mode() -> None:
     client.connect()
     for n in range(30):
         bot_says(client, "server-message", n)
-    session_of(client).ending.closed.wait(Deadline(GUARD))
+    until(lambda: session_has_ended(client))
     assert client.process_events() == 21
     assert isinstance(ended[0].error, RTVIError)
     with client:
