@@ -76,6 +76,7 @@ def test_each_class_is_named_once() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+@pytest.mark.matrix
 def test_each_module_imports_alone() -> None:
     """Every module can be the first that a process imports: there is no cycle that hides behind another order."""
     names = [dotted(path) for path in MODULES if path.name != "__main__.py"]

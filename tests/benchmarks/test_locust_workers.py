@@ -11,6 +11,8 @@ from benchmarks import held
 from benchmarks.locust_workers import Held, by_locust, in_one_process, table, users_at
 from rtvi_sync.testing import MeasuredClient
 
+pytestmark = pytest.mark.matrix
+
 ROW = Held(workers=1, sessions=50, cpu=0.18, rss_kb=200.0, requests=(1.0, 9.0), gaps=(22.0, 43.0), real_time=1.0)
 
 

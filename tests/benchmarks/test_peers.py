@@ -16,6 +16,8 @@ from tests.support.slowness import GUARD
 
 from .conftest import python_of
 
+pytestmark = pytest.mark.matrix
+
 TINY = 0.01
 SCENARIOS = sorted({*session.SCENARIOS, *burst.SCENARIOS} - {"latency-idle"})  # slow, and as latency-50
 # Whatever can be measured, and what becomes of a request that is not answered and of a bot that is not ready.

@@ -13,6 +13,8 @@ from benchmarks import measure, parts
 from benchmarks.results import Results
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.matrix
+
 
 def run(*arguments: str | Path) -> str:
     """Run the program; what it prints."""

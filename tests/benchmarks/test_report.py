@@ -11,6 +11,8 @@ from benchmarks import plots, report
 from benchmarks.results import Results
 from benchmarks.tables import Target
 
+pytestmark = pytest.mark.matrix
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 RESULTS = Results(

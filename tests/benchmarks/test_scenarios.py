@@ -22,6 +22,8 @@ from benchmarks.tables import TABLES, TARGETS
 from tests.support.required import missing
 from tests.support.slowness import Stopwatch
 
+pytestmark = pytest.mark.matrix
+
 PEERS_HERE = ("ours", "ref", "raw")
 TINY = 0.01
 

@@ -21,6 +21,8 @@ from tests.support.slowness import Stopwatch
 
 from .conftest import python_of
 
+pytestmark = pytest.mark.matrix
+
 TINY = 0.05
 FIGURES = {row.scenario: set[str]() for row in TABLES["webrtc"]}
 for row in TABLES["webrtc"]:

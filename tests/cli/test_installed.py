@@ -13,6 +13,7 @@ import pytest
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.installed import EXTRAS, MODULES, without
+from tests.support.selection import some_of
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
 from tests.support.wavs import compressed_wav
@@ -61,7 +62,10 @@ def run(
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+EACH_TIME = ("demo", "talk, recorded", "talk by a device", "talk from an ADPCM file", "devices")
+
+
+@pytest.mark.parametrize("name", some_of(COMMANDS, *EACH_TIME))
 def test_commands_work_without_any_extra(name: str, bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
     """What needs no extra works and says nothing of one; what does is a line with the command to install it."""
     environment = without(tmp_path / "hidden", *MODULES)
@@ -72,6 +76,7 @@ def test_commands_work_without_any_extra(name: str, bot: EmbeddedBot, one_word: 
     assert re.fullmatch(errors, done.stderr, re.DOTALL)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_lines_on_a_pipe_need_none_of_the_extras(extra: str, bot: EmbeddedBot, tmp_path: Path) -> None:
     """Whichever is missing beside the others, the conversation is the same."""

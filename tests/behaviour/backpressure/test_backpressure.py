@@ -60,33 +60,33 @@ def ending_of(client: RTVIClient) -> Callable[[], CloseInfo]:
 
 
 def test_a_flood_arrives_whole(bot: BotProcess) -> None:
-    """100,000 messages in one burst: each one arrives, in order, at a handler that keeps up on the whole."""
+    """10,000 messages in one burst: each one arrives, in order, at a handler that keeps up on the whole."""
     seen: list[int] = []
     done = threading.Event()
 
     def take(data: Any) -> None:
         seen.append(data["n"])
-        if len(seen) == 100_000:
+        if len(seen) == 10_000:
             done.set()
 
     with client_of(bot) as client:
         client.on("server_message", take)
-        client.send_client_message("flood", {"count": 100_000, "size": 10})
+        client.send_client_message("flood", {"count": 10_000, "size": 10})
         assert done.wait(GUARD)
         stats = client.stats()
-    assert seen == list(range(100_000))
-    assert stats.messages_received >= 100_000
-    assert stats.bytes_received > 100_000 * 50
+    assert seen == list(range(10_000))
+    assert stats.messages_received >= 10_000
+    assert stats.bytes_received > 10_000 * 50
 
 
 def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
-    """Events without a listener are not kept: 100,000 messages, 20 MB on the wire, leave less than 1 MB at any time."""
+    """Events without a listener are not kept: of 10,000 messages, 2 MB on the wire, less than half a MB is in memory."""
     with client_of(bot) as client, Peak() as peak:
-        client.send_client_message("flood", {"count": 100_000, "size": 200})
+        client.send_client_message("flood", {"count": 10_000, "size": 200})
         client.send_client_request("after", timeout=GUARD)
         received = client.stats().messages_received
-    assert received >= 100_000
-    assert peak.bytes < MB
+    assert received >= 10_000
+    assert peak.bytes < MB / 2
 
 
 def test_a_handler_that_hangs(bot: BotProcess) -> None:

@@ -28,6 +28,7 @@ def more(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
     return after[0] - before[0], after[1] - before[1]
 
 
+@pytest.mark.matrix
 def test_a_message_that_waits() -> None:
     """A message that waits for its handler takes 15 blocks of memory and 4 tracked objects at most, and leaves none."""
     transport = MemoryTransport()

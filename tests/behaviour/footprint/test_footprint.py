@@ -45,6 +45,7 @@ MOST: Final = {"in memory": (6.8, 0.5), "own": (10.4, 4.0)}  # those that wake: 
 
 
 @pytest.mark.real
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", MOST)
 def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> None:
     """A talk with audio both ways costs few system calls in 20 ms, all threads together, and few wakes of threads.

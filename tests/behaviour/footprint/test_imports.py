@@ -34,6 +34,7 @@ print(len(modules), sum("__attrs_attrs__" in vars(each) for each in found))
 PAYLOADS: Final = "rtvi_sync.protocol.application_payloads"
 
 
+@pytest.mark.matrix
 def test_import_is_quick(tmp_path: Path) -> None:
     """Importing what a client over WebSocket needs takes under twice the time of the package's four dependencies."""
 
@@ -52,6 +53,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
     assert statistics.median(ours / theirs for ours, theirs in pairs) < 2
 
 
+@pytest.mark.matrix
 def test_import_makes_few_classes() -> None:
     """A short program spends most of its time on what it imports."""
     modules, classes = map(int, run(COUNT).split())

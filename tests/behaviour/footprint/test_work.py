@@ -13,9 +13,10 @@ import pytest
 
 from . import counted
 
-#: Of what was measured, with the version and build of Python that needs most. The others mostly need a tenth less, and
-#: what threads do together varies by a twentieth.
-ALLOWED: Final = 1.2
+pytestmark = pytest.mark.matrix
+
+#: Of what was measured, with the version and build of Python that needs most.
+ALLOWED: Final = 1.5
 
 #: Instructions of each part, those of `json.loads` of a message being 1: with Python 3.10, and with later ones.
 PARTS: Final = {
@@ -83,7 +84,7 @@ def too_much(rows: Rows) -> Rows:
 
 @pytest.mark.real
 def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
-    """No part and no way through a session takes a fifth more instructions, beside a reference, than it did with the
+    """No part and no way through a session takes 1.5 times as many instructions, beside a reference, as it did with the
     version of Python that needs most."""
     found = counted.instructions(url, tmp_path)
     column = 0 if sys.version_info < (3, 11) else 1

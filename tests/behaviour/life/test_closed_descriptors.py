@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
 from tests.support.required import numbered_sockets
+from tests.support.selection import some_of
 from tests.support.waiting import until
 from tests.support.webrtc import FarLoop, ready_answers, rtc_bot
 
@@ -130,8 +132,7 @@ def run(script: str, bot: EmbeddedBot, *arguments: str) -> dict[str, object]:
     return json.loads(out)
 
 
-@pytest.mark.parametrize("opened", OPEN)
-@pytest.mark.parametrize("busy", BUSY)
+@pytest.mark.parametrize(("busy", "opened"), some_of(itertools.product(BUSY, OPEN), *zip(BUSY, OPEN, strict=True)))
 def test_a_live_session_ends_and_others_begin(busy: str, opened: str, tmp_path: Path) -> None:
     """The session ends within a second of the next call, with an error that names the cause, later ones work, and
     nothing that the application has opened with the same numbers is written to, read or closed."""

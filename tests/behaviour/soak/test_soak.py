@@ -62,6 +62,7 @@ def bad(samples: list[Sample]) -> list[str]:
     return [verdict.text.partition(":")[0] for verdict in judge(samples) if not verdict.good]
 
 
+@pytest.mark.matrix
 def test_a_short_soak(tmp_path: Path) -> None:
     """A few sessions of it: they, calls and faults are counted, nothing is left, a table and a plot are written."""
     words = ["--minutes", "0.1", "--sessions", "11", "--round-seconds", "3", "--seed", "4", "--output", str(tmp_path)]

@@ -27,6 +27,7 @@ from rtvi_sync import (
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.forking import in_child
+from tests.support.selection import some_of
 from tests.support.slowness import GUARD
 
 from .conftest import ROOT, WARNINGS
@@ -42,7 +43,10 @@ def ended_politely(session: BotSession) -> bool:
 KINDS = [(method, style) for method in ("fork", "spawn", "forkserver") for style in ("process", "pool", "executor")]
 
 
-@pytest.mark.parametrize(("method", "style"), [*KINDS, ("fork", "os_fork"), ("preloaded", "process")])
+EACH_TIME = [("fork", "os_fork"), ("spawn", "executor"), ("forkserver", "pool"), ("preloaded", "process")]
+
+
+@pytest.mark.parametrize(("method", "style"), some_of([*KINDS, EACH_TIME[0], EACH_TIME[-1]], *EACH_TIME))
 def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) -> None:
     """Clients made at import and in the child work there, several at once, beside a live session of the parent's.
 

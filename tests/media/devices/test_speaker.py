@@ -17,6 +17,7 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
 from tests.support.fake_audio import World
 from tests.support.fake_output import FakeOutput, FakeSpeakers
+from tests.support.selection import some_of
 from tests.support.slowness import GUARD, at_some_limit
 
 RATE = 24000
@@ -274,13 +275,12 @@ def test_a_short_buffer_can_wait(rig):
     assert rig.heard_speech() == said
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("share", [0.3, 0.4])
+@pytest.mark.parametrize(("seed", "share"), some_of([(1, 0.3), (2, 0.4), (1, 0.4), (2, 0.3)], (1, 0.3)))
 def test_threads_that_are_busy_now_and_then(rig, share, seed):
     """A load between that of one thread and that of two does not reopen the device repeatedly."""
     rng = random.Random(seed)
     rig.speakers.late = lambda: 0.010 if rng.random() < share else 0.005
-    rig.begin(300.0)
+    rig.begin(100.0)
     assert len(rig.speakers.asked) <= 12
 
 
@@ -457,9 +457,9 @@ def test_a_bot_that_is_ahead_reopens_nothing(rig):
 
 @pytest.mark.parametrize("speed", [0.9995, 1.0005])
 def test_clocks_that_differ(rig, speed):
-    """After ten minutes with a device whose clock differs by 500 ppm, speech has the same delay and is complete."""
+    """After two minutes with a device whose clock differs by 500 ppm, speech has the same delay and is complete."""
     rig.speakers.speed = speed
-    rig.begin(600.0)
+    rig.begin(120.0)
     came = rig.world.time
     said = rig.stream(100)
     rig.end()
