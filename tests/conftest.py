@@ -18,7 +18,7 @@ from typing import Any, cast
 import hypothesis
 import pytest
 
-from tests.support import slowness
+from tests.support import slowness, warm
 from tests.support.client_fixtures import client, server  # noqa: F401 - fixtures
 from tests.support.installed import install_wheel
 from tests.support.threads import open_descriptors, package_threads
@@ -61,9 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def metronome() -> None:
-    """Start the clock of `tests.support.slowness`, so that its pipes belong to no test."""
+def helpers() -> None:
+    """Start the clock of `tests.support.slowness` and the warm Python, so that their descriptors belong to no test."""
     slowness.metronome()
+    warm.start()
 
 
 @pytest.fixture(scope="session")

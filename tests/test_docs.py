@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
@@ -37,17 +37,10 @@ def test_block_runs(block: str, output: str, tmp_path: Path) -> None:
     # What a block writes goes to a folder of the test's; what it reads lies where the reader finds it.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
 
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"import sys; sys.path[0] = {str(ROOT)!r}\n{block}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
+    status, out, err = run_python(f"import sys; sys.path[0] = {str(ROOT)!r}\n{block}", folder=tmp_path)
 
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == output or not output
+    assert status == 0, err
+    assert out == output or not output
 
 
 @pytest.mark.real

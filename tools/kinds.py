@@ -67,6 +67,11 @@ class TestModule:
         """Its syntax."""
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of its syntax."""
+        return list(ast.walk(self.tree))
+
     @property
     def is_marked(self) -> bool:
         """Whether it is marked as a test of an inside part."""
@@ -81,7 +86,7 @@ class TestModule:
     def imports(self) -> frozenset[str]:
         """The names of the modules that it imports; of `from a import b` both `a` and `a.b`."""
         found: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -92,34 +97,45 @@ class TestModule:
 
     def functions(self) -> list[ast.FunctionDef]:
         """Return its test functions."""
-        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
+        nodes = (node for node in self.nodes if isinstance(node, ast.FunctionDef))
         return [node for node in nodes if node.name.startswith("test")]
 
-    def private_uses(self, part: ast.AST | None = None) -> list[tuple[int, str]]:
-        """Return the line and the name of each use of a private name of the package, in a part or in all of it."""
-        own = {node.name for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        own |= {
+    @cached_property
+    def _own_names(self) -> frozenset[str]:
+        """The names that it gives to functions, classes and attributes of its own."""
+        names = {node.name for node in self.nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        return frozenset(names) | {
             node.attr
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
             and isinstance(node.value, ast.Name)
             and node.value.id == "self"
         }
+
+    @cached_property
+    def _imported_names(self) -> frozenset[str]:
+        """The names that it imports from the package."""
+        return frozenset(
+            alias.asname or alias.name
+            for node in self.nodes
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rtvi_sync"
+            for alias in node.names
+        )
+
+    def private_uses(self, part: ast.AST | None = None) -> list[tuple[int, str]]:
+        """Return the line and the name of each use of a private name of the package, in a part or in all of it."""
+        own = self._own_names
         return sorted(
-            (line, name) for line, name in _names(part or self.tree) if name in self.private and name not in own
+            (line, name)
+            for line, name in _names(self.nodes if part is None else ast.walk(part))
+            if name in self.private and name not in own
         )
 
     def patches(self, part: ast.AST | None = None) -> list[int]:
         """Return the lines that replace something in a module or a class of the package."""
-        ours = {
-            alias.asname or alias.name
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rtvi_sync"
-            for alias in node.names
-        }
         lines = []
-        for node in ast.walk(part or self.tree):
+        for node in self.nodes if part is None else ast.walk(part):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
                 continue
             if node.func.attr not in _PATCHING:
@@ -127,7 +143,7 @@ class TestModule:
             target = node.args[0]
             while isinstance(target, ast.Attribute):
                 target = target.value
-            if (isinstance(target, ast.Name) and target.id in ours) or (
+            if (isinstance(target, ast.Name) and target.id in self._imported_names) or (
                 isinstance(target, ast.Constant) and str(target.value).startswith("rtvi_sync.")
             ):
                 lines.append(node.lineno)
@@ -147,9 +163,9 @@ class TestModule:
         return sorted(name for name in direct if name.startswith("test"))
 
 
-def _names(part: ast.AST) -> Iterator[tuple[int, str]]:
+def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each attribute, imported name, and name that a patch has as a string."""
-    for node in ast.walk(part):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os", "sys")):
                 yield node.lineno, node.attr

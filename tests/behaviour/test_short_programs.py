@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import subprocess
+import sys
 import wave
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_lines(program: str, most: int) -> None:
 
 def running(program: str, base_url: str, folder: Path) -> subprocess.Popen[str]:
     """Start the program in a folder; use it as a context manager."""
-    return python(program.replace(URL, base_url), folder=folder)
+    return python(program.replace(URL, base_url), executable=sys.executable, folder=folder)
 
 
 def transcription(text: str) -> dict[str, object]:

@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import overload
 
 from tests.support.slowness import GUARD
+from tests.support.warm import WarmProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,17 +36,24 @@ def inherited(number: int, action: signal.Handlers) -> Iterator[None]:
         signal.signal(number, before)
 
 
+@overload
+def python(script: str, *arguments: str, executable: str, folder: Path = ROOT) -> subprocess.Popen[str]: ...
+@overload
+def python(script: str, *arguments: str, executable: None = None, folder: Path = ROOT) -> WarmProcess: ...
 def python(
-    script: str, *arguments: str, executable: str = sys.executable, folder: Path = ROOT
-) -> subprocess.Popen[str]:
+    script: str, *arguments: str, executable: str | None = None, folder: Path = ROOT
+) -> subprocess.Popen[str] | WarmProcess:
     """Start a Python process that runs `script`; use it as a context manager and bound every wait.
 
     Args:
         script: indented as one likes.
         arguments: for the script.
-        executable: a Python of any version; it uses the packages of this one.
+        executable: a Python of any version, started anew; it uses the packages of this one. None: a fork of a warm
+            Python, which has imported the package already.
         folder: where it runs.
     """
+    if executable is None:
+        return WarmProcess(textwrap.dedent(script), *arguments, folder=folder)
     packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
     return subprocess.Popen(
         [executable, "-W", "error", "-c", textwrap.dedent(script), *arguments],
@@ -59,10 +67,15 @@ def python(
 
 
 def run_python(
-    script: str, *arguments: str, timeout: float = GUARD, executable: str = sys.executable
+    script: str, *arguments: str, timeout: float = GUARD, executable: str | None = None, folder: Path = ROOT
 ) -> tuple[int, str, str]:
-    """Run `script` in a fresh process. Returns exit code, stdout and stderr."""
-    with python(script, *arguments, executable=executable) as process:
+    """Run `script` in a process of its own, as `python()` does. Return exit code, stdout and stderr."""
+    process: subprocess.Popen[str] | WarmProcess = (
+        python(script, *arguments, folder=folder)
+        if executable is None
+        else python(script, *arguments, executable=executable, folder=folder)
+    )
+    with process:
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -70,10 +83,11 @@ def run_python(
             process.kill()
             out, err = process.communicate()
             raise AssertionError(f"the process hangs\n{out}\n{err}") from None
+    assert process.returncode is not None
     return process.returncode, out, err
 
 
-def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+def rest_of(process: subprocess.Popen[str] | WarmProcess) -> tuple[str, str]:
     """Return what a process still prints until its end, on its standard output and error.
 
     Not `communicate()`: that reads the pipe itself and misses what `readline()` has taken out of it beyond the line.

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import struct
+import sys
 import threading
 import time
 
@@ -323,7 +324,7 @@ def test_a_process_that_was_stopped_goes_on():
     """A client process that is stopped while its ping is out, for longer than the timeout, keeps its session."""
 
     def check(limit: float) -> None:
-        with BotServer() as server, python(STOPPED, server.url, str(limit)) as process:
+        with BotServer() as server, python(STOPPED, server.url, str(limit), executable=sys.executable) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             _, bot = server.arrival()

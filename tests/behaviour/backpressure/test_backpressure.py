@@ -80,7 +80,7 @@ def test_a_flood_arrives_whole(bot: BotProcess) -> None:
 
 
 def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
-    """Events without a listener are not kept: of 10,000 messages, 2 MB on the wire, less than half a MB is in memory."""
+    """Events without a listener are not kept: 10,000 messages, 2 MB on the wire, take less than half a MB."""
     with client_of(bot) as client, Peak() as peak:
         client.send_client_message("flood", {"count": 10_000, "size": 200})
         client.send_client_request("after", timeout=GUARD)

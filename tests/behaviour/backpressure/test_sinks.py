@@ -207,7 +207,7 @@ _STOPPED = """
 def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
     """What the bot says while the client's process is stopped comes at once when it goes on, and is kept."""
     path = tmp_path / "a.wav"
-    with python(_STOPPED, bot.ws_url, str(path)) as process:
+    with python(_STOPPED, bot.ws_url, str(path), executable=sys.executable) as process:
         try:
             assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
             with client_of(bot) as observer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -158,13 +159,16 @@ def test_a_loop_that_runs_for_ever(bot: EmbeddedBot) -> None:
 
 def test_asyncio_stays_out() -> None:
     """A session of a program that does not use asyncio does not import it."""
-    code, out, err = run_python("""
+    code, out, err = run_python(
+        """
     import sys
     from tests.support.clients import memory_client
     with memory_client() as client:
         client.send_client_request("echo", 1)
     print("asyncio" in sys.modules)
-    """)
+    """,
+        executable=sys.executable,
+    )
     assert (code, out, err) == (0, "False\n", "")
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import logging
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import own_threads
 from tests.support.waiting import until
+from tests.support.warm import WarmProcess
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 
@@ -54,7 +54,7 @@ def ignores(session: BotSession, message: Any) -> bool:
 
 
 @contextlib.contextmanager
-def talking(script: str, place: str) -> Iterator[tuple[subprocess.Popen[str], EmbeddedBot]]:
+def talking(script: str, place: str) -> Iterator[tuple[WarmProcess, EmbeddedBot]]:
     """Yield a process that is connected and at that place of the script."""
     # In a call that blocks the process tells when it has come there; elsewhere any moment will do.
     blocks = place.startswith("in ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import python, rest_of
 from tests.support.ticking import TICKING
@@ -27,7 +29,7 @@ SCRIPT = f"""{TICKING}
 
 def test_a_session_in_a_patched_process() -> None:
     """Requests, events and audio work in greenlets, the others go on meanwhile, and nothing is left."""
-    with EmbeddedBot(hangover=0.2) as bot, python(SCRIPT, bot.ws_url) as process:
+    with EmbeddedBot(hangover=0.2) as bot, python(SCRIPT, bot.ws_url, executable=sys.executable) as process:
         out, err = rest_of(process)
 
     assert (out, err) == ("[1, 2]\nTrue True disconnected []\n", "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.support.processes import run_python
@@ -23,6 +25,7 @@ def stopped():
 
 LIMITS = """
 import socket
+import sys
 from rtvi_sync import RTVIClient, RTVIError, ReconnectPolicy, WebSocketTransport, connect
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
@@ -67,4 +70,4 @@ def test_the_package_is_imported_while_the_clock_stands_still() -> None:
     """A limit passes also if the first import of the package is inside `freeze_time()`."""
     script = "from freezegun import freeze_time\nstopped = lambda: freeze_time('2026-01-01')\nwith stopped():\n"
     indented = "".join(f"    {line}\n" for line in LIMITS.splitlines())
-    assert run_python(script + indented) == (0, EXPECTED, "")
+    assert run_python(script + indented, executable=sys.executable) == (0, EXPECTED, "")
