@@ -48,7 +48,7 @@ def python(
     Args:
         script: indented as one likes.
         arguments: for the script.
-        executable: a Python of any version, started anew; it uses the packages of this one. None: a fork of a warm
+        executable: a Python of any version, a new process of it; it uses the packages of this one. None: a fork of a warm
             Python, which has imported the package already.
         folder: where it runs.
     """

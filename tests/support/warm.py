@@ -88,7 +88,7 @@ class WarmProcess:
 
     def __exit__(self, *_: object) -> None:
         for stream in (self.stdin, self.stdout, self.stderr):
-            with contextlib.suppress(OSError):  # what was written, and nobody has read
+            with contextlib.suppress(OSError):  # what was written and not read
                 stream.close()
         self.wait()
         self._told.close()
@@ -198,7 +198,7 @@ def _import() -> None:
 if __name__ == "__main__":
     _import()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then close the connection
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks that wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks that wait are not waited for
     gc.collect()
     gc.freeze()
     _script = _next_script(socket.socket(fileno=int(sys.argv[1])))

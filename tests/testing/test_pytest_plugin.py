@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 
 pytest_plugins = ["pytester"]
@@ -19,6 +20,12 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 
 Run = Callable[..., pytest.RunResult]
+
+PYTEST = """
+import sys, pytest
+sys.path.remove("")  # the program `pytest` does not look there
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture
@@ -31,7 +38,10 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run_pytest(code: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(code)
         plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error")
-        return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
+        if "-n" in options:
+            return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
+        status, out, err = run_python(PYTEST, *plugin, *options, folder=pytester.path, timeout=4 * GUARD)
+        return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
 
     return run_pytest
 
