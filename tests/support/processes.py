@@ -48,8 +48,8 @@ def python(
     Args:
         script: indented as one likes.
         arguments: for the script.
-        executable: a Python of any version, a new process of it; it uses the packages of this one. None: a fork of a warm
-            Python, which has imported the package already.
+        executable: a Python of any version, which uses the packages of this one. None: a fork of a warm Python, which
+            has imported the package already.
         folder: where it runs.
     """
     if executable is None:
