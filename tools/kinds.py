@@ -34,6 +34,7 @@ PUBLIC = frozenset(
         "rtvi_sync.recording",
         "rtvi_sync.signals",
         "rtvi_sync.testing",
+        "rtvi_sync.testing.faults",
         "rtvi_sync.testing.transport_contract",
     }
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync.media import AudioSource
 from rtvi_sync.media.base import AudioQueue
 from rtvi_sync.media.component_factory import rate_of
+
+pytestmark = pytest.mark.inside
 
 
 def test_the_rate_of_a_class_that_derives_from_the_protocol():

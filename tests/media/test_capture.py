@@ -19,6 +19,8 @@ from rtvi_sync.media import BytesSource, CallbackSource, NullSink, SilenceSource
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import media_threads
 
+pytestmark = pytest.mark.inside
+
 
 def noise(frames: int) -> bytes:
     """Return samples without silence, so that padding is visible."""

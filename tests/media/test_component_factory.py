@@ -9,6 +9,8 @@ from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, SilenceSour
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
 
+pytestmark = pytest.mark.inside
+
 
 def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
     """If the speaker cannot be opened, the source is closed and its thread ends before prepare() raises."""

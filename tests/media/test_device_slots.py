@@ -11,9 +11,10 @@ from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource
 from rtvi_sync.media.device_slots import MediaCounters
 from rtvi_sync.media.pcm import wav_header
 from tests.support.slowness import GUARD
+from tests.support.talk import Talk
 from tests.support.threads import media_threads
 
-from .conftest import Talk
+pytestmark = pytest.mark.inside
 
 
 class FailingOnce(BytesSink):
@@ -98,16 +99,10 @@ def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
             session.chunks.clear()
             session.manager.select("mic", source)
             for _ in range(2):  # what ended is silent, and what goes on is not chosen again
-                until(lambda: is_read(session))  # noqa: B023
+                until(lambda: session.source_is_read)  # noqa: B023
                 timer.advance(0.1)
             assert session.sent.strip(b"\0") == tone.strip(b"\0")
         session.manager.stop(GUARD)
-
-
-def is_read(session: Talk) -> bool:
-    """Tell whether the source has been read to its end."""
-    reader = session.manager._session.slots.mic.component._reader  # type: ignore[union-attr]
-    return getattr(reader, "_ended", True)
 
 
 class Once(CallbackSource):
@@ -128,7 +123,7 @@ def test_a_sink_that_has_failed_is_chosen_again(talk, until, sink):
     session = talk(speaker=sink).prepare()
     session.hear(bytes(962))
     assert session.reported.wait(GUARD)
-    until(lambda: session.manager._session.slots.speaker.component.ended)
+    until(lambda: session.media.slots.speaker.component.ended)
     session.manager.select("speaker", sink)
     assert session.manager.status_reporter.state.speaker.state == "granted"
     session.hear(b"ab")
@@ -143,10 +138,10 @@ def test_video_that_has_ended_is_chosen_again(talk, until):
     film = Film()
     session = talk(cam=film, enable_cam=True)
     session.prepare(video=True)
-    component = session.manager._session.slots.cam.component
+    component = session.media.slots.cam.component
     until(lambda: component.ended)
     session.manager.select("cam", film)
-    assert session.manager._session.slots.cam.component is not component
+    assert session.media.slots.cam.component is not component
     until(lambda: film.reads == 2)
 
 

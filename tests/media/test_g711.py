@@ -9,6 +9,8 @@ import pytest
 from rtvi_sync.media.g711 import Law, alaw, mulaw
 from tests.support.wavs import compressed_wav
 
+pytestmark = pytest.mark.inside
+
 CODES = bytes(range(256))
 
 

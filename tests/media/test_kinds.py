@@ -15,6 +15,8 @@ from rtvi_sync.media.kinds import AudioFiles, choice_of, is_file_name
 from rtvi_sync.media.manager import MediaManager
 from tests.support.wavs import write_wav
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize("wrong", [42, b"bytes", object(), True, Path, io.BytesIO()])
 def test_something_else_is_a_type_error(wrong):

@@ -9,6 +9,8 @@ from rtvi_sync.media.leased_device import LeasedDevice
 from rtvi_sync.media.leases import Lease
 from tests.support.forking import in_child
 
+pytestmark = pytest.mark.inside
+
 
 class Sink:
     """A sink that counts its closes, and fails in them if it has a failure."""

@@ -9,9 +9,12 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import BytesSink, PushSource, WavSink
 from rtvi_sync.media.convert import ResamplingSink, ResamplingSource
 from rtvi_sync.media.leases import Lease
+from tests.support import part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import running
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 class Named:
@@ -47,7 +50,7 @@ def test_one_that_ends(ends: bool, advice: str) -> None:
         Lease(source, "mic", Deadline(0.05 if ends else GUARD))
     first.end_soon()
     with running(lambda: Lease(source, "mic", Deadline(GUARD))) as waiting:
-        until(lambda: first._released._notifier._sleepers)
+        until(part_probes.thread_sleeps(waiting.thread))
         first.release()
         waiting.get().release()
 

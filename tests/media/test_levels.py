@@ -13,6 +13,8 @@ from rtvi_sync.media import levels as levels_module
 from rtvi_sync.media.levels import LevelMeter, level_of
 from rtvi_sync.media.status_reporter import DeviceStatusReporter
 
+pytestmark = pytest.mark.inside
+
 LOUD = struct.pack("<h", 16384) * 480
 
 

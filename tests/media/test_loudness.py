@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync.media.loudness import FLOOR, audible
+
+pytestmark = pytest.mark.inside
 
 
 def test_noise_is_not_audible() -> None:

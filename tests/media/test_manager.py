@@ -13,8 +13,11 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, CallbackSource, ToneSource, VideoFrame
 from rtvi_sync.media.manager import MediaManager
+from tests.support import part_probes
 from tests.support.slowness import GUARD
 from tests.support.threads import media_threads
+
+pytestmark = pytest.mark.inside
 
 # -- absent and taken --------------------------------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ def test_a_forked_child_starts_afresh(talk, timer):
     """In the child of a fork neither the parent's session nor a lock that it held blocks a new session."""
     source = ToneSource()
     session = talk(mic=source).begin()
-    with session.manager._lock:
+    with part_probes.lock_of(session.manager):
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)

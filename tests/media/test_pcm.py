@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from rtvi_sync.media import pcm
 
+pytestmark = pytest.mark.inside
+
 
 def wav(channels: int, width: int, rate: int, data: bytes) -> bytes:
     file = io.BytesIO()

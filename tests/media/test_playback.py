@@ -10,9 +10,12 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
 from rtvi_sync.media.playback import QueuedSpeaker
+from tests.support import part_probes
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import media_threads, running, switch_interval
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 FRAME = bytes(960)  # 20 ms at 24 kHz
 
@@ -219,7 +222,7 @@ def test_what_was_received_is_flushed_before_the_end(talk):
 
 def returned(session, thread: threading.Thread) -> None:
     """Wait until a worker has left the sink in which it was abandoned."""
-    until(lambda: thread in {worker.thread for worker in session.workers._idle})
+    until(lambda: thread in part_probes.idle_threads(session.workers))
 
 
 def dropped(session) -> list[float]:
@@ -321,7 +324,7 @@ def test_a_slow_sink_is_not_given_up(talk):
 def stop_at_the_limit(session, sink: GatedSink) -> threading.Thread:
     """Stop a session whose sink takes one more frame and hangs in the next; return the thread that is given up."""
     with running(lambda: session.manager.stop(2.0, 1.0)) as stopping:
-        until(lambda: session.manager._session is None)
+        until(lambda: session.media is None)
         sink.latch.release()
         (thread,) = stopping.get()
     return thread
@@ -502,7 +505,7 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
         session.hear(frame(0))
         session.hear(frame(1) * 2)
     assert session.reported.wait(GUARD)
-    until(lambda: session.manager._session.slots.speaker.component.ended)
+    until(lambda: session.media.slots.speaker.component.ended)
     for number in range(10):
         session.hear(frame(number))
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.24)

@@ -13,6 +13,7 @@ import pytest
 from rtvi_sync.media import PushSource
 from rtvi_sync.media.convert import ResamplingSource
 from rtvi_sync.media.resample import longest_lag
+from tests.support import part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import media_threads, running
 
@@ -254,7 +255,7 @@ def test_what_was_sent_stays_sent():
     source.push(bytes(CHUNK))
     source.take(1)
     source.mark_sent(held_bytes=2 * CHUNK)
-    assert source._is_sent(CHUNK)
+    assert part_probes.is_sent(source, CHUNK)
 
 
 def test_wait_beside_a_thread_that_pushes(talk, timer, until):

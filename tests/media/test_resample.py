@@ -14,6 +14,8 @@ from rtvi_sync.media.resample import Resampler, SpeedChanger, resample
 from tests.audio.pulse import Samples
 from tests.audio.signals import alignment
 
+pytestmark = pytest.mark.inside
+
 PERIOD = 0.02
 
 

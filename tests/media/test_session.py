@@ -17,13 +17,14 @@ from rtvi_sync.media import (
     CallbackSource,
     SilenceSource,
     ToneSource,
-    component_factory,
 )
 from rtvi_sync.media.leases import Lease
-from rtvi_sync.media.session import Insertion
+from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 AT_ONCE = Deadline(0.0)
 
@@ -177,7 +178,7 @@ def test_what_to_do_about_losses(talk, monkeypatch, caplog, choice, advice):
     """The limit of a loudspeaker is fixed, and no option changes it."""
     session = talk().begin()
     with monkeypatch.context() as patch:
-        slot = session.manager._session.slots.speaker
+        slot = session.media.slots.speaker
         patch.setattr(slot, "component", SimpleNamespace(write=lambda *_: 1.5))
         patch.setattr(slot, "choice", choice)
         session.hear(bytes(960))
@@ -199,23 +200,23 @@ class TestInsertion:
         timer.advance(0.1)
         assert session.chunks == []
 
-    def test_the_microphone_is_sending(self, talk):
-        """The first audio of the question waits until the microphone's last is sent: transports take one at a time."""
-        media = talk(mic=ToneSource()).begin().manager._session
+    def test_the_microphone_is_sending(self, talk, timer):
+        """The first audio of a question waits until the microphone's last is sent: transports take one at a time."""
         inside, go_on, second = threading.Event(), threading.Event(), threading.Event()
 
         def send(pcm, _):
-            if pcm == b"mic":
+            if inside.is_set():
+                second.set()
+            else:
                 inside.set()
                 assert go_on.wait(GUARD)
-            else:
-                second.set()
 
-        question = Insertion()
-        microphone = InThread(lambda: media._gated(send, None)(b"mic", 16000))
+        session = talk(mic=ToneSource()).prepare()
+        session.manager.start(send)
+        microphone = InThread(lambda: timer.advance(0.0))
         assert inside.wait(GUARD)
-        media._in_place = question
-        asking = InThread(lambda: media._gated(send, question)(b"ab", 16000))
+        session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
+        asking = InThread(lambda: timer.tasks[-1].step(timer.time))
         assert not second.wait(0.1)
         go_on.set()
         microphone.get()
@@ -275,7 +276,7 @@ class TestInsertion:
         """A source that comes too late for the end is refused and released, on whatever thread."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
-        media = session.manager._session
+        media = session.media
         end = media.sent.end
 
         def end_late() -> None:
@@ -317,7 +318,7 @@ class TestInsertion:
 
     def test_it_returns_late(self, talk, monkeypatch):
         """Then it can be said again, as soon as that is done."""
-        monkeypatch.setattr(component_factory, "END_TIMEOUT", GUARD)
+        limits.patch(monkeypatch, source_end=GUARD)
         reading, go_on = threading.Event(), threading.Event()
 
         def read(frames: int) -> bytes:
@@ -331,11 +332,11 @@ class TestInsertion:
         assert reading.wait(GUARD)
         session.manager.remove(first)
         inserting = InThread(lambda: session.manager.insert(source, Deadline(GUARD)))
-        until(lambda: first.sender._lease._released._notifier._sleepers)
+        until(part_probes.thread_sleeps(inserting.thread))
         go_on.set()
         second = inserting.get()
         session.manager.remove(second)
-        assert first.sender not in session.manager._session._leaving
+        assert session.manager.stop(GUARD) == []
 
     def test_a_source_that_is_in_use(self, talk):
         """It is refused, and the microphone goes on."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync.media.pcm import bytes_of
 from rtvi_sync.media.silence_gate import SilenceGate
+
+pytestmark = pytest.mark.inside
 
 RATE = 24000
 SILENCE, ECHO, SPEECH = bytes(960), bytes_of([-2, 2] * 240), bytes_of([-3, 40] * 240)

@@ -225,4 +225,3 @@ def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
     run.end()
     run.when_over(lambda: calls.append("after"))
     assert calls == ["before", "after"]
-    assert not run._calls

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+import pytest
+
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.kinds import Kind
 from rtvi_sync.media.status_reporter import DeviceStatusReporter
+
+pytestmark = pytest.mark.inside
 
 
 def test_absent_default_devices_are_not_fatal(talk, timer, caplog):

@@ -14,6 +14,8 @@ from tests.support.fake_camera import number_of, picture
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 FRAME = bytes(range(2)) * 480
 
 

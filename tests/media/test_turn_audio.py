@@ -20,6 +20,8 @@ from tests.support.scripted_talk import tone
 from tests.support.threads import media_threads, running
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 def frame(pcm: bytes, rate: int = 8000) -> AudioFrame:
     return AudioFrame(pcm=pcm, sample_rate_hz=rate, timestamp=0.0)

@@ -7,7 +7,9 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-# The plain name of each limit, and where the package has it. All are in seconds.
+import pytest
+
+# The plain name of each limit, and where the package has it. All are in seconds, unless they say otherwise.
 _PLACES = {
     "teardown": "rtvi_sync.session.limits.TEARDOWN_LIMIT",  # what `disconnect()` promises
     "stop": "rtvi_sync.session.limits.STOP_TIMEOUT",  # how long it waits for an attempt that it has stopped
@@ -16,7 +18,50 @@ _PLACES = {
     "contract": "rtvi_sync.testing.transport_contract.LIMIT",  # how long the contract of transports waits
     "contract_rig": "rtvi_sync.testing.contract_rig.LIMIT",
     "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay
+    "sending_share": "rtvi_sync.session.limits.SENDING_SHARE",  # the part of the teardown in which messages may leave
+    # networks
+    "grace": "rtvi_sync.transports.net._GRACE",  # a wait that was aborted ends this much later by itself
+    "http_reason": "rtvi_sync.transports.http_answers._REASON_TIMEOUT",  # for the text of a refusal
+    "next_address": "rtvi_sync.transports.happy_eyeballs._ATTEMPT_DELAY",  # until another address is tried as well
+    "polite_close": "rtvi_sync.transports.websocket_base._POLITE_CLOSE_TIMEOUT",  # for the bot's answer to a close
+    "fragments": "rtvi_sync.transports.websocket_frames._MAX_FRAGMENTS",  # a count
+    "write_slice": "rtvi_sync.transports.websocket_writer._TIME_SLICE",  # how long one connection may write on end
+    "write_chunk": "rtvi_sync.transports.websocket_writer._CHUNK_BYTES",  # bytes
+    "read_slice": "rtvi_sync.transports.websocket_connection._TIME_SLICE",  # how long one connection may read on end
+    "stall_check": "rtvi_sync.transports.websocket_connection._CHECK_INTERVAL",
+    # WebRTC
+    "rtc_ping": "rtvi_sync.transports.webrtc.connection._PING_INTERVAL",
+    "rtc_close": "rtvi_sync.transports.webrtc.connection._CLOSE_TIMEOUT",
+    "rtc_impolite_close": "rtvi_sync.transports.webrtc.connection._IMPOLITE_TIMEOUT",
+    "rtc_waiting": "rtvi_sync.transports.webrtc.connection._MAX_WAITING",  # bytes of messages before the session starts
+    "rtc_polite_close": "rtvi_sync.transports.webrtc.aiortc_peer._POLITE_CLOSE_TIMEOUT",
+    "rtc_stall": "rtvi_sync.transports.webrtc.aiortc_peer._STALL_TIMEOUT",  # a bot takes nothing more at the end
+    "rtc_message": "rtvi_sync.transports.webrtc.connection._MAX_MESSAGE",  # bytes
+    "consent_interval": "rtvi_sync.transports.webrtc.aiortc_consent._INTERVAL",
+    "consent": "rtvi_sync.transports.webrtc.aiortc_consent.LIMIT",  # without an answer to ICE
+    "turn_head_start": "rtvi_sync.transports.webrtc.aiortc_turn._HEAD_START",  # of a server that is named earlier
+    "turn": "rtvi_sync.transports.webrtc.aiortc_turn._PATIENCE",  # for the answers of all servers
+    # devices
+    "source_end": "rtvi_sync.media.component_factory.END_TIMEOUT",  # for a source or a sink that another session used
+    "picture_lag": "rtvi_sync.media.video._MAX_LAG",  # a longer one counts as a stop of the process
+    "alsa_devices": "rtvi_sync.media.devices.audio_errors._ALSA_DEVICES",  # a folder
+    "jack_registries": "rtvi_sync.media.devices.audio_errors._JACK_REGISTRIES",  # a folder
+    "restart_close": "rtvi_sync.media.devices.portaudio._CLOSE_FOR_RESTART_LIMIT",
+    "restart_age": "rtvi_sync.media.devices.portaudio._MIN_RESTART_AGE",
+    "speaker_close": "rtvi_sync.media.devices.speaker._CLOSE_TIME",
 }
+
+
+def value_of(name: str) -> Any:
+    """Return what a limit is."""
+    module_name, _, constant = _PLACES[name].rpartition(".")
+    return getattr(importlib.import_module(module_name), constant)
+
+
+def patch(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Change limits until the test ends, or undoes its patches."""
+    for name, value in limits.items():
+        monkeypatch.setattr(_PLACES[name], value)
 
 
 def change(**limits: Any) -> dict[str, Any]:

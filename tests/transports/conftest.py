@@ -18,10 +18,10 @@ from tests.support.io_threads import io  # noqa: F401 - a fixture
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD
 from tests.support.webrtc import far_loop  # noqa: F401 - a fixture
+from tests.support.websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
+from tests.support.websocket_client import link  # noqa: F401 - the same
 
 from .abandoned import AbandonedError
-from .websocket_bots import kind, opened, plain, runtime, server  # noqa: F401 - the same
-from .websocket_client import link  # noqa: F401 - the same
 
 
 @pytest.fixture

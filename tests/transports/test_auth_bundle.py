@@ -13,6 +13,8 @@ from rtvi_sync.transports.auth_bundle import missing_url
 from tests.support.loopback import Front, serving, trusting
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 OPTIONS: dict[str, Any] = {"text_only": True, "connect_timeout": GUARD, "proxy": False}
 SOURCE = "http://host/connect answered with"
 

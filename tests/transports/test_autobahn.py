@@ -25,7 +25,7 @@ from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.required import missing
 from tests.support.slowness import GUARD
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.inside, pytest.mark.matrix, pytest.mark.timeout(900)]
 
 MB = 1024 * 1024
 CASE_LIMIT = 120.0

@@ -7,11 +7,14 @@ import typing
 from collections.abc import Iterator
 
 import attrs
+import pytest
 
 from rtvi_sync.media import MediaPort
 from rtvi_sync.media import port as port_module
 from rtvi_sync.transports import base
 from rtvi_sync.transports.base import TransportOptions
+
+pytestmark = pytest.mark.inside
 
 
 def _classes(hint: object) -> Iterator[type]:

@@ -23,8 +23,7 @@ from tests.support.attempts import connect_within, timed_out
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, TEXT, frame
-
-from .websocket_bots import Session, flush
+from tests.support.websocket_bots import Session, flush
 
 MESSAGE = b'{"label": "rtvi-ai", "type": "bot-llm-started"}'
 

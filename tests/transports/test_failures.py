@@ -11,6 +11,8 @@ from rtvi_sync.transports.net import ProxyError
 from rtvi_sync.transports.refusals import NoHTTPError
 from rtvi_sync.transports.tls import NoTLSError
 
+pytestmark = pytest.mark.inside
+
 
 def text_of(error: BaseException | None, url: str = "ws://host.test:1/") -> str:
     """Return the text for an error."""

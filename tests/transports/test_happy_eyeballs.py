@@ -14,11 +14,14 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.transports import happy_eyeballs
 from rtvi_sync.transports.net import Network, open_stream, open_tcp, parse_url
 from rtvi_sync.transports.tls import explain
+from tests.support import limits
 from tests.support.loopback import Server, black_hole
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
+
+pytestmark = pytest.mark.inside
 
 REFUSED = ("127.0.0.1", 9)
 NOBODY_LISTENS = str(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
@@ -82,7 +85,7 @@ def connect(monkeypatch, sockets, attempt) -> Callable[..., tuple[socket.socket,
 @pytest.fixture
 def delay(monkeypatch):
     """Return `delay(seconds)`, which sets the time between two attempts."""
-    return lambda seconds: monkeypatch.setattr(happy_eyeballs, "_ATTEMPT_DELAY", seconds)
+    return lambda seconds: limits.patch(monkeypatch, next_address=seconds)
 
 
 def end(opened) -> None:
@@ -112,7 +115,7 @@ def test_a_silent_address_holds_nothing_up(connect, sockets):
 
 def test_the_delay_is_that_of_the_rfc():
     """RFC 8305, section 5, recommends 250 ms."""
-    assert happy_eyeballs._ATTEMPT_DELAY == 0.25
+    assert limits.value_of("next_address") == 0.25
 
 
 def test_the_families_take_turns(connect, sockets):

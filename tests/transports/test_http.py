@@ -16,10 +16,11 @@ from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
 from rtvi_sync.session.reconnect_policy import is_transient
-from rtvi_sync.transports import http, http_answers, net
+from rtvi_sync.transports import http, net
 from rtvi_sync.transports.http import MAX_REDIRECTS, origin_of, post_json
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES
 from rtvi_sync.transports.net import Network
+from tests.support import limits
 from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD, at_some_limit
 from tests.support.threads import running
@@ -37,6 +38,8 @@ from .endpoint import (
     silent,
     silent_refusal,
 )
+
+pytestmark = pytest.mark.inside
 
 
 @pytest.fixture
@@ -649,7 +652,7 @@ def test_a_refusal_counts_though_bytes_around_its_body_come(post, tls):
 @pytest.mark.parametrize("refuse", [silent_refusal, dripping_refusal, dripping_chunk])
 def test_the_body_of_a_refusal_is_abandoned(any_post, abandon, refuse, tls, monkeypatch):
     """An abort frees the thread at once, and its reason is raised."""
-    monkeypatch.setattr(http_answers, "_REASON_TIMEOUT", GUARD)
+    limits.patch(monkeypatch, http_reason=GUARD)
     with Endpoint(refuse, tls=serving() if tls else None) as server, running(lambda: any_post(server.url)) as posting:
         abandon(posting, server.reached)
         assert not server.stopping.is_set()
@@ -657,8 +660,8 @@ def test_the_body_of_a_refusal_is_abandoned(any_post, abandon, refuse, tls, monk
 
 def test_the_body_of_a_refusal_gets_no_more_than_the_attempt(post, monkeypatch):
     """What the server has answered is told, also if the limit passes while its body is read."""
-    monkeypatch.setattr(http_answers, "_REASON_TIMEOUT", GUARD)
-    monkeypatch.setattr(net, "_GRACE", 0.05)
+    limits.patch(monkeypatch, http_reason=GUARD)
+    limits.patch(monkeypatch, grace=0.05)
 
     def check(limit: float) -> None:
         signal = AbortController(Deadline(limit), AbandonedError).signal
@@ -764,7 +767,7 @@ def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
     """The limit applies to the whole request, not to each read, even if the attempt is not abandoned."""
-    monkeypatch.setattr(net, "_GRACE", 0.05)
+    limits.patch(monkeypatch, grace=0.05)
     deadline = Deadline(0.3)
     signal = AbortController(deadline, AbandonedError).signal
     with Endpoint(phase) as server, pytest.raises(StartBotError, match="timed out"):
@@ -778,7 +781,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post, attempt):
     controller = AbortController(deadline, AbandonedError)
     with Endpoint(silent) as server, running(lambda: any_post(server.url, signal=controller.signal)) as posting:
         assert server.reached.wait(GUARD)
-        assert posting.goes_on(1.0 + net._GRACE / 3)
+        assert posting.goes_on(1.0 + limits.value_of("grace") / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

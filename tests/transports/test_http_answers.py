@@ -25,16 +25,19 @@ from rtvi_sync.errors import (
     RequestRejectedError,
     RequestTimeoutError,
 )
-from rtvi_sync.transports import http, http_answers, net
+from rtvi_sync.transports import http, http_answers
 from rtvi_sync.transports.http import post_stream
 from rtvi_sync.transports.http_answers import MAX_BODY_BYTES, MAX_EVENT_BYTES
 from rtvi_sync.transports.net import Network
+from tests.support import limits
 from tests.support.loopback import Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
 from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
+
+pytestmark = pytest.mark.inside
 
 EVENTS = "Content-Type: text/event-stream; charset=utf-8"
 DOCUMENTED = (DisconnectedError, ProtocolError)
@@ -526,7 +529,7 @@ def test_closing_it_ends_the_connection(any_post):
 @pytest.mark.parametrize("phase", ALL_PHASES)
 def test_the_limit_holds_over_all_bytes(post, phase, monkeypatch):
     """The limit applies to the whole request, not to each read, even if the attempt is not abandoned."""
-    monkeypatch.setattr(net, "_GRACE", 0.05)
+    limits.patch(monkeypatch, grace=0.05)
     deadline = Deadline(0.2)
     signal = AbortController(deadline, AbandonedError).signal
     with Endpoint(phase) as server, pytest.raises(RequestTimeoutError, match="timed out"):
@@ -540,7 +543,7 @@ def test_whoever_set_the_limit_says_what_happened(any_post):
     controller = AbortController(deadline, AbandonedError)
     with Endpoint(silent) as server, running(lambda: list(any_post(server.url, signal=controller.signal))) as posting:
         assert server.reached.wait(GUARD)
-        assert posting.goes_on(1.0 + net._GRACE / 3)
+        assert posting.goes_on(1.0 + limits.value_of("grace") / 3)
         assert deadline.expired
         controller.abort()
         with pytest.raises(AbandonedError):

@@ -10,6 +10,8 @@ from rtvi_sync.transports.net import Network
 from tests.support.loopback import Peer, Server, serving, trusting
 from tests.support.threads import running
 
+pytestmark = pytest.mark.inside
+
 
 def request(client: AbandonableClient, url: str) -> httpx.Response:
     """Send a request whose answer is read by the test."""

@@ -22,7 +22,6 @@ from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports import net
 from rtvi_sync.transports.net import (
     Network,
     ProxyError,
@@ -36,11 +35,14 @@ from rtvi_sync.transports.net import (
     socket_timeout,
 )
 from rtvi_sync.transports.tls import NoTLSError
+from tests.support import limits
 from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
 from .abandoned import AbandonedError
+
+pytestmark = pytest.mark.inside
 
 HOLE_ADDRESS = ("127.0.0.1", 9)
 
@@ -276,14 +278,14 @@ def test_a_family_that_the_system_lacks_is_passed_over(attempt, monkeypatch):
 
 def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
     """If the attempt is not abandoned at its limit, the socket's own timeout ends it soon after."""
-    monkeypatch.setattr(net, "_GRACE", 0.1)
+    limits.patch(monkeypatch, grace=0.1)
     with black_hole() as hole, pytest.raises(TimeoutError):
         open_tcp("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
 
 
 def test_whoever_set_the_limit_says_what_happened(monkeypatch):
     """At the limit the socket still waits: the owner of the attempt abandons it, and that reason is raised."""
-    monkeypatch.setattr(net, "_GRACE", GUARD)
+    limits.patch(monkeypatch, grace=GUARD)
     deadline = Deadline(0.1)
     controller = AbortController(deadline, AbandonedError)
     with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
@@ -306,10 +308,10 @@ def test_every_limit_is_one_that_a_socket_takes(timeout):
 
 def test_after_the_limit_nothing_begins(monkeypatch):
     """A call that would begin after the limit waits for the owner of the attempt to say so, for a moment."""
-    monkeypatch.setattr(net, "_GRACE", 0.02)
+    limits.patch(monkeypatch, grace=0.02)
     with pytest.raises(TimeoutError):
         socket_timeout(AbortController(Deadline(0.0), AbandonedError).signal)
-    monkeypatch.setattr(net, "_GRACE", GUARD)
+    limits.patch(monkeypatch, grace=GUARD)
     controller = AbortController(Deadline(0.0), AbandonedError)
     with running(lambda: socket_timeout(controller.signal)) as waiting:
         controller.abort()
@@ -734,4 +736,4 @@ def test_time_passes_by_the_clock_of_the_attempt():
     second = socket_timeout(signal)
     assert first is not None
     assert second is not None
-    assert second < first <= 5.0 + net._GRACE
+    assert second < first <= 5.0 + limits.value_of("grace")

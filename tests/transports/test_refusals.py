@@ -9,6 +9,8 @@ import pytest
 
 from rtvi_sync.transports.refusals import NoHTTPError, check_is_http, refusal
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize("received", [b"H", b"HTTP", b"HTTP/1.1 200 OK\r\n"])
 def test_the_beginning_of_an_answer(received: bytes) -> None:

@@ -36,7 +36,8 @@ from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
 from rtvi_sync.media.pcm import bytes_of, rms
 from rtvi_sync.transports import small_webrtc
-from rtvi_sync.transports.webrtc import connection, signalling
+from rtvi_sync.transports.webrtc import signalling
+from tests.support import limits
 from tests.support.clients import manager_of
 from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer, scripted_server
@@ -497,7 +498,7 @@ def test_counters(bot, client):
 
 def test_how_the_network_is(bot, client, monkeypatch):
     """Its round trip and the jitter of the bot's voice are measured, in seconds; before, there is no figure."""
-    monkeypatch.setattr(connection, "_PING_INTERVAL", 0.02)
+    limits.patch(monkeypatch, rtc_ping=0.02)
     for module in (rtcrtpsender, rtcrtpreceiver):  # reports come each 50 ms, not 0.5 to 1.5 s
         monkeypatch.setattr(module, "random", types.SimpleNamespace(random=lambda: -0.45))
     bot.tracks = lambda: [Tone(samples_of_tone)]

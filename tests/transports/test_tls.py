@@ -19,6 +19,8 @@ from tests.support.loopback import serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
+pytestmark = pytest.mark.inside
+
 
 def leave_an_error() -> None:
     """Leave an error in OpenSSL's queue of this thread, as a connection does that fails (OpenSSL 3.4 and later)."""

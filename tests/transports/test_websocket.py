@@ -17,8 +17,7 @@ from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, M
 from rtvi_sync.transports.websocket import WebSocketTransport
 from tests.support.attempts import connect_within, timed_out
 from tests.support.websocket import BINARY, TEXT, frame
-
-from .websocket_bots import Session, flush, text_in
+from tests.support.websocket_bots import Session, flush, text_in
 
 
 def test_messages_both_ways(server, opened):

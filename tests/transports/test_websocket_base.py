@@ -23,14 +23,15 @@ from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encode
 from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.websocket_handshake import open_websocket
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.websocket import BINARY, CLOSE, TEXT, Bot, frame, lines_of, upgrade
+from tests.support.websocket_bots import READY, Session, flush, message_frame
 
 from .abandoned import AbandonedError
-from .websocket_bots import READY, Session, flush, message_frame
 
 #: `EvalTransport` adds them to the query; see test_eval.py.
 FLAGS = ("capture_bot_audio", "user_audio")
@@ -161,7 +162,7 @@ def test_the_ready_message(kind, plain, opened):
 def test_what_came_with_the_handshake_is_delivered(kind, server, runtime, attempt, monkeypatch):
     """A bot may speak as soon as it has answered the handshake, in the same segment or TLS record. It is heard from
     `send_ready_message()` on: otherwise the application would get them before the event `connected`."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
+    limits.patch(monkeypatch, polite_close=0.02)
     server.after = message_frame(kind, "early")
     transport, session = kind(server.url), Session(runtime)
     session.begin(transport)
@@ -214,7 +215,7 @@ def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
 
 def test_a_disconnect_before_the_ready_message(kind, server, runtime, attempt, monkeypatch):
     """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 2 * GUARD)
+    limits.patch(monkeypatch, polite_close=2 * GUARD)
     transport, session = kind(server.url), Session(runtime)
     session.begin(transport)
     transport.connect(None, attempt.signal)
@@ -283,7 +284,7 @@ def test_a_polite_end(kind, server, opened, runtime):
 
 def test_an_end_without_an_answer(kind, plain, opened, monkeypatch):
     """A bot that does not answer the close frame holds disconnect() up for its limit only."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.1)
+    limits.patch(monkeypatch, polite_close=0.1)
     transport = kind(plain.url)
     opened(transport)
     bot = plain.bot()
@@ -355,7 +356,7 @@ def test_lost_audio_is_told(kind, plain, opened, caplog, monkeypatch):
     transport.send_message(RTVIMessage("client-message", {"t": "x" * 16_000_000}))
     for _ in range(3):
         transport.send_audio(bytes(32_000), 16000)
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)
+    limits.patch(monkeypatch, polite_close=0.02)
     with caplog.at_level(logging.WARNING), pytest.raises(DisconnectedError, match="at least 1"):
         transport.disconnect()
     assert "2.00 s were not sent" in caplog.text

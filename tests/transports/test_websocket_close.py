@@ -16,18 +16,17 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+from tests.support import limits
 from tests.support.clients import session_of, transport_of
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, MB, PONG, TEXT, Bot, frame, tcp_pair
-
-from .websocket_bots import BotServer, message_frame, text_in
+from tests.support.websocket_bots import BotServer, message_frame, text_in
 
 if sys.platform == "linux":
     import fcntl
@@ -78,10 +77,10 @@ def number_in(received: tuple[int, bytes]) -> int:
 
 def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
     """A server that reads slowly, for longer than one that reads nothing is waited for, gets all, then the close."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", GUARD)
+    limits.patch(monkeypatch, teardown=GUARD)
 
     def check(limit: float) -> None:
-        monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", limit)
+        limits.patch(monkeypatch, polite_close=limit)
         with connected(server) as (client, bot, ends):
             send_all(client)
             with running(client.disconnect) as disconnecting:
@@ -103,8 +102,8 @@ def test_messages_leave_as_long_as_the_server_takes_them(server, monkeypatch):
 
 def test_messages_that_leave_too_slowly_are_told(server, monkeypatch):
     """A server that goes on reading, but would not have all in time, ends the close no later than another one."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 60.0)
-    monkeypatch.setattr("rtvi_sync.session.limits.SENDING_SHARE", 0.5 / 48.0)  # of the transport's 48 s: 0.5 s
+    limits.patch(monkeypatch, teardown=60.0)
+    limits.patch(monkeypatch, sending_share=0.5 / 48.0)  # of the transport's 48 s: 0.5 s
     with connected(server) as (client, bot, ends):
         send_all(client)
         with takes(1.0, at_least=0.5), running(client.disconnect) as disconnecting:
@@ -160,7 +159,7 @@ def test_a_server_that_ends_first(kind, plain, caplog, leave, error):
 
 def test_an_io_thread_that_comes_late(plain, monkeypatch):
     """A close that is not done in time says so: then it is not known what has left."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
+    limits.patch(monkeypatch, teardown=0.5)
     with connected(plain) as (client, _, ends):
         release = threading.Event()
         session_of(client).runtime.io.call(release.wait)

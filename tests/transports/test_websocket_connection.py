@@ -16,8 +16,8 @@ import pytest
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports import websocket_connection as module
-from rtvi_sync.transports import websocket_writer
 from rtvi_sync.transports.websocket_frames import masked_frame
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on
 from tests.support.required import numbered_sockets
@@ -25,8 +25,9 @@ from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
+from tests.support.websocket_client import Client, blocked
 
-from .websocket_client import Client, blocked
+pytestmark = pytest.mark.inside
 
 
 @pytest.fixture
@@ -206,7 +207,7 @@ def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
 
 def test_much_is_written_in_turns(pair, monkeypatch):
     """After each the I/O thread goes on by itself; the whole arrives."""
-    monkeypatch.setattr(websocket_writer, "_TIME_SLICE", 0.0)
+    limits.patch(monkeypatch, write_slice=0.0)
     client, bot = pair
     payload = bytes(range(256)) * 16 * 1024
     with running(lambda: [client.connection.send(BINARY, payload) for _ in range(2)]):
@@ -617,7 +618,7 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
         return masked_frame(opcode, payload)
 
     monkeypatch.setattr(module, "masked_frame", replace_and_make)
-    monkeypatch.setattr(module, "_CHECK_INTERVAL", 0.0)
+    limits.patch(monkeypatch, stall_check=0.0)
     with opened, other_end:
         other_end.setblocking(False)
         try:
@@ -709,7 +710,7 @@ def test_an_error_in_a_callback_ends_the_connection(link, caplog, monkeypatch, w
             bot.send(wire)
         elif where == "continued":
             # The rest is read in a turn that no selector asked for.
-            monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
+            limits.patch(monkeypatch, read_slice=0.0)
             with running(lambda: _quietly(bot.send, frame(BINARY, bytes(4 * MB)) + wire)):
                 client.ended()
         info = client.ended()
@@ -846,7 +847,7 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
 
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
-    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
+    limits.patch(monkeypatch, read_slice=0.0)
     before_others: list[int] = []
 
     def wait_for_a_turn(client: Client, opcode: int, payload: bytes) -> None:
@@ -894,7 +895,7 @@ def test_reads_in_vain(link, size, reads):
 
 def test_reading_on_does_not_multiply(link, io, monkeypatch):
     """However long a flood lasts, a connection has one turn at a time."""
-    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
+    limits.patch(monkeypatch, read_slice=0.0)
     client, bot = link()
     stop = threading.Event()
     chunk = frame(BINARY, bytes(100)) * 1000
@@ -911,7 +912,7 @@ def test_reading_on_does_not_multiply(link, io, monkeypatch):
 
 def test_a_busy_connection_gives_the_others_their_turn(link, monkeypatch):
     """When its turn is over the rest waits for the next one, and is read without the selector's help."""
-    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
+    limits.patch(monkeypatch, read_slice=0.0)
     client, bot = link()
     bot.send(b"".join(frame(BINARY, bytes([n]) * 1000) for n in range(250)))
     assert [payload[0] for _, payload in client.received(250)] == list(range(250))

@@ -21,11 +21,14 @@ from websockets.streams import StreamReader
 
 from rtvi_sync.transports import websocket_frames as module
 from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.websocket import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame, header
 
 from .oracle import OracleReader
+
+pytestmark = pytest.mark.inside
 
 LIMIT = 1_000_000
 
@@ -166,8 +169,8 @@ def test_a_message_of_many_fragments():
 
 def test_a_message_without_end(monkeypatch):
     """Empty fragments never make a message too large, so their number is limited, for each message by itself."""
-    assert module._MAX_FRAGMENTS == 262_144
-    monkeypatch.setattr(module, "_MAX_FRAGMENTS", 16_384)
+    assert limits.value_of("fragments") == 262_144
+    limits.patch(monkeypatch, fragments=16_384)
     flood = frame(CONT, fin=False) * 16_383
     reader = FrameReader(100)
     assert read(reader, frame(BINARY, fin=False), frame(CONT)) == [(BINARY, b"")]

@@ -18,15 +18,17 @@ from websocket._handshake import CookieJar
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
-from rtvi_sync.transports import net
 from rtvi_sync.transports.net import USER_AGENT, Network, parse_url
 from rtvi_sync.transports.websocket_handshake import open_websocket
+from tests.support import limits
 from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.websocket import Acceptor, accept, accept_of, lines_of, upgrade
 
 from .abandoned import AbandonedError
+
+pytestmark = pytest.mark.inside
 
 
 @pytest.fixture
@@ -540,7 +542,7 @@ def test_whoever_set_the_limit_says_what_happened():
         assert url is not None
         with running(lambda: open_websocket(url, {}, Network(proxy=False), controller.signal)) as opening:
             assert server.reached.wait(GUARD)
-            assert opening.goes_on(1.0 + net._GRACE / 3)
+            assert opening.goes_on(1.0 + limits.value_of("grace") / 3)
             assert deadline.expired
             controller.abort()
             with pytest.raises(AbandonedError):

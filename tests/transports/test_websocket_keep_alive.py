@@ -24,9 +24,10 @@ from tests.support.processes import python
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, PING, PONG, Bot, frame
+from tests.support.websocket_bots import BotServer, text_in
+from tests.support.websocket_client import Client, blocked
 
-from .websocket_bots import BotServer, text_in
-from .websocket_client import Client, blocked
+pytestmark = pytest.mark.inside
 
 MB = 1024 * 1024
 

@@ -11,13 +11,15 @@ import threading
 
 import pytest
 
-from rtvi_sync.transports import websocket_writer as module
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
+from tests.support import limits
 from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 from tests.support.threads import running, switch_interval
 from tests.support.waiting import until
 from tests.support.websocket import MB, tcp_pair
+
+pytestmark = pytest.mark.inside
 
 
 @contextlib.contextmanager
@@ -162,8 +164,8 @@ def test_audio_that_the_main_thread_sent_is_counted():
 def test_nobody_writes_for_long(monkeypatch):
     """However much the socket takes: a sender leaves the rest to the I/O thread, and that serves the others in
     between."""
-    monkeypatch.setattr(module, "_TIME_SLICE", 0.0)
-    size = 3 * module._CHUNK_BYTES
+    limits.patch(monkeypatch, write_slice=0.0)
+    size = 3 * limits.value_of("write_chunk")
     ours, theirs = tcp_pair(True)
     with ours, theirs:
         ours.setblocking(False)

@@ -14,15 +14,18 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import audio_errors, portaudio, sounddevice_binding
 from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES
-from rtvi_sync.media.devices.device import Device
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
+from tests.support import limits
+from tests.support.driven_device import DrivenDevice
 from tests.support.fake_portaudio import FakeMachine
 from tests.support.stub import Stub
+
+pytestmark = pytest.mark.inside
 
 
 def test_no_device_at_all(machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a speaker."""
-    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", Path("/nonexistent"))
+    limits.patch(monkeypatch, alsa_devices=Path("/nonexistent"))
     machine.devices.clear()
     with pytest.raises(DeviceError, match="no speaker") as caught:
         audio.open_output(None, 24000, 0.04)
@@ -34,7 +37,7 @@ def test_devices_that_the_user_may_not_open(
 ) -> None:
     """PortAudio lists nothing then; the error says how to get the right."""
     tmp_path.joinpath("pcmC0D0c").touch()
-    monkeypatch.setattr(audio_errors, "_ALSA_DEVICES", tmp_path)
+    limits.patch(monkeypatch, alsa_devices=tmp_path)
     monkeypatch.setattr(os, "access", lambda *args: False)
     machine.devices.clear()
     with pytest.raises(DeviceError, match="usermod -aG audio") as caught:
@@ -118,15 +121,17 @@ def test_the_library_is_not_installed(
 @pytest.mark.parametrize("there", [True, False])
 def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
     """If JACK has a client registry, which may be corrupt, the error says so."""
-    monkeypatch.setattr(audio_errors, "_JACK_REGISTRIES", tmp_path)
+    limits.patch(monkeypatch, jack_registries=tmp_path)
     if there:
         (tmp_path / f"jack_db-{os.getuid()}").mkdir()
-    device = Device("speaker", "default", report=print, opened=print)
+    device = DrivenDevice("speaker", "default")
     assert ("jack_db" in str(audio_errors.no_answer())) is there
     with pytest.raises(DeviceError, match="does not answer") as caught:
         device.wait_opened(Deadline(0.0))
     assert ("jack_db" in str(caught.value)) is there
-    assert "jack_db" not in str(device._error("failed: OSError()"))
+    with pytest.raises(DeviceError, match="failed: FileNotFoundError") as failed:
+        device.call(lambda: os.stat(tmp_path / "nothing"))
+    assert "jack_db" not in str(failed.value)
 
 
 def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library: str, stub: Stub) -> None:

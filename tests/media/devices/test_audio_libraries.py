@@ -12,6 +12,8 @@ from rtvi_sync.media.devices.backend import audio_backend
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend
 from tests.support.fake_devices import FakeBackend
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize(
     ("installed", "preferred"),

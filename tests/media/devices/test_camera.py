@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -11,10 +12,12 @@ import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
-from rtvi_sync.media import CameraSource, ScreenSource, VideoFrame, video
+from rtvi_sync.media import CameraSource, ScreenSource, VideoFrame
 from rtvi_sync.media.devices import camera
 from tests.support.fake_camera import WEBCAM, FakeCameras, Shoot, number_of, picture
 from tests.support.slowness import GUARD, takes
+
+pytestmark = pytest.mark.inside
 
 
 def watch(session: Shoot, seconds: float) -> None:
@@ -95,11 +98,13 @@ def test_one_thread_opens_reads_and_releases(fake, shoot):
     assert session.errors == []
 
 
+def roles() -> list[str]:
+    """Return the names of the package's threads, without their numbers."""
+    return sorted(t.name.rpartition("-")[0] for t in threading.enumerate() if t.name.startswith("rtvi-"))
+
+
 def test_the_threads_have_names(fake, shoot):
     """The threads are rtvi-cam and, once the transport takes video, rtvi-video; a screen's is rtvi-screen."""
-
-    def roles() -> list[str]:
-        return sorted(t.name.rpartition("-")[0] for t in threading.enumerate() if t.name.startswith("rtvi-"))
 
     session = shoot()
     assert roles() == ["rtvi-cam"]
@@ -108,9 +113,10 @@ def test_the_threads_have_names(fake, shoot):
     session.until(lambda: session.published)
     fake.wait_for("read", 2)
     assert roles() == ["rtvi-cam", "rtvi-video"]
-    screen = shoot(Album(ends=False), role="screen")
+    album = Album(ends=False)
+    shoot(album, role="screen")
     assert roles() == ["rtvi-cam", "rtvi-screen", "rtvi-video"]
-    screen.camera._source.go_on.set()
+    album.go_on.set()
 
 
 def test_off_releases_the_device_at_once(fake, shoot):
@@ -218,7 +224,7 @@ def test_an_error_ends_the_sending_alone(fake, shoot, caplog, error, logged):
     for number in (1, 2, 3):
         fake.pictures.put(picture(number))
         session.until(lambda number=number: len(session.published) == number)
-    session.camera._sender.join(GUARD)
+    session.until(lambda: "rtvi-video" not in roles())
     assert len(calls) == 1
     assert [record.message.partition(";")[0] for record in caplog.records if record.levelno >= logging.ERROR] == logged
 
@@ -398,7 +404,7 @@ def screenshots(monkeypatch):
         def close(self) -> None:
             closed.set()
 
-    monkeypatch.setattr(video, "_mss", lambda: Screen)
+    monkeypatch.setitem(sys.modules, "mss", Screen)
     return closed
 
 
@@ -437,8 +443,7 @@ def test_a_hung_camera_is_abandoned_and_releases_itself(fake, shoot):
             given_up = session.end(0.1)
         assert given_up is not None
         assert given_up.name.startswith("rtvi-cam")
-        session.camera._sender.join(GUARD)
-        assert not session.camera._sender.is_alive()
+        session.until(lambda: "rtvi-video" not in roles())
         assert fake.opened == 1
         watch(session, 60.0)
     given_up.join(GUARD)

@@ -15,6 +15,8 @@ from tests.support.fake_portaudio import FakeDevice, FakeMachine
 from tests.support.stub import Stub, is_alive
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,15 +12,18 @@ from collections.abc import Callable
 import pytest
 
 from rtvi_sync.media.base import MediaDeviceInfo
-from rtvi_sync.media.devices import device_watch
 from rtvi_sync.media.devices.device_watch import DeviceWatch
 from rtvi_sync.media.devices.portaudio_backend import backend
+from tests.support import part_probes
 from tests.support.forking import in_child
 from tests.support.stub import Stub, children
 from tests.support.threads import open_descriptors
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
+pytestmark = [
+    pytest.mark.inside,
+    pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them"),
+]
 
 INTERVAL = 0.02
 
@@ -42,7 +44,7 @@ class Told:
 
 def settle(watch: DeviceWatch) -> None:
     """Wait until it knows what there is at first."""
-    until(lambda: watch._known is not None, "nothing was listed")
+    until(lambda: part_probes.has_listed(watch), "nothing was listed")
 
 
 def test_coming_and_going(library: str, stub: Stub) -> None:
@@ -61,19 +63,12 @@ def test_coming_and_going(library: str, stub: Stub) -> None:
     assert told.threads == {"rtvi-devices-"}
 
 
-def process_of_watches(library: str) -> subprocess.Popen[bytes]:
-    """Return the one that is asked for the devices now."""
-    poller = device_watch._pollers[backend(library)]
-    assert poller._process is not None
-    return poller._process
-
-
 def test_closing_ends_thread_and_process(library: str, stub: Stub) -> None:
     """At once, and any number of times."""
     watch = DeviceWatch(backend(library), Told(), 60.0)
     settle(watch)
     assert len(children()) == 1
-    process = process_of_watches(library)
+    process = part_probes.listing_process(backend(library))
     watch.close()
     watch.close()
     assert process.returncode == 0  # it was not killed
@@ -106,7 +101,7 @@ def test_a_hung_sound_system_does_not_hold_up_closing(library: str, stub: Stub) 
     stub.set(hang=True)
     # The process reads and answers in turn: one that has begun to hang has nothing to read and writes nothing.
     until(lambda: waits(before), "it does not hang")
-    process = process_of_watches(library)
+    process = part_probes.listing_process(backend(library))
     watch.close()
     assert process.returncode == -signal.SIGKILL
     assert children() == set()

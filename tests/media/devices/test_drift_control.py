@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync.media import AudioFrame
 from rtvi_sync.media.devices.drift_control import DriftControl
 
+pytestmark = pytest.mark.inside
+
 FRAME = 0.02
 PCM = bytes(960)
 

@@ -11,6 +11,8 @@ import pytest
 from rtvi_sync.errors import MissingExtraError
 from rtvi_sync.media.devices.echo_canceller import EchoCanceller, Reference, is_available
 
+pytestmark = pytest.mark.inside
+
 RATE = 16000
 CHUNK = RATE // 50
 

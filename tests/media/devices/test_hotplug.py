@@ -8,12 +8,13 @@ from typing import cast
 import pytest
 
 from rtvi_sync import DeviceError, MissingExtraError
-from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.media.devices import hotplug as hotplug_module
 from tests.support.fake_devices import info
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,7 +42,7 @@ def test_a_list_that_needs_a_library(caplog: pytest.LogCaptureFixture) -> None:
         raise MissingExtraError("A camera", "video")
 
     watch = hotplug_module.ListWatch(lambda _: None, look, 0.01)
-    assert join_thread(watch._thread, Deadline(GUARD))
+    until(lambda: "rtvi-devices" not in {each.name.rpartition("-")[0] for each in threading.enumerate()})
     watch.close()
     assert "new ones are not noticed" in caplog.text
 

@@ -16,9 +16,13 @@ from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
 from rtvi_sync.media.devices import microphone
 from rtvi_sync.media.devices.microphone import DeviceMic
+from tests.support import part_probes
 from tests.support.fake_audio import FakeAudio, World, frame, within
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import in_sleepless_thread
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 SILENCE = bytes(640)
 GONE = DeviceError("It is gone", devices=("mic",), type="not-found")
@@ -33,6 +37,7 @@ class Rig:
         self.world = World()
         self.audio = FakeAudio(self.world)
         self.enabled = enabled
+        self.is_enabled = lambda: self.enabled
         self.device_id = device_id
         self.sent: list[tuple[bytes, int, float]] = []
         self.heard: list[tuple[bytes, int, float]] = []
@@ -46,7 +51,7 @@ class Rig:
         self.mic = DeviceMic(
             self.audio,
             self.device_id,
-            enabled=lambda: self.enabled,
+            enabled=lambda: self.is_enabled(),
             publish=lambda *frame: self.heard.append(frame),
             report=lambda error: self.report(error),
             opened=lambda device: self.statuses.append(device.label),
@@ -782,7 +787,7 @@ def test_halt_waits_for_what_is_being_sent(rig):
     assert entered.wait(GUARD)
     halting = threading.Thread(target=mic.mic.halt)
     halting.start()
-    assert within(GUARD, lambda: mic.mic._halted)
+    until(part_probes.thread_sleeps(halting))
     assert halting.is_alive()
     with in_sleepless_thread(), pytest.raises(WouldDeadlockError):
         mic.mic.halt()
@@ -803,7 +808,7 @@ def test_halt_on_its_own_thread(rig, where):
         mic.report = lambda error: mic.mic.halt()
         mic.audio.fail(GONE)
     else:
-        mic.mic._enabled = lambda: (mic.mic.halt(), True)[1]
+        mic.is_enabled = lambda: (mic.mic.halt(), True)[1]
     mic.world.advance(0.1)
     assert mic.mic.join(Deadline(GUARD)) is None
     assert len(mic.sent) == (1 if where == "sending" else 0)
@@ -813,7 +818,7 @@ def test_halt_on_its_own_thread(rig, where):
 def test_halt_while_locks_are_held(rig):
     """A finalizer may call halt() while the thread holds the lock."""
     mic = rig().begin()
-    with mic.mic._lock:
+    with part_probes.lock_of(mic.mic):
         mic.mic.halt()
     mic.world.advance(0.02)
     assert mic.mic.join(Deadline(GUARD)) is None

@@ -17,6 +17,8 @@ from rtvi_sync.media.devices import opencv_backend
 from tests.support.real_video import opencv
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 
 class Image:
     """Image with the parts of an array's interface that the backend uses."""

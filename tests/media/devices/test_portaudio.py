@@ -12,9 +12,12 @@ from rtvi_sync.media.devices import portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudioInput, PortAudioOutput
 from rtvi_sync.media.devices.probing import PortAudioDevice
+from tests.support import limits
 from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
+
+pytestmark = pytest.mark.inside
 
 
 def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PortAudioBackend) -> None:
@@ -111,7 +114,7 @@ def test_a_new_device_is_opened_while_others_go_on(
     machine: FakeMachine, audio: PortAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All streams close, PortAudio is restarted, and the speaker's unplayed audio is written again."""
-    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 60.0)  # no test waits for its end
+    limits.patch(monkeypatch, restart_close=60.0)  # no test waits for its end
     speaker: PortAudioOutput = owner.do(audio.open_output, None, 24000, 0.04)
     sound = counted(0, 4800)
     owner.do(speaker.write, sound[:3840])
@@ -139,7 +142,7 @@ def test_a_wrong_id_disturbs_nobody(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that no list contains does not restart PortAudio, however old its list is."""
-    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
+    limits.patch(monkeypatch, restart_age=0.0)
     speaker = audio.open_output(None, 24000, 0.04)
     with pytest.raises(DeviceError, match="no microphone 'ALSA/gone'"):
         audio.open_input("ALSA/gone", 16000, 0.02)
@@ -167,7 +170,7 @@ def test_a_device_that_was_pulled_out_and_is_back(
     with pytest.raises(DeviceError, match="Unanticipated host error"):
         audio.open_input("ALSA/desk", 16000, 0.02)
     assert machine.begun == 1
-    monkeypatch.setattr(portaudio, "_MIN_RESTART_AGE", 0.0)
+    limits.patch(monkeypatch, restart_age=0.0)
     with ThreadPoolExecutor(1) as opening:
         future = opening.submit(audio.open_input, "ALSA/desk", 16000, 0.02)
         while not future.done():
@@ -182,7 +185,7 @@ def test_a_stream_that_does_not_close_for_a_restart(
     machine: FakeMachine, audio: PortAudioBackend, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a device hangs, opening the new one raises in time, and the other streams continue."""
-    monkeypatch.setattr(portaudio, "_CLOSE_FOR_RESTART_LIMIT", 0.1)
+    limits.patch(monkeypatch, restart_close=0.1)
     mic: PortAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     inside, go_on = threading.Event(), threading.Event()
 

@@ -15,6 +15,8 @@ from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudi
 from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 # -- devices -----------------------------------------------------------------------------------------------------------
 
 

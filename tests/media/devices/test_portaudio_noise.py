@@ -12,7 +12,10 @@ import pytest
 from rtvi_sync.media.devices.portaudio_noise import silence
 from tests.support.processes import run_python
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there these libraries print")
+pytestmark = [
+    pytest.mark.inside,
+    pytest.mark.skipif(sys.platform != "linux", reason="only there these libraries print"),
+]
 
 
 class Library:

@@ -10,7 +10,10 @@ from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices import device_probe, probing
 from tests.support.stub import Stub, children
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them")
+pytestmark = [
+    pytest.mark.inside,
+    pytest.mark.skipif(sys.platform != "linux", reason="it looks at processes as Linux shows them"),
+]
 
 
 def test_the_devices(library: str, stub: Stub) -> None:

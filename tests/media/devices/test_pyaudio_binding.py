@@ -7,6 +7,8 @@ import pytest
 from rtvi_sync.media.devices.pyaudio_binding import Binding
 from tests.support.fake_portaudio import FakeDevice, FakeMachine
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize(
     ("name", "label"),

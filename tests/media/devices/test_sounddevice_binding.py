@@ -15,6 +15,8 @@ from rtvi_sync.media.devices.sounddevice_binding import Binding
 from tests.support.fake_portaudio import FakeDevice, FakeMachine
 from tests.support.processes import run_python
 
+pytestmark = pytest.mark.inside
+
 # A module that counts how often PortAudio is initialized, as the real one does.
 _MODULE = """
 import atexit

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, MissingExtraError
 from rtvi_sync.media.devices.speaker import DeviceSpeaker
+from tests.support import limits
 from tests.support.fake_audio import World
 from tests.support.fake_output import FakeOutput, FakeSpeakers
 from tests.support.selection import some_of
 from tests.support.slowness import GUARD, at_some_limit
+
+pytestmark = pytest.mark.inside
 
 RATE = 24000
 FRAME = 960  # samples of 40 ms
@@ -801,7 +804,7 @@ def test_a_silent_speaker_ends_immediately(rig):
 
 def test_audio_not_played_at_the_deadline_is_cut_off(monkeypatch):
     """join() returns at its deadline though minutes are queued, and the device is closed then."""
-    monkeypatch.setattr("rtvi_sync.media.devices.speaker._CLOSE_TIME", math.inf)  # a quarter of the time is left
+    limits.patch(monkeypatch, speaker_close=math.inf)  # a quarter of the time is left
 
     def check(limit: float) -> None:
         rig = Rig()

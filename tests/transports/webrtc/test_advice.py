@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync.transports.webrtc import advice
 from rtvi_sync.transports.webrtc.peer import ICEServer
 
+pytestmark = pytest.mark.inside
+
 HOST = "a=candidate:1 1 udp 2130706431 192.0.2.7 5000 typ host\r\n"
 REFLEXIVE = "a=candidate:2 1 udp 1694498815 198.51.100.7 5000 typ srflx raddr 192.0.2.7 rport 5000\r\n"
 RELAYED = "a=candidate:3 1 udp 16777215 203.0.113.7 5000 typ relay raddr 192.0.2.7 rport 5000\r\n"

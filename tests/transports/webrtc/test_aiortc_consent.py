@@ -15,8 +15,11 @@ import pytest
 
 from rtvi_sync.transports.webrtc import aiortc_consent as module
 from rtvi_sync.transports.webrtc.aiortc_consent import be_patient
+from tests.support import limits
 from tests.support.slowness import GUARD, takes
 from tests.support.webrtc import FarLoop
+
+pytestmark = pytest.mark.inside
 
 # aioice's own way ends a connection after six requests whose answers did not come in time.
 MANY = 8
@@ -97,7 +100,7 @@ def test_no_answer(far_loop: FarLoop, clock: Any) -> None:
 def test_a_request_outlives_no_limit(far_loop: FarLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection ends at the limit, though the last request would wait for its answer for minutes."""
     monkeypatch.setattr(module, "monotonic", time.monotonic)
-    monkeypatch.setattr(module, "LIMIT", 0.2)
+    limits.patch(monkeypatch, consent=0.2)
     monkeypatch.setattr(aioice.stun, "RETRY_RTO", 10.0)
 
     async def connect() -> None:

@@ -18,15 +18,16 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.errors import TransportStartError
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.transports.webrtc import aiortc_consent
 from rtvi_sync.transports.webrtc import aiortc_peer as module
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
-from rtvi_sync.transports.webrtc.connection import _MAX_MESSAGE
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
+from tests.support import limits
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.support.webrtc import Call, RTCBot, ready_answers, result_of
+
+pytestmark = pytest.mark.inside
 
 LIMITS = MediaLimits()
 
@@ -93,7 +94,7 @@ def test_the_offer(peer):
     assert "a=sendonly" in screen
     assert candidates(sdp)
     (size,) = re.findall(r"a=max-message-size:(\d+)", sdp)
-    assert 65_536 <= int(size) <= _MAX_MESSAGE
+    assert 65_536 <= int(size) <= limits.value_of("rtc_message")
 
 
 def test_messages(peer, call, heard, far_loop):
@@ -145,7 +146,7 @@ NOTE = json.dumps({"type": "note", "text": "x" * 200_000})
 
 def test_a_large_message_over_a_slow_line(peer, call, far_loop, monkeypatch):
     """The end waits until the bot has all of it, as long as the bot takes some."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.05)
+    limits.patch(monkeypatch, rtc_polite_close=0.05)
     connect(peer, call, far_loop)
 
     async def slowly(take):
@@ -160,7 +161,7 @@ def test_a_large_message_over_a_slow_line(peer, call, far_loop, monkeypatch):
 
 def test_a_large_message_over_a_dead_line(peer, call, far_loop, monkeypatch):
     """If the bot takes nothing, the end gives up, and tells how much is lost."""
-    monkeypatch.setattr(module, "_STALL_TIMEOUT", 0.1)
+    limits.patch(monkeypatch, rtc_stall=0.1)
     connect(peer, call, far_loop)
     spoil_line(call, never)
     peer.send_text(NOTE)
@@ -187,7 +188,7 @@ def test_a_lost_packet_at_the_end(peer, call, far_loop):
 
 def test_pings_are_no_loss(peer, call, far_loop, monkeypatch):
     """What the connection sends by itself does not make an end over a dead line an error."""
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.05)
+    limits.patch(monkeypatch, rtc_polite_close=0.05)
     connect(peer, call, far_loop)
     spoil_line(call, never)
     peer.send_text("ping: 1")
@@ -257,9 +258,9 @@ def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
 
 def test_a_bot_that_answers_ice_no_longer(peer, call, heard, far_loop, monkeypatch):
     """It is said, with what may be the cause."""
-    monkeypatch.setattr(aiortc_consent, "_INTERVAL", 0.01)
+    limits.patch(monkeypatch, consent_interval=0.01)
     connect(peer, call, far_loop)
-    monkeypatch.setattr(aiortc_consent, "LIMIT", -1.0)
+    limits.patch(monkeypatch, consent=-1.0)
     until(lambda: heard.ends)
     assert heard.ends == [
         "the bot does not answer ICE any more: this machine or the bot's is too busy, or the way to it is blocked"

@@ -14,13 +14,15 @@ from aioice import stun
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
-from rtvi_sync.transports.webrtc import aiortc_turn
 from rtvi_sync.transports.webrtc.aiortc_turn import reachable_first
 from rtvi_sync.transports.webrtc.peer import ICEServer
+from tests.support import limits
 from tests.support.loopback import black_hole
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.webrtc import FarLoop
+
+pytestmark = pytest.mark.inside
 
 Choose = Callable[[list[ICEServer]], list[ICEServer]]
 STUN = ICEServer(urls=("stun:127.0.0.1:9",))
@@ -108,8 +110,8 @@ def test_the_first_that_answers(
     choose: Choose, ports: dict[str, int], given: list[str], chosen: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An earlier one has a head start; if none answers, there is none. STUN servers stay."""
-    monkeypatch.setattr(aiortc_turn, "_HEAD_START", 0.3)
-    monkeypatch.setattr(aiortc_turn, "_PATIENCE", 0.3)
+    limits.patch(monkeypatch, turn_head_start=0.3)
+    limits.patch(monkeypatch, turn=0.3)
     urls = [f"turn:127.0.0.1:{ports[name]}?transport={how}" for name, how in map(str.split, given)]
     servers = [STUN, *(ICEServer(urls=(url,), username=url, credential="secret") for url in urls)]
     assert choose(servers) == [STUN, *([] if chosen is None else [servers[1 + chosen]])]

@@ -31,6 +31,8 @@ from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.webrtc import result_of
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.fixture
 def run():

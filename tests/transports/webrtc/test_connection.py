@@ -19,8 +19,11 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.transports.webrtc import connection as module
 from rtvi_sync.transports.webrtc.connection import WebRTCConnection
 from rtvi_sync.transports.webrtc.peer import PeerStats
+from tests.support import limits
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 class Wire:
@@ -131,7 +134,7 @@ def test_a_message_that_is_too_large(link, log, text, held):
 @pytest.mark.parametrize("text", ["", "ä" * 1000, b"x" * 1000], ids=["nothing", "text", "bytes"])
 def test_too_much_before_the_start(link, log, monkeypatch, text):
     """What is held is bounded in memory, the memory of small messages included."""
-    monkeypatch.setattr(module, "_MAX_WAITING", 100_000)
+    limits.patch(monkeypatch, rtc_waiting=100_000)
     for _ in range(100_000 // sys.getsizeof(text)):
         link.peer.events.on_text(text)
     assert log == []
@@ -147,7 +150,7 @@ def test_a_bot_that_asks_for_an_offer(link, log):
 
 def test_pings_and_tracks(link, log, monkeypatch):
     """The bot is pinged, and told of each track when the connection opens and when one changes by itself."""
-    monkeypatch.setattr(module, "_PING_INTERVAL", 0.005)
+    limits.patch(monkeypatch, rtc_ping=0.005)
     before = time.time()
     link.opened()
     until(lambda: len(link.peer.sent) > 8)
@@ -174,7 +177,7 @@ def test_a_message_after_a_stall(link, monkeypatch):
 
 def test_many_messages_at_once(link, monkeypatch):
     """A ping goes between them after 32 kB at most: over a slow line they may take longer than 3 s."""
-    monkeypatch.setattr(module, "_PING_INTERVAL", GUARD)
+    limits.patch(monkeypatch, rtc_ping=GUARD)
     monkeypatch.setattr(module, "SILENCE_LIMIT", math.inf)
     monkeypatch.setattr(module, "wall_time", lambda: 1000.0)
     link.opened()
@@ -211,7 +214,7 @@ def test_a_change_is_told_at_once(link, log):
 
 def test_a_bot_that_stalls(link, log, monkeypatch):
     """One packet restarts the count: a bot that is silent for less than 10 s, again and again, is not lost."""
-    monkeypatch.setattr(module, "_PING_INTERVAL", 0.001)
+    limits.patch(monkeypatch, rtc_ping=0.001)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.01)
     measured = []
 
@@ -227,7 +230,7 @@ def test_a_bot_that_stalls(link, log, monkeypatch):
 
 def test_a_dead_bot(link, log, monkeypatch):
     """Without any packet for 10 s, counted by the pings, the connection is lost."""
-    monkeypatch.setattr(module, "_PING_INTERVAL", 0.002)
+    limits.patch(monkeypatch, rtc_ping=0.002)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.02)
     link.peer.packets = 5
     link.opened()
@@ -259,7 +262,7 @@ def test_a_bot_that_said_that_it_leaves(link, log):
 
 def test_a_bot_that_said_that_it_leaves_and_is_silent(link, log, monkeypatch):
     """The end of a bot that has said so is its own, also if the packets that close the connection were lost."""
-    monkeypatch.setattr(module, "_PING_INTERVAL", 0.002)
+    limits.patch(monkeypatch, rtc_ping=0.002)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.02)
     link.peer.events.on_text('{"type": "signalling", "message": {"type": "peerLeft"}}')
     link.opened()
@@ -308,8 +311,8 @@ def rejected(error):
 
 def test_a_peer_that_does_not_close(link, monkeypatch):
     """It is left to the loop, and what waits counts as lost."""
-    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.01)
-    monkeypatch.setattr(module, "_IMPOLITE_TIMEOUT", 0.01)
+    limits.patch(monkeypatch, rtc_close=0.01)
+    limits.patch(monkeypatch, rtc_impolite_close=0.01)
     link.peer.bytes_waiting = 5
     monkeypatch.setattr(link.peer, "close", lambda _: Future())
     assert link.close(0.01) == 5
@@ -318,7 +321,7 @@ def test_a_peer_that_does_not_close(link, monkeypatch):
 
 def test_a_bot_that_takes_nothing(link, log, monkeypatch):
     """What waits is bounded: beyond it the connection ends."""
-    monkeypatch.setattr(module, "_MAX_WAITING", 100)
+    limits.patch(monkeypatch, rtc_waiting=100)
     link.opened()
     link.send("{}")
     link.peer.bytes_waiting = 101

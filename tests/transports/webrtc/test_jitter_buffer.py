@@ -6,6 +6,8 @@ import pytest
 
 from rtvi_sync.transports.webrtc.jitter_buffer import DEPTH, JitterBuffer
 
+pytestmark = pytest.mark.inside
+
 
 def taken(buffer, *sequences, sender=1):
     """Return what each packet makes due, by its number; None for a lost one."""

@@ -18,6 +18,8 @@ from tests.support.slowness import GUARD
 
 from .sounds import packets, tone
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize("rate", opus.RATES)
 def test_the_level_stays(rate):

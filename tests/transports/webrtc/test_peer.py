@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync.transports.webrtc.peer import ICEServer, PeerStats
+
+pytestmark = pytest.mark.inside
 
 
 def test_a_server_hides_its_password():

@@ -14,6 +14,8 @@ from rtvi_sync.transports.base import StartRequest
 from rtvi_sync.transports.webrtc import signalling
 from rtvi_sync.transports.webrtc.signalling import answer_of, candidates, ice_servers, target_of
 
+pytestmark = pytest.mark.inside
+
 START = StartRequest(url="https://bot.example/app/start?a=1", headers={"Authorization": "Bearer secret"})
 SDP = """v=0
 a=fingerprint:sha-256 AB:CD

@@ -14,9 +14,9 @@ from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
-from rtvi_sync.transports import websocket_base as module
 from rtvi_sync.transports.base import TransportOptions
 from rtvi_sync.transports.net import Network
+from tests.support import limits
 from tests.support.loopback import Server, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.websocket import BINARY, TEXT, Bot, frame, upgrade
@@ -146,7 +146,7 @@ def opened(runtime, attempt, monkeypatch):
         return session
 
     yield connect
-    monkeypatch.setattr(module, "_POLITE_CLOSE_TIMEOUT", 0.02)  # these bots answer no close frame by themselves
+    limits.patch(monkeypatch, polite_close=0.02)  # these bots answer no close frame by themselves
     for transport, session in pairs:
         with contextlib.suppress(DisconnectedError):  # the bot has left before it had read all
             transport.disconnect()
