@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.processes import free_port, python, rest_of
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.wavs import tone, write_wav
+from tests.support.wire import AudioRawFrame
 
 URL = "http://localhost:7860"
 

@@ -41,6 +41,14 @@ def test_plain_table_is_aligned() -> None:
     ]
 
 
+def test_a_plain_table_is_text() -> None:
+    """A plain table has no command for a terminal, whatever its title, its headers and its cells are."""
+    stream, hostile = io.StringIO(), "\x1b[2J\x1b]0;owned\x07\rfake\x08\u202elive\x9b31m"
+    PlainScreen(stream).print_table(hostile, [hostile, "n"], [[hostile, hostile]])
+    assert "owned" in stream.getvalue()
+    assert stream.getvalue().replace("\n", "").isprintable()
+
+
 def test_terminal_shows_partial_text_until_the_next_line() -> None:
     """Partial text is drawn and erased; a finished line stays; a server's escape codes are removed."""
     stream = Terminal()

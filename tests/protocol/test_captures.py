@@ -9,8 +9,9 @@ import pytest
 
 from rtvi_sync.protocol.turn_record import TurnRecord
 from tests.captures.expected import Expected, expected_of
-from tests.captures.logs import LOGS, Replay, rows_of
+from tests.captures.logs import LOGS, rows_of
 from tests.captures.scenarios import SCENARIOS
+from tests.protocol.replay import Replay
 
 PATHS = sorted(LOGS.glob("*/*.jsonl"))
 of_each_log = pytest.mark.parametrize("path", PATHS, ids=[f"{path.parent.name}-{path.stem}" for path in PATHS])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import attrs
+import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
@@ -18,6 +19,12 @@ from rtvi_sync.media.devices.camera import Camera
 from tests.support.slowness import GUARD
 
 WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webcam")
+
+
+def use_cameras(monkeypatch: pytest.MonkeyPatch, open_camera: Callable[..., Any], *infos: MediaDeviceInfo) -> None:
+    """Let clients find cameras, which a function opens."""
+    monkeypatch.setattr("rtvi_sync.media.devices.opencv_backend.open_camera", open_camera)
+    monkeypatch.setattr("rtvi_sync.media.manager.cameras", lambda: list(infos))
 
 
 def picture(number: int, width: int = 2, height: int = 1) -> VideoFrame:

@@ -7,8 +7,15 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import MediaDeviceInfo
+
+
+def use_audio(monkeypatch: pytest.MonkeyPatch, backend: Any) -> None:
+    """Let clients find the devices of `backend`."""
+    monkeypatch.setattr("rtvi_sync.media.manager.audio_backend", lambda _: backend)
 
 
 def info(name: str, kind: str) -> MediaDeviceInfo:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from rtvi_sync import RTVIClient, RTVIEvent
+from rtvi_sync import RTVIClient, RTVIError, RTVIEvent
+from rtvi_sync.concurrency.latch import Notifier
+from rtvi_sync.protocol import envelope
+from rtvi_sync.transports.tls import default_context
 from tests.support.clients import manager_of, session_of, transport_of
+from tests.support.slowness import GUARD
 
 
 def waiting_calls(client: RTVIClient) -> int:
@@ -81,3 +90,85 @@ def session_has_ended(client: RTVIClient) -> bool:
 def forget_what_follows(client: RTVIClient) -> None:
     """Leave the last session as Ctrl-C leaves it between the attempts on two transports: nothing follows it."""
     manager_of(client).last_session.ending.is_replaced = True
+
+
+def thread_sleeps(thread: threading.Thread | None = None) -> Callable[[], bool]:
+    """Return a function to be called again and again; it says whether the thread (the main one) waits in the package,
+    and has done so for ten calls."""
+    ident = (thread or threading.main_thread()).ident
+    assert ident is not None
+    seen: list[tuple[int, int]] = []
+
+    def sleeps() -> bool:
+        frame = sys._current_frames().get(ident)
+        asleep = frame is not None and frame.f_code is Notifier.wait_for.__code__
+        seen.append((id(frame), frame.f_lasti) if frame is not None and asleep else (0, len(seen)))
+        return len(set(seen[-10:])) == 1 and len(seen) >= 10
+
+    return sleeps
+
+
+def is_asking(client: RTVIClient) -> bool:
+    """Return whether a spoken question is in the place of the microphone, or a call of `ask()` still holds it."""
+    return replaces_microphone(client) or bool(client._conversation.get().speaking)
+
+
+#: The locks of a client, and of its session over WebSocket, by name.
+LOCKS: dict[str, Callable[[RTVIClient], Any]] = {
+    "manager": lambda client: manager_of(client)._lock,
+    "queue": lambda client: client._dispatcher.queue._lock,
+    "session": lambda client: session_of(client)._lock,
+    "abort": lambda client: session_of(client).abort.signal._lock,
+    "transport": lambda client: transport_of(client)._lock,
+    "connection": lambda client: transport_of(client)._connection._writer.lock,
+    "media": lambda client: manager_of(client).media._lock,
+    "workers": lambda client: session_of(client).runtime.workers._lock,
+}
+
+
+def collect_without_collector(client: RTVIClient) -> None:
+    """Do to the session what the collection of its client would do."""
+    manager_of(client).watch.collected()
+
+
+def run_on_io_thread(client: RTVIClient, command: Callable[[], None]) -> None:
+    """Run a function on the thread that reads the network."""
+    session_of(client).runtime.io.call(command)
+
+
+def process_events(client: RTVIClient) -> bool:
+    """Deliver what is queued in manual mode; return False in the other mode, where the package does so itself."""
+    try:
+        client.process_events(GUARD)
+    except RTVIError as error:
+        if "events='manual'" not in str(error):
+            raise
+        return False
+    return True
+
+
+def behind(client: RTVIClient) -> list[object]:
+    """Return what a debugger shows behind a client: its transport, its options, its request for a bot."""
+    manager = manager_of(client)
+    options = getattr(manager.transport, "options", None)
+    return [manager.transport, manager._network, manager._options, manager._request(None), options]
+
+
+def default_tls_context() -> ssl.SSLContext:
+    """Return a new context of the kind that is used where the application gives none."""
+    return default_context.__wrapped__()
+
+
+def forget_default_tls_context() -> None:
+    """Let the next session make that context anew."""
+    default_context.cache_clear()
+
+
+@contextlib.contextmanager
+def standard_json() -> Iterator[None]:
+    """Parse JSON by the standard library in the block, as where orjson is not installed."""
+    fast, envelope._loads_fast = envelope._loads_fast, envelope._loads_bare
+    try:
+        yield
+    finally:
+        envelope._loads_fast = fast

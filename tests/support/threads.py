@@ -126,6 +126,11 @@ def running(function: Callable[[], Any]) -> Iterator[InThread]:
         assert thread.done, "the thread of the test does not return"
 
 
+def end_idle_threads() -> None:
+    """End the threads of the package that only wait for something to do."""
+    stop_idle_threads()
+
+
 def package_threads() -> set[threading.Thread]:
     """Return the live threads that this package started, without those that only wait for something to do."""
     stop_idle_threads()

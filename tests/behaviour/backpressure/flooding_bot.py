@@ -13,8 +13,8 @@ import threading
 import time
 from typing import Any
 
-from rtvi_sync.protocol import frames
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.wire import frames
 
 RATE_HZ = 24_000
 FRAME_SECONDS = 0.02

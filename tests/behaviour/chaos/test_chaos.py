@@ -23,8 +23,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.memory import ready_bot
 from tests.support.attempts import connect_within
+from tests.support.clients import ready_bot
 from tests.support.slowness import takes
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
@@ -32,18 +32,23 @@ from tests.support.waiting import until
 SECONDS = 2.0
 
 
-def moody_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterator[Any]:
-    """Be ready at times, leave at times, and chatter."""
-    mood = random.random()
-    if mood < 0.1:
-        transport.end(CloseInfo(code=1012, initiator="server"))
-        return
-    if mood < 0.2:
-        return
-    yield RTVIMessage("server-message", mood, None)
-    if mood < 0.25:
-        yield RTVIMessage("error", {"error": "moody", "fatal": True}, None)
-    yield from ready_bot(transport, message)
+class MoodyBot:
+    """A bot that is ready at times, leaves at times, and chatters, until it is `calm`."""
+
+    calm = False
+
+    def __call__(self, transport: MemoryTransport, message: RTVIMessage) -> Iterator[Any]:
+        if not self.calm:
+            mood = random.random()
+            if mood < 0.1:
+                transport.end(CloseInfo(code=1012, initiator="server"))
+                return
+            if mood < 0.2:
+                return
+            yield RTVIMessage("server-message", mood, None)
+            if mood < 0.25:
+                yield RTVIMessage("error", {"error": "moody", "fatal": True}, None)
+        yield from ready_bot(transport, message)
 
 
 def acts(client: RTVIClient, rng: random.Random) -> list[Callable[[], Any]]:
@@ -113,10 +118,10 @@ def endure(client: RTVIClient, threads: int) -> None:
 def test_memory(caplog: pytest.LogCaptureFixture) -> None:
     """Invariants "one attempt is one session" and "locks are leaves": whatever happens at once, nothing hangs, only
     errors of the package come out, and the client is as good as new afterwards."""
-    transport = MemoryTransport(moody_bot)
-    client = RTVIClient(transport=transport, connect_timeout=0.5)
+    bot = MoodyBot()
+    client = RTVIClient(transport=MemoryTransport(bot), connect_timeout=0.5)
     endure(client, 8)
-    transport._bot = ready_bot
+    bot.calm = True
     client.off("disconnected")
     connect_within(client)
     with client:

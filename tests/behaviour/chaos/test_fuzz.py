@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TransportState, signals
-from rtvi_sync.protocol.dialects import INBOUND
 from tests.support.clients import memory_client, transport_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
+from tests.support.wire import INBOUND
 
 MESSAGES = 10_000
 

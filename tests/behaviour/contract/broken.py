@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import pytest
 
 from rtvi_sync import CloseInfo, MemoryTransport, RTVIMessage, Transport
-from rtvi_sync.testing import contract_rig, transport_contract
 from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
 from samples.line_transport.transport import LineTransport
+from tests.support import limits
 
 from .far_ends import lines, memory
 
@@ -227,11 +228,10 @@ class Broken(TransportContract):
         """Replace the contract's own check, which is what is tested here."""
 
     @pytest.fixture(autouse=True)
-    def _set_up(self, hanging_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _set_up(self, hanging_port: int) -> Iterator[None]:
         self.hanging_port = hanging_port
-        monkeypatch.setattr(contract_rig, "LIMIT", 0.5)
-        monkeypatch.setattr(transport_contract, "LIMIT", 0.5)
-        monkeypatch.setattr(transport_contract, "_SETTLE", 0.2)
+        with limits.changed(contract=0.5, contract_rig=0.5, contract_settle=0.2):
+            yield
 
     def far_end(self, bot: Bot) -> AbstractContextManager[FarEnd]:
         return (memory if issubclass(self.kind, MemoryTransport) else lines)(bot, self.hanging_port, self.kind)

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rtvi_sync import CloseInfo, EvalTransport, MemoryTransport, RTVIMessage, SmallWebRTCTransport, WebSocketTransport
-from rtvi_sync.protocol.frames import MessageFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.testing.transport_contract import Bot, FarEnd
 from samples.line_transport.transport import LineTransport
 from tests.support.loopback import Peer, Server
 from tests.support.webrtc import FarLoop, RTCBot, rtc_bot
+from tests.support.wire import MessageFrame
 
 
 class MemoryEnd(FarEnd):

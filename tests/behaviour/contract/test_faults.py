@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DeviceError, RTVIClient, TransportStartError, TransportState
-from rtvi_sync.testing.contract_rig import ContractBot
 from rtvi_sync.testing.transport_contract import FarEnd
 from tests.support.slowness import GUARD
 from tests.support.threads import running
+from tests.support.wire import ContractBot
 
 from .far_ends import FAR_ENDS
 

@@ -23,11 +23,11 @@ from rtvi_sync import (
     RTVIMessage,
     TransportStartError,
 )
-from rtvi_sync.testing.contract_rig import ContractBot
 from samples.line_transport.transport import LIMIT_BYTES, LineTransport
 from tests.support.forking import in_child
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
+from tests.support.wire import ContractBot
 
 from .far_ends import LineEnd, lines
 

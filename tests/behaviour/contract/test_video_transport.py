@@ -12,10 +12,10 @@ import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.testing.contract_rig import ContractBot
 from samples.video_transport import transport as sample
 from samples.video_transport.transport import VideoLineTransport
 from tests.support.slowness import GUARD, takes
+from tests.support.wire import ContractBot
 
 SIZE = 1000 * 1000 * 3  # of a picture, more than the system takes unread
 

@@ -18,10 +18,10 @@ from rtvi_sync import EvalTransport, RTVIClient, RTVIError, TransportState, WebS
 from rtvi_sync.errors import ConnectionTimeoutError, DisconnectedError
 from rtvi_sync.media import BytesSink, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, ProxyConnection, faults
-from rtvi_sync.testing.embedded_bot.tones import tones
 from rtvi_sync.testing.faults import Direction
 from tests.support.loopback import serving, trusting
 from tests.support.slowness import GUARD, takes
+from tests.support.wire import tones
 
 from .table import NOTHING, Harm, Landmarks, Moment
 

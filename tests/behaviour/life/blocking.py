@@ -18,11 +18,10 @@ from typing import Any
 import attrs
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIError, RTVIMessage, TransportState, WebSocketTransport
-from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import memory_client, transport_of
+from tests.support.clients import memory_client, ready_bot, transport_of
+from tests.support.probes import thread_sleeps
 from tests.support.slowness import GUARD
 from tests.support.threads import thread_names
 from tests.support.waiting import until
@@ -268,18 +267,8 @@ def tell(*words: object) -> None:
 
 def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
     """Tell when the call has got to where it blocks, and the main thread has slept at one place for a while."""
-    main = threading.main_thread().ident
-    assert main is not None
-    seen: list[tuple[int, int]] = []
-
-    def sleeps() -> bool:
-        frame = sys._current_frames()[main]
-        asleep = frame.f_code is Notifier.wait_for.__code__
-        seen.append((id(frame), frame.f_lasti) if asleep else (0, len(seen)))
-        return len(set(seen[-10:])) == 1 and len(seen) >= 10
-
     until(reached)
-    until(sleeps)
+    until(thread_sleeps())
     tell("blocked")
 
 

@@ -30,6 +30,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.behaviour.life.blocking import tell
 from tests.support.clients import memory_client, say, transport_of
 from tests.support.measuring import AFTER_COVERAGE, in_coverage
+from tests.support.probes import process_events
 from tests.support.slowness import GUARD, Stopwatch, metronome
 from tests.support.threads import own_threads
 from tests.support.waiting import until
@@ -277,8 +278,7 @@ class Hammer:
             heard: list[Any] = []
             client.on("server_message", heard.append)
             say(client, 7)
-            if client._dispatcher.queue.manual:
-                client.process_events(1.0)
+            process_events(client)
             until(lambda: heard == [7])
         client.disconnect()
         assert client.state is TransportState.DISCONNECTED

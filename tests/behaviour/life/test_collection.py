@@ -12,25 +12,27 @@ from typing import Any
 import pytest
 
 from rtvi_sync import (
+    AbortSignal,
     DeviceError,
+    DisconnectedError,
     MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
+    RTVIMessage,
     TransportStartError,
 )
-from rtvi_sync.concurrency.abort import AbortSignal
 from rtvi_sync.media import SilenceSource, WavSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import (
     bot_says,
     memory_client,
     server_message,
-    session_of,
     silent_bot,
     transport_of,
     websocket_client,
 )
 from tests.support.garbage import collect
+from tests.support.probes import run_on_io_thread
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
@@ -72,7 +74,8 @@ class TestCollection:
         transport = transport_of(clients[0])
         assert self.drop(clients)() is None
         until(lambda: not thread_names())
-        assert not transport._open
+        with pytest.raises(DisconnectedError):
+            transport.send_message(RTVIMessage("x"))
 
     def test_dropped_with_handlers_that_know_it(self) -> None:
         """Handlers, callbacks and signals that close over the client do not keep it."""
@@ -229,7 +232,7 @@ class TestCollection:
                 gc.disable()
                 try:
                     clients.clear()
-                    session_of(other).runtime.io.call(command)
+                    run_on_io_thread(other, command)
                     assert done.wait(GUARD)
                 finally:
                     gc.enable()

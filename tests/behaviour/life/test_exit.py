@@ -146,8 +146,8 @@ def test_a_handler_that_blocks(run: Run) -> None:
     """A handler that never returns delays the exit by its limit and no more; its stack is logged."""
     code, out, err = run(
         """
-    import rtvi_sync.session.limits
-    rtvi_sync.session.limits.TEARDOWN_LIMIT = 1.0
+    from tests.support import limits
+    limits.change(teardown=1.0)
     client = memory()
     entered = threading.Event()
     def never():
@@ -170,7 +170,7 @@ def test_a_thread_that_waits(run: Run) -> None:
     code, out, err = run("""
     client = memory(request_timeout=None)
     transport_of(client)._bot = lambda t, m: iter(()) if m.type == "client-message" else ready(t, m)
-    from rtvi_sync.transports.memory import ready_bot as ready
+    from tests.support.clients import ready_bot as ready
     client.connect()
     def ask():
         try:
@@ -259,8 +259,8 @@ def test_a_transport_that_hangs_at_exit(run: Run) -> None:
     """The exit is bounded even then, where Python lets a thread be started, and the hang is logged."""
     code, _, err = run(
         """
-    import rtvi_sync.session.limits
-    rtvi_sync.session.limits.TEARDOWN_LIMIT = 1.0
+    from tests.support import limits
+    limits.change(teardown=1.0)
     class Hanging(MemoryTransport):
         def disconnect(self):
             threading.Event().wait(3)

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIClient, TransportState
-from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import BytesSource
 from tests.behaviour.life import aimed, interrupts
-from tests.support.clients import deaf_bot, manager_of, memory_client, session_of, silent_bot, transport_of
+from tests.behaviour.life.blocking import MoodyBot
+from tests.support.clients import deaf_bot, memory_client, silent_bot, transport_of
+from tests.support.probes import is_asking, requests_under_way, thread_sleeps
 from tests.support.processes import python, rest_of, run_python
 from tests.support.scripted_talk import TalkingBot, tone
 from tests.support.selection import some_of
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread
 from tests.support.waiting import until
 
 SPEECH = BytesSource(tone(0.2), 24_000)
@@ -157,54 +157,41 @@ def interrupt_when(condition: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def waits_in(function: str) -> bool:
-    """Tell whether the main thread is inside a function of that name."""
-    import sys
-
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        if frame.f_code.co_name == function:
-            return True
-        frame = frame.f_back
-    return False
-
-
 @pytest.mark.parametrize(
-    ("where", "call"),
+    "call",
     [
-        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
-        ("next_before", lambda client: next(client.events("bot_stopped_speaking"))),
-        ("request", lambda client: client.send_client_request("never", timeout=None)),
+        lambda client: client.wait_for("bot_stopped_speaking"),
+        lambda client: next(client.events("bot_stopped_speaking")),
+        lambda client: client.send_client_request("never", timeout=None),
     ],
     ids=["wait_for", "events", "request"],
 )
-def test_ctrl_c_while_waiting(where: str, call: Callable[[RTVIClient], Any]) -> None:
-    """Ctrl-C ends the wait and not the session."""
+def test_ctrl_c_while_waiting(call: Callable[[RTVIClient], Any]) -> None:
+    """Ctrl-C ends a call that waits, and not the session, in which no request stays pending."""
     with memory_client(deaf_bot) as client:
-        thread = interrupt_when(lambda: waits_in(where))
+        thread = interrupt_when(thread_sleeps())
         with pytest.raises(KeyboardInterrupt):
             call(client)
         thread.join()
         assert client.state is TransportState.READY
-        assert not session_of(client).channel.engine.pending._awaited
-    assert transport_of(client).sent
+        assert requests_under_way(client) == 0
 
 
 @pytest.mark.parametrize(
-    ("where", "call"),
+    "call",
     [
-        ("next_before", lambda client: client.wait_for("bot_stopped_speaking")),
-        ("request", lambda client: client.send_client_request("never", timeout=None)),
+        lambda client: client.wait_for("bot_stopped_speaking"),
+        lambda client: client.send_client_request("never", timeout=None),
     ],
     ids=["wait_for", "request"],
 )
-def test_a_signal_handler_that_disconnects(where: str, call: Callable[[RTVIClient], Any]) -> None:
-    """A program's own handler of a signal may end the session while the main thread waits in a call."""
+def test_a_signal_handler_that_disconnects(call: Callable[[RTVIClient], Any]) -> None:
+    """A signal handler that disconnects while the main thread waits in a call makes it raise DisconnectedError."""
     client = memory_client(deaf_bot)
     client.connect()
     before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
     try:
-        thread = interrupt_when(lambda: waits_in(where))
+        thread = interrupt_when(thread_sleeps())
         with pytest.raises(DisconnectedError) as caught:
             call(client)
         thread.join()
@@ -215,7 +202,7 @@ def test_a_signal_handler_that_disconnects(where: str, call: Callable[[RTVIClien
 
 
 def test_a_signal_handler_that_disconnects_while_connecting() -> None:
-    """Also while it connects."""
+    """A signal handler that disconnects during connect() makes connect() raise DisconnectedError."""
     client = memory_client(silent_bot)
     before = signal.signal(signal.SIGINT, lambda *_: client.disconnect())
     try:
@@ -255,10 +242,10 @@ def goes_on(microphone: Pieces) -> None:
 
 def test_ctrl_c_while_a_source_blocks() -> None:
     """A spoken `ask()` does not wait for its source, which invites a second Ctrl-C. The microphone is back."""
-    microphone, go_on = Pieces(), threading.Event()
+    microphone, go_on, sleeps = Pieces(), threading.Event(), thread_sleeps()
     question = Pieces(go_on)
     with TalkingBot(audio=True).client(mic=microphone, enable_mic=True) as client:
-        thread = interrupt_when(lambda: question.reads and waits_in("answer"))
+        thread = interrupt_when(lambda: question.reads and sleeps())
         with takes(1.0), pytest.raises(KeyboardInterrupt):
             client.ask(question, None)
         thread.join()
@@ -280,7 +267,6 @@ def interrupt_everywhere() -> None:
     """Interrupt a spoken question at each moment at which Python may do so."""
     striker = interrupts.Striker(RTVIClient.ask.__code__, KeyboardInterrupt)
     with TalkingBot(audio=True).client() as client:
-        media, conversation = session_of(client).media._session, client._conversation.get()
 
         def ask() -> None:
             with contextlib.suppress(RequestTimeoutError):
@@ -290,58 +276,24 @@ def interrupt_everywhere() -> None:
         strokes = 0
         while striker.call(ask, strokes + 1):
             strokes += 1
-            until(lambda: not media._inserted, f"an interrupt in {striker.place}")
-            assert not conversation.speaking
+            until(lambda: not is_asking(client), f"an interrupt in {striker.place}")
         assert strokes > 100
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_ctrl_c_before_the_session_has_begun(begun: bool) -> None:
-    """The attempt is given up before its session is there: that is the program's wish as well, and no failure."""
-    client = memory_client()
+def test_an_attempt_that_ctrl_c_has_abandoned_is_no_failure() -> None:
+    """Ctrl-C during connect() leaves the client disconnected, never in the state of an error, and it connects again."""
+    bot = MoodyBot(ready=False)
+    client = memory_client(bot, connect_timeout=None)
     states: list[TransportState] = []
     client.on("transport_state_changed", states.append)
-    manager = manager_of(client)
-    (way,), deadline = manager.ways, Deadline(None)
-    attempt = manager._attempt(None, None, way, deadline, None)
-    if begun:
-        session = attempt.begin(lambda: manager._begin_session(way, deadline))
-        attempt.abandoned = True  # it was given up meanwhile
-        with pytest.raises(DisconnectedError):
-            attempt.run(session, manager._transport_options(session))
-    else:
-        attempt.abandon()
-        with pytest.raises(DisconnectedError):
-            attempt.begin(lambda: manager._begin_session(way, deadline))
+    thread = interrupt_when(lambda: client.state is TransportState.CONNECTED)
+    with pytest.raises(KeyboardInterrupt):
+        client.connect()
+    thread.join()
+    client.disconnect()
     assert client.state is TransportState.DISCONNECTED
     assert TransportState.ERROR not in states
-    with client:
-        assert client.send_client_request("echo", 1) == 1
-
-
-def test_disconnect_knows_an_attempt_that_has_no_session_yet() -> None:
-    """What Ctrl-C has struck twice may still be about to begin a session: `disconnect()` sees to it."""
-    client = memory_client()
-    manager = manager_of(client)
-    entered, go_on = threading.Event(), threading.Event()
-    begin_session = manager._begin_session
-
-    def slowly(*arguments: Any, **keywords: Any) -> Any:
-        entered.set()
-        assert go_on.wait(GUARD)
-        return begin_session(*arguments, **keywords)
-
-    manager._begin_session = slowly
-    connecting = InThread(client.connect)
-    assert entered.wait(GUARD)
-    disconnecting = InThread(client.disconnect)
-    until(lambda: manager._under_way[0].stopped.is_set())
-    go_on.set()
-    disconnecting.get()
-    assert isinstance(connecting.error(), DisconnectedError)
-    assert not manager._under_way
-    assert client.state is TransportState.DISCONNECTED
-    manager._begin_session = begin_session
+    bot.heal()
     with client:
         assert client.send_client_request("echo", 1) == 1
 
@@ -357,7 +309,7 @@ def test_ctrl_c_in_manual_mode() -> None:
 
     with memory_client(deaf_bot, events="manual") as client:
         client.on("server_message", handler)
-        thread = interrupt_when(lambda: waits_in("run_queued"))
+        thread = interrupt_when(thread_sleeps())
         with pytest.raises(KeyboardInterrupt):
             client.process_events(timeout=None)
         thread.join()

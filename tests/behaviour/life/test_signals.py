@@ -15,6 +15,7 @@ import pytest
 from rtvi_sync import TransportState, WouldDeadlockError
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.behaviour.life.blocking import hanging
+from tests.support import limits
 from tests.support.clients import session_of, websocket_client
 from tests.support.processes import python, rest_of
 from tests.support.slowness import GUARD, takes
@@ -187,14 +188,12 @@ def test_a_handler_that_sends() -> None:
 def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even then does `disconnect()` wait for ever: the package logs that a transport hangs, and the interrupted
     application is logging."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.3)
-    monkeypatch.setattr("rtvi_sync.session.limits.STOP_TIMEOUT", 0.2)
     client, let_go = hanging()
     log = logging.StreamHandler(io.StringIO())
     logging.getLogger("rtvi_sync").addHandler(log)
     before = signal.signal(signal.SIGUSR1, lambda *_: client.disconnect())
     try:
-        with log.lock, takes(3.0, at_least=0.45):  # type: ignore[union-attr]
+        with limits.changed(teardown=0.3, stop=0.2), log.lock, takes(3.0, at_least=0.45):  # type: ignore[union-attr]
             signal.raise_signal(signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, before)

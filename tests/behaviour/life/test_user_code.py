@@ -27,8 +27,8 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import memory_client, say, settle, transport_of, websocket_client
+from tests.support.clients import memory_client, ready_bot, say, settle, transport_of, websocket_client
+from tests.support.probes import process_events
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
@@ -89,9 +89,7 @@ def speaks(client: RTVIClient) -> Callable[[], Any]:
 
     def act() -> None:
         say(client, "hello")
-        if client._dispatcher.queue.manual:
-            client.process_events(GUARD)
-        else:
+        if not process_events(client):
             settle(client)
 
     return act

@@ -21,8 +21,7 @@ from rtvi_sync import (
     RTVIMessage,
     WouldDeadlockError,
 )
-from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import memory_client, say, transport_of
+from tests.support.clients import memory_client, ready_bot, say, transport_of
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until

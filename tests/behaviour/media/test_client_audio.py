@@ -32,12 +32,13 @@ from rtvi_sync.media import (
     SilenceSource,
     ToneSource,
 )
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.support.fake_devices import FakeBackend
+from tests.support import limits
+from tests.support.fake_devices import FakeBackend, use_audio
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
+from tests.support.wire import AudioRawFrame
 
 
 @pytest.fixture
@@ -173,9 +174,7 @@ def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("device", ["mic", "speaker"])
 def test_a_device_by_its_id(bot: EmbeddedBot, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that was asked for by id and is not there fails the attempt."""
-    monkeypatch.setattr(
-        "rtvi_sync.media.manager.audio_backend", lambda _: FakeBackend()
-    )  # the extra may not be installed
+    use_audio(monkeypatch, FakeBackend())  # the extra may not be installed
     client = client_of(bot, **{device: "no-such-device"})
     with pytest.raises(DeviceError, match="no-such-device") as caught:
         client.connect()
@@ -297,11 +296,10 @@ def say(session: BotSession, frames: int) -> None:
         session.send_frame(AudioRawFrame(audio=bytes([number]) * 960, sample_rate=24000, num_channels=1))
 
 
-def test_a_slow_sink_gets_all(bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sink_gets_all(bot: EmbeddedBot) -> None:
     """A sink that takes 100 ms for each frame is not hung: `disconnect()` waits until it has all, and it is closed."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", GUARD)
     sink = SlowSink()
-    with client_of(bot, speaker=sink) as client:
+    with limits.changed(teardown=GUARD), client_of(bot, speaker=sink) as client:
         say(bot.wait_for_session(), 20)
         until(lambda: client.stats().audio_received == pytest.approx(0.4))
     assert sink.taken == [bytes([number]) * 960 for number in range(20)]

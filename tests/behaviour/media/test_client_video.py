@@ -8,8 +8,7 @@ import pytest
 
 from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, RTVIEvent
 from rtvi_sync.media import CameraSource, FileVideoSource, MediaDeviceInfo, NullSink, VideoFrame, VideoTrack
-from rtvi_sync.media.devices import opencv_backend
-from tests.support.fake_camera import WEBCAM, FakeCameras, number_of, picture
+from tests.support.fake_camera import WEBCAM, FakeCameras, number_of, picture, use_cameras
 from tests.support.real_video import shade, write_film
 from tests.support.slowness import GUARD
 
@@ -48,8 +47,7 @@ def cameras(monkeypatch):
         stream.device = infos[device_id or WEBCAM.device_id]
         return stream
 
-    monkeypatch.setattr(opencv_backend, "open_camera", open_camera)
-    monkeypatch.setattr("rtvi_sync.media.manager.cameras", lambda: [WEBCAM, OTHER])
+    use_cameras(monkeypatch, open_camera, WEBCAM, OTHER)
     return both
 
 
@@ -116,7 +114,7 @@ def test_a_machine_without_cameras(monkeypatch):
     def open_camera(device_id, **hints):
         raise DeviceError("There is no camera", devices=("cam",), type="not-found")
 
-    monkeypatch.setattr(opencv_backend, "open_camera", open_camera)
+    use_cameras(monkeypatch, open_camera)
     errors: list[DeviceError] = []
     with client(Screening(), enable_cam=True, callbacks={"on_device_error": errors.append}) as user:
         assert user.tracks().local.video is None

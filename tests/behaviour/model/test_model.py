@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
-from rtvi_sync.protocol.states import FOLLOWING
 from tests.support.starving import starved
+from tests.support.wire import FOLLOWING
 
 from . import invariants
 from .machine import ClientMachine

@@ -5,14 +5,18 @@ from __future__ import annotations
 import queue
 from typing import Any
 
+import pytest
+
 from rtvi_sync import (
     CloseInfo,
     DisconnectedError,
     RTVIClient,
+    RTVIMessage,
     TransportState,
     WouldDeadlockError,
 )
-from tests.support.clients import bot_says, memory_client, say, session_of, transport_of
+from tests.support.clients import bot_says, memory_client, say, transport_of
+from tests.support.probes import requests_under_way
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -99,7 +103,8 @@ class TestCallsInsideHandlers:
         def leave() -> Any:
             client.disconnect()
             order.append("returned")
-            assert not transport_of(client)._open
+            with pytest.raises(DisconnectedError):
+                transport_of(client).send_message(RTVIMessage("x"))
             return client.state
 
         assert self.outcome(client, leave) is TransportState.DISCONNECTED
@@ -112,7 +117,7 @@ class TestCallsInsideHandlers:
 
         with memory_client(deaf_bot, request_timeout=None) as client:
             asking = InThread(lambda: client.send_client_request("never"))
-            until(lambda: session_of(client).channel.engine.pending._awaited)
+            until(lambda: requests_under_way(client))
             self.outcome(client, client.disconnect)
             assert isinstance(asking.error(), DisconnectedError)
 

@@ -10,12 +10,12 @@ import attrs
 import pytest
 from websockets.sync.client import connect
 
-from rtvi_sync.protocol.frames import MessageFrame
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.captures.logs import LOGS, rows_of
 from tests.captures.scenarios import STORY
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
+from tests.support.wire import MessageFrame
 from tests.testing.embedded_bot.bot_client import QUICK, Client, action
 
 VERSIONS = {"1.14.0": "2.2.0", "1.5.0": "2.0.0", "0.0.108": "1.2.0", "0.0.73": "0.3.0"}

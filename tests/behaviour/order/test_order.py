@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from rtvi_sync import MemoryTransport, RTVIClient, RTVIEvent, RTVIMessage
-from rtvi_sync.concurrency.future import Future
-from rtvi_sync.protocol import envelope
-from rtvi_sync.transports.memory import ready_bot
-from tests.support.clients import memory_client, server_message, transport_of
+from tests.support.clients import memory_client, ready_bot, server_message, transport_of
 from tests.support.slowness import GUARD
+from tests.support.threads import InThread
 
 
 @pytest.fixture
@@ -37,28 +36,31 @@ def text_of(data: Any, type_: str = "server-message") -> str:
     return json.dumps({"label": "rtvi-ai", "type": type_, "id": "1", "data": data})
 
 
-def test_an_answer_among_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a call returns with its answer, the events before it are queued."""
-    queued: list[int] = []
+def test_an_answer_among_events() -> None:
+    """When a call returns with its answer, the events of the messages before it are queued."""
+    returned = threading.Event()
+
+    def messages(answer: RTVIMessage) -> Iterator[RTVIMessage]:
+        yield server_message("before")
+        yield answer
+        assert returned.wait(GUARD)
+        yield server_message("after")
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
         if message.type != "client-message":
             return ready_bot(transport, message)
         answer = RTVIMessage("server-response", message.data, message.id)
-        transport.options.on_messages([server_message("before"), answer, server_message("after")])
+        options: Any = transport.options
+        network.append(InThread(lambda: options.on_messages(messages(answer))))
         return None
 
+    network: list[InThread] = []
     with memory_client(bot, events="manual") as client:
         client.on("server_message", lambda: None)
-        resolve = Future.resolve
-
-        def note(future: Future[Any], answer: RTVIMessage) -> None:
-            queued.append(client.stats().events_queued)
-            resolve(future, answer)
-
-        monkeypatch.setattr(Future, "resolve", note)
         client.send_client_request("question")
-        assert queued == [1]
+        assert client.stats().events_queued == 1
+        returned.set()
+        network[0].get()
         assert client.stats().events_queued == 2
 
 
@@ -78,11 +80,16 @@ def test_the_bytes_of_all_are_counted(connected: tuple[RTVIClient, list[Any]]) -
     """Each event holds what its own message does, until it is delivered."""
     client, heard = connected
     texts = [text_of(data) for data in ("small", list(range(1000)), "small too")]
+    alone = []
+    for text in texts:
+        give(client, text)
+        alone.append(client.stats().event_bytes_queued)
+        client.process_events()
     give(client, *texts)
     assert client.stats().events_queued == 3
-    assert client.stats().event_bytes_queued == sum(map(envelope.estimated_size, texts))
+    assert client.stats().event_bytes_queued == sum(alone) > sum(map(len, texts))
     client.process_events()
-    assert len(heard) == 3
+    assert len(heard) == 6
     assert client.stats().event_bytes_queued == 0
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 
 from rtvi_sync import RTVIEventCallbacks
-from rtvi_sync.protocol.validation import snake_case
+from tests.support.wire import snake_case
 
 _HERE = Path(__file__).parent
 _PATH = re.compile(r"(?P<thing>[\w.]+)(?P<call>\((?P<parameter>\w*)\))?")

@@ -15,7 +15,7 @@ import attrs
 
 from rtvi_sync import RTVIEvent
 from rtvi_sync.events import event_from
-from rtvi_sync.protocol.dialects import INBOUND
+from tests.support.wire import INBOUND
 
 from .accounts import Account, accounts, last_of, packages
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import LLMHelper
-from rtvi_sync.client.options import callback_event
+from rtvi_sync import LLMHelper, RTVIEvent, RTVIEventCallbacks
 from rtvi_sync.events import event_from
-from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
+from tests.support.wire import INBOUND, OUTBOUND
 
 from .accounts import Account, accounts, last_of, packages, resolve, spelled_in_python
 
@@ -140,13 +139,19 @@ def test_events_go_by_their_javascript_names(owner: str) -> None:
             assert event_from(value).value == value
 
 
+def event_of(callback: str) -> RTVIEvent:
+    """Return the event of a callback."""
+    ((event, _),) = RTVIEventCallbacks(**{callback: print}).items()
+    return event
+
+
 def test_callbacks_go_by_their_javascript_names() -> None:
     """Each callback, in either spelling, is one of the same event; the helper for language models has its own."""
     seen = set()
     for account in ACCOUNTS:
         if account.owner in ("RTVIEventCallbacks", "LLMHelperCallbacks") and account.python:
             seen.add(account.owner)
-            assert callback_event(account.last) is callback_event(last_of(account.python))
+            assert event_of(account.last) is event_of(last_of(account.python))
             if account.owner == "LLMHelperCallbacks":
                 LLMHelper({account.last: print})
     assert seen == {"RTVIEventCallbacks", "LLMHelperCallbacks"}

@@ -15,16 +15,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import (
-    bot_says,
-    manager_of,
-    memory_client,
-    session_of,
-    silent_bot,
-    transport_of,
-    websocket_client,
-)
+from tests.support.clients import bot_says, memory_client, silent_bot, websocket_client
 from tests.support.forking import in_child
+from tests.support.probes import LOCKS, collect_without_collector
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, holding
 from tests.support.waiting import until
@@ -97,7 +90,7 @@ class TestLiveSession:
             def child() -> None:
                 client.disconnect()
                 client.close()
-                manager_of(client).watch.collected()  # what a collection would do
+                collect_without_collector(client)
 
             for n in range(5):
                 in_child(child)
@@ -220,9 +213,9 @@ class TestUnconnectedClient:
 
         def child() -> None:
             client.init_devices()
-            assert manager_of(client).devices.hold.held
+            states = [client.state]
             client.disconnect()
-            assert not manager_of(client).devices.hold.held
+            assert [*states, client.state] == [TransportState.INITIALIZED, TransportState.DISCONNECTED]
 
         in_child(child)
 
@@ -260,15 +253,8 @@ class TestUnconnectedClient:
 class TestLocks:
     """Invariant "the pid check comes before any lock": a lock that another thread holds at the fork blocks no call."""
 
-    @pytest.mark.parametrize(
-        "lock",
-        [
-            lambda client: manager_of(client)._lock,
-            lambda client: client._dispatcher.queue._lock,
-        ],
-        ids=["manager", "queue"],
-    )
-    def test_of_an_unconnected_client(self, lock: Callable[[Any], Any]) -> None:
+    @pytest.mark.parametrize("lock", ["manager", "queue"])
+    def test_of_an_unconnected_client(self, lock: str) -> None:
         """A client that was not connected works in the child all the same."""
         client = memory_client()
         client._note = client.events("server_message", timeout=GUARD)  # type: ignore[attr-defined]
@@ -281,33 +267,11 @@ class TestLocks:
                 assert next(client._note).data == 1  # type: ignore[attr-defined]
                 assert client.send_client_request("ping", 1) == 1
 
-        with holding(lock(client)):
+        with holding(LOCKS[lock](client)):
             in_child(child)
 
-    @pytest.mark.parametrize(
-        "lock",
-        [
-            lambda client: manager_of(client)._lock,
-            lambda client: client._dispatcher.queue._lock,
-            lambda client: session_of(client)._lock,
-            lambda client: session_of(client).abort.signal._lock,
-            lambda client: transport_of(client)._lock,
-            lambda client: transport_of(client)._connection._writer.lock,
-            lambda client: manager_of(client).media._lock,
-            lambda client: session_of(client).runtime.workers._lock,
-        ],
-        ids=[
-            "manager",
-            "queue",
-            "session",
-            "abort",
-            "transport",
-            "connection",
-            "media",
-            "workers",
-        ],
-    )
-    def test_of_a_live_session(self, lock: Callable[[Any], Any]) -> None:
+    @pytest.mark.parametrize("lock", LOCKS)
+    def test_of_a_live_session(self, lock: str) -> None:
         """Calls are refused, `disconnect()` returns, the client can be collected, and other clients work."""
         with EmbeddedBot() as bot, websocket_client(bot) as client:
 
@@ -318,10 +282,10 @@ class TestLocks:
                 client.disconnect()
                 assert client.state is TransportState.DISCONNECTED
                 client.enable_mic(False)
-                manager_of(client).watch.collected()  # what a collection would do
+                collect_without_collector(client)
                 with websocket_client(bot) as other:
                     assert other.send_client_request("ping", 1) == 1
 
-            with holding(lock(client)):
+            with holding(LOCKS[lock](client)):
                 in_child(child)
             assert client.send_client_request("ping", 1) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,21 +11,33 @@ from rtvi_sync import (
     RTVIClient,
     WebSocketTransport,
 )
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
-from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, memory_client, session_of, websocket_client
+from tests.support import limits
+from tests.support.clients import bot_says, memory_client, websocket_client
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, count_descriptors, own_threads, thread_names, workers_of_package
+from tests.support.threads import (
+    InThread,
+    count_descriptors,
+    end_idle_threads,
+    own_threads,
+    thread_names,
+    workers_of_package,
+)
 from tests.support.waiting import until
+
+
+def hubs() -> list[threading.Thread]:
+    """Return the threads that read the network."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-io-")]
 
 
 class TestNothingIsLeft:
     @pytest.fixture(autouse=True)
-    def _impatient_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _impatient_workers(self) -> Iterator[None]:
         """Let idle queue workers end within less than five seconds."""
-        monkeypatch.setattr("rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT", 0.2)
+        with limits.changed(idle_worker=0.2):
+            yield
 
     def test_fifty_sessions(self) -> None:
         """50 sessions on one client: not one thread or descriptor more right after each `disconnect()`."""
@@ -105,18 +118,18 @@ class TestNothingIsLeft:
         first, second = memory_client(), memory_client()
         first.connect()
         second.connect()
-        runtime = session_of(first).runtime
-        assert session_of(second).runtime is runtime
+        (hub,) = hubs()
         first.disconnect()
-        assert runtime.io.thread.is_alive()
+        assert hubs() == [hub]
         assert second.send_client_request("ping", 1) == 1
         second.disconnect()
         with first:
-            assert session_of(first).runtime is runtime
-        stop_idle_threads()
-        assert not runtime.io.thread.is_alive()
+            assert hubs() == [hub]
+        end_idle_threads()
+        assert not hub.is_alive()
         with first:
-            assert session_of(first).runtime is not runtime
+            (other,) = hubs()
+            assert other is not hub
 
     def test_sessions_that_come_and_go_at_once(self) -> None:
         """Invariant "the last release retires the runtime": clients that connect while others leave never meet a
@@ -141,23 +154,19 @@ class TestNothingIsLeft:
 
     def test_a_session_without_media_starts_no_timer_thread(self) -> None:
         """A transport that carries neither audio nor video has no device that the timer thread would look after."""
-        stop_idle_threads()
+        end_idle_threads()
         with memory_client() as client:
             assert client.send_client_request("ping", 1) == 1
             assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
 
     def test_a_session_without_devices_starts_no_timer_thread(self) -> None:
         """A session of text alone, over a transport that could carry audio."""
-        stop_idle_threads()
+        end_idle_threads()
         with EmbeddedBot() as bot, websocket_client(bot, mic=None, enable_mic=False) as client:
             assert client.send_client_request("ping", 1) == 1
             assert not [name for name in own_threads() if name.startswith("rtvi-timer-")]
 
     def test_quiet_clients_need_no_worker(self) -> None:
         """A client without events holds no queue worker."""
-        runtime = acquire_runtime()
-        try:
-            with memory_client():
-                assert workers_of_package() == []
-        finally:
-            runtime.release()
+        with memory_client():
+            assert workers_of_package() == []

@@ -17,9 +17,9 @@ SCRIPT = """
 import gc, json, resource, sys, threading
 
 from rtvi_sync import RTVIClient, WebSocketTransport
-from rtvi_sync.session import limits
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import NullSink, SilenceSource
+from tests.support import limits
+from tests.support.threads import end_idle_threads
 
 what, base_url, ws_url = sys.argv[1:]
 CALLS = {
@@ -30,7 +30,7 @@ CALLS = {
     "action": lambda client: client.action({"service": "tts", "action": "say"}),
     "init_devices": lambda client: client.init_devices(),
 }
-limits.TEARDOWN_LIMIT = 0.5  # the end of a session waits so long for a thread
+limits.change(teardown=0.5)  # the end of a session waits so long for a thread
 begin = threading.Thread.start
 room = None
 
@@ -77,7 +77,7 @@ def call(name, number, raised):
             leave_room_for(None)
         client.disconnect()
         assert client.state in ("disconnected", "error"), client.state
-        stop_idle_threads()
+        end_idle_threads()
         gc.collect()
     return True
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-import struct
 import subprocess
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.errors import ProtocolError
-from rtvi_sync.protocol import envelope, frames
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, memory_client, session_of, transport_of
+from tests.support.clients import bot_says, memory_client, transport_of
+from tests.support.probes import standard_json
 from tests.support.slowness import GUARD, takes
+from tests.support.waiting import until
+from tests.support.wire import frames
 
 ROOT = Path(__file__).parents[3]
 MB = 2**20
+# The most values that a message may have.
+MAX_VALUES = 100_000
 
 
 def message(data: str, type_: str = "server-message", id_: str = '"1"') -> str:
@@ -119,23 +121,59 @@ def test_heavy_messages() -> None:
 # -- the number of values ---------------------------------------------------------------------------------------------
 
 
+def received(text: str | bytes) -> Any:
+    """Return the data of a message that a client has received.
+
+    Raises:
+        RefusedError: the client did not take it; with the words of its log.
+    """
+    log = Log()
+    logger = logging.getLogger("rtvi_sync")
+    logger.addHandler(log)
+    try:
+        with memory_client() as client, client.events("server_message", timeout=GUARD) as events:
+            transport_of(client).receive(text)
+            transport_of(client).receive(message('"the next"'))
+            data = next(events).data
+            if data == "the next":
+                raise RefusedError(log.text)
+            return data
+    finally:
+        logger.removeHandler(log)
+
+
+class RefusedError(Exception):
+    """A message was not taken."""
+
+
+class Log(logging.Handler):
+    """Keeps what is logged."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += record.getMessage()
+
+
 @pytest.fixture(params=["orjson", "the standard library", "bytes"])
-def decode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """Return the data of a message, parsed in one of the ways there are."""
-    if request.param == "the standard library":
-        monkeypatch.setattr(envelope, "_loads_fast", envelope._loads_bare)
+def decode(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Any]]:
+    """Yield what returns the data of a message, received in one of the ways there are."""
     if request.param == "bytes":
-        return lambda text: envelope.decode(text.encode()).data
-    return lambda text: envelope.decode(text).data
+        yield lambda text: received(text.encode())
+    elif request.param == "orjson":
+        yield received
+    else:
+        with standard_json():
+            yield received
 
 
 def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
     """That number of values is taken, with those of the envelope; one more is not."""
     own = 5  # the envelope itself and its four values, less the list
-    most = envelope.MAX_VALUES - own
+    most = MAX_VALUES - own
     assert len(decode(message("[" + ",".join(["1"] * most) + "]"))) == most
     for value in ("1", "[]", "{}", '"x"', '"\\\\"', '{"a":1}', "[[[]]]"):
-        with pytest.raises(ProtocolError, match="more than 100000 values"):
+        with pytest.raises(RefusedError, match="more than 100000 values"):
             decode(message("[" + ",".join([value] * (most + 1)) + "]"))
 
 
@@ -149,10 +187,10 @@ def test_prose_is_not_taken_for_values(decode: Callable[[str], Any], text: str) 
 @pytest.mark.parametrize(("first", "then"), [('"', '\\"'), ("", '\\"'), ("", '"'), ('"', "\\"), ("", '"\\')])
 def test_counting_goes_over_the_text_once(first: str, then: str) -> None:
     """No sequence of quotes and backslashes makes the counting begin again from each of them."""
-    text = message(first + then * 499_999 + "," * envelope.MAX_VALUES)
+    text = message(first + then * 499_999 + "," * MAX_VALUES)
     # It takes a tenth of a second; by the square of the length it would take an hour.
-    with takes(10), pytest.raises(ProtocolError):
-        envelope.decode(text)
+    with takes(10), pytest.raises(RefusedError):
+        received(text)
 
 
 # -- what waits for its handlers --------------------------------------------------------------------------------------
@@ -174,7 +212,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
-    assert session_of(client).ending.closed.wait(Deadline(GUARD))
+    until(lambda: not client.connected)
     release.set()
     client.close()
     assert MB / 2 < kept < 4 * MB
@@ -187,17 +225,8 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
 def test_numbers_of_any_size(data: str) -> None:
     """A number is a number, infinity or nonsense, at once; handlers can print what they get."""
     try:
-        value = envelope.decode(message(data)).data
-    except ProtocolError as error:
+        value = received(message(data))
+    except RefusedError as error:
         assert len(str(error)) < 300  # noqa: PT017 - it depends on the parser
     else:
         assert len(repr(value)) < 500
-
-
-def test_numbers_in_the_length_of_a_frame() -> None:
-    """A frame that promises more bytes than there are in the world is refused by its header."""
-    from rtvi_sync.transports.websocket_frames import FrameError, FrameReader
-
-    reader = FrameReader(16 * MB)
-    with pytest.raises(FrameError, match="more than 16777216 bytes"):
-        list(reader.runs(b"\x82\x7f" + struct.pack("!Q", 2**63 - 1)))

@@ -31,10 +31,9 @@ from rtvi_sync import (
 )
 from rtvi_sync.cli import main
 from rtvi_sync.media import NullSink
-from rtvi_sync.session.connect_request import Bundle
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import manager_of
 from tests.support.loopback import Peer, Proxy, Server, serving, trusting
+from tests.support.probes import behind
 from tests.support.slowness import GUARD
 
 SECRET = "canary5f3a"
@@ -90,11 +89,8 @@ class Eyes:
 
     def look_at_client(self, client: RTVIClient) -> None:
         """Take down everything public that a client hands out, and what is behind it."""
-        manager = manager_of(client)
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
-        self.look_at(manager.transport, manager._network, manager._options, manager._request(None))
-        options = getattr(manager.transport, "options", None)
-        self.look_at(options)
+        self.look_at(*behind(client))
 
     @property
     def found(self) -> list[str]:
@@ -208,7 +204,7 @@ def test_what_a_program_makes_clients_with(eyes: Eyes) -> None:
     transport = transport_to("wss://bot.example")
     eyes.look_at(params, params.endpoints, Endpoints(connect=f"/c?k={SECRET}", action=f"/a?k={SECRET}"), request)
     eyes.look_at(RTVIClientOptions(transport=transport, params=params, proxy=f"http://{LOGIN}@proxy.example"))
-    eyes.look_at(transport, Bundle({"token": SECRET}), RTVIClientParams(base_url=f"ada:{SECRET}@forgot.the.scheme"))
+    eyes.look_at(transport, RTVIClientParams(base_url=f"ada:{SECRET}@forgot.the.scheme"))
     eyes.look_at(APIRequest(f"https://h/#{SECRET}"), APIRequest(f"https://ada:{SECRET}/odd@h/"))
     assert eyes.found == []
 

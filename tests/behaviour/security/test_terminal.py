@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 import traceback
 import unicodedata
 from collections.abc import Callable
@@ -27,7 +26,6 @@ from rtvi_sync import (
     connect,
 )
 from rtvi_sync.cli import CleanFormatter, main
-from rtvi_sync.cli.screen import PlainScreen
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.loopback import Peer, Server
@@ -291,14 +289,6 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> 
     assert "owned" in shown.err
     assert harmless(shown.out)
     assert harmless(shown.err)
-
-
-def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Cells of a table are text as well."""
-    PlainScreen(sys.stdout).print_table(HOSTILE, [HOSTILE, "n"], [[HOSTILE, HOSTILE]])
-    shown = capsys.readouterr().out
-    assert "owned" in shown
-    assert harmless(shown)
 
 
 def test_a_log_of_anybodys() -> None:

@@ -31,8 +31,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.tls import default_context
 from tests.support.loopback import Proxy, Server, authority, serving, trusting
+from tests.support.probes import default_tls_context, forget_default_tls_context
 from tests.support.slowness import GUARD
 
 NOW = datetime.datetime.now(datetime.timezone.utc)
@@ -206,9 +206,10 @@ def test_old_versions_of_tls(reach: Reach) -> None:
 @pytest.mark.parametrize("reach", [by_connect_request, by_websocket])
 def test_without_a_context_the_usual_authorities_count(reach: Reach) -> None:
     """Verification is on by default, at TLS 1.2 or later: an unknown authority is refused."""
-    assert default_context().verify_mode is ssl.CERT_REQUIRED
-    assert default_context().check_hostname
-    assert default_context().minimum_version >= ssl.TLSVersion.TLSv1_2
+    context = default_tls_context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     assert "not trusted" in complaint(reach, serving(), None)  # type: ignore[arg-type]
 
 
@@ -229,7 +230,7 @@ def test_the_environment_names_the_usual_authorities(
         return make(**given)
 
     monkeypatch.setattr(ssl, "create_default_context", record)
-    context = default_context.__wrapped__()
+    context = default_tls_context()
     assert {name: value for name, value in asked[0].items() if value is not None} == {argument: str(place)}
     assert context.verify_mode is ssl.CERT_REQUIRED
     if argument == "cafile":
@@ -253,7 +254,7 @@ def test_a_wrong_variable_is_no_fault_of_the_network(
     """A program whose environment names no usable authorities is told so at once: nothing is tried again."""
     (tmp_path / "empty.pem").touch()
     monkeypatch.setenv(variable, str(tmp_path / place))
-    default_context.cache_clear()
+    forget_default_tls_context()
     with Server(lambda peer: peer.wait_for_end(), tls=serving()) as server:
         transport = WebSocketTransport(None if by_request else f"wss://{server.authority}/")
         params = {"base_url": f"https://{server.authority}"} if by_request else {}
@@ -271,7 +272,7 @@ def test_a_wrong_variable_is_no_fault_of_the_network(
 def test_one_folder_of_several_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """SSL_CERT_DIR may name several folders, as for OpenSSL, which passes over those that are not there."""
     monkeypatch.setenv("SSL_CERT_DIR", f"{tmp_path / 'none'}{os.pathsep}{tmp_path}")
-    assert default_context.__wrapped__().verify_mode is ssl.CERT_REQUIRED
+    assert default_tls_context().verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_folder_that_is_missing_beside_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_a_folder_that_is_missing_beside_a_file(monkeypatch: pytest.MonkeyPatch,
     authority().cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-    assert len(default_context.__wrapped__().get_ca_certs()) == 1
+    assert len(default_tls_context().get_ca_certs()) == 1
 
 
 def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
@@ -293,7 +294,7 @@ def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
 
     monkeypatch.setattr(ssl, "create_default_context", fail)
     with pytest.raises(OSError, match="Too many open files"):
-        default_context.__wrapped__()
+        default_tls_context()
 
 
 # -- who is -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from tests.behaviour.validation.targets import Targets
+from tests.support.targets import Targets
 
 Wrong: TypeAlias = "tuple[Any, ...] | str"
 """Values that a parameter must refuse, or the reason why there is none."""

@@ -20,7 +20,6 @@ from rtvi_sync import (
     EvalTransport,
     LLMHelper,
     MemoryTransport,
-    PendingTurn,
     ReconnectPolicy,
     RTVIActionRequestData,
     RTVIClient,
@@ -40,7 +39,6 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.media import NullSink, VideoFrame, WavSource
-from rtvi_sync.protocol.validation import is_generator
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
@@ -62,7 +60,8 @@ from tests.behaviour.validation.calls import (
     construct,
     demanding,
 )
-from tests.behaviour.validation.targets import Targets
+from tests.support.targets import Targets, pending_turn
+from tests.support.wire import is_generator
 
 JSON = "any JSON; what is not JSON is refused by the encoder"
 NOT_LIMIT = (*NOT_SECONDS, timedelta(0), timedelta(seconds=-1))
@@ -116,9 +115,7 @@ def _method(name: str, targets: Targets) -> Callable[..., object]:
 
 
 def _result(_: Targets) -> Callable[..., object]:
-    pending = PendingTurn.__new__(PendingTurn)  # `barge_in()` needs a session
-    pending._turn = Turn(number=1, session=1, initiator="bot")
-    return pending.result
+    return pending_turn(Turn(number=1, session=1, initiator="bot")).result
 
 
 def _set_params(targets: Targets) -> Callable[..., None]:

@@ -30,7 +30,7 @@ from tests.behaviour.validation import client_table, tools_table
 from tests.behaviour.validation.calls import Call
 from tests.behaviour.validation.reasons import CONSTRUCTORS, METHODS
 from tests.behaviour.validation.surface import parameters
-from tests.behaviour.validation.targets import Targets
+from tests.support.targets import Targets
 from tests.support.threads import open_descriptors
 
 

@@ -63,7 +63,7 @@ from tests.behaviour.validation.calls import (
     call,
     construct,
 )
-from tests.behaviour.validation.targets import Targets
+from tests.support.targets import Targets
 
 NOT_FRACTION = ("1", True, None, -0.1, 1.1, math.nan)
 NOT_PORT = (*NOT_INTEGER, None, -1, 65536)

@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from rtvi_sync import ForkedProcessError, RTVIClient, SmallWebRTCTransport, WebSocketTransport
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.media import BytesSink, NullSink, SilenceSource, ToneSource
 from tests.support.slowness import GUARD
+from tests.support.threads import end_idle_threads
 
 URL = os.environ["RTVI_BOT_URL"]
 
@@ -127,7 +127,7 @@ def threads(_: str) -> Any:
 
     And whether the calling thread takes signals.
     """
-    stop_idle_threads()
+    end_idle_threads()
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
     takes = signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     return {"system": len(list(Path("/proc/self/task").iterdir())), "package": ours, "takes_signals": takes}

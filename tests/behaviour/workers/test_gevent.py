@@ -82,10 +82,10 @@ FORK = """
     import os, sys
     import gevent
     from rtvi_sync import ForkedProcessError, RTVIClient, WebSocketTransport
-    from rtvi_sync.concurrency import worker_pool
     from rtvi_sync.media import NullSink, SilenceSource
+    from tests.support import limits
 
-    worker_pool.IDLE_TIMEOUT = 0.1
+    limits.change(idle_worker=0.1)
     transport = WebSocketTransport(sys.argv[1], ping_interval=0.1)
     client = RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), connect_timeout=10)
     client.on("bot_ready", lambda: None)

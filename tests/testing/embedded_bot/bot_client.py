@@ -15,9 +15,9 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
+from tests.support.wire import AudioRawFrame, Frame, MessageFrame, decode, encode
 
 RATE = 16000
 # The hangover of most tests, in seconds: short, to keep the tests fast.

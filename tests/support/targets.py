@@ -9,7 +9,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from rtvi_sync import AbortController, LLMHelper, MemoryTransport, RTVIClient, RTVIError, SmallWebRTCTransport
+from rtvi_sync import (
+    AbortController,
+    LLMHelper,
+    MemoryTransport,
+    PendingTurn,
+    RTVIClient,
+    RTVIError,
+    SmallWebRTCTransport,
+    Turn,
+)
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
@@ -24,6 +33,13 @@ from rtvi_sync.testing.faults import Reset
 def perform(change: Callable[[], object]) -> None:
     """Make a change at once, as the thread of a proxy does."""
     change()
+
+
+def pending_turn(turn: Turn) -> PendingTurn:
+    """Return the answer to a `barge_in()`, which needs a session otherwise."""
+    pending = PendingTurn.__new__(PendingTurn)
+    pending._turn = turn
+    return pending
 
 
 class NoLink:
