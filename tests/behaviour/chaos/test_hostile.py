@@ -135,6 +135,7 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
         say(other, 1)
         say(one, 2)
         assert (one.stats().events_queued, other.stats().events_queued) == (1, 0)
+        one.process_events()
     assert heard == [2]
 
 
