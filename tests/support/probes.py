@@ -160,7 +160,7 @@ def default_tls_context() -> ssl.SSLContext:
 
 
 def forget_default_tls_context() -> None:
-    """Let the next session make that context anew."""
+    """Let the next session make a new one."""
     default_context.cache_clear()
 
 
