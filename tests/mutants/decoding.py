@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/protocol/decoding.py",
-    ("tests/protocol/test_payload_forms.py", "tests/protocol/test_decoding.py"),
+    ("tests/protocol/test_decoding.py", "tests/protocol/test_payload_forms.py"),
     (
         Mutant(
             "A field without a default may be null.",

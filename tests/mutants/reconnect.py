@@ -85,6 +85,7 @@ MODULE = Module(
             "Streams wait though no session follows.",
             "sessions.end_waiting_streams(session.ending.info)",
             "pass",
+            reason="connect(), start_bot() and disconnect(), which make a session unwanted, were seen to end them, too",
         ),
         Mutant(
             "An exception of the rule ends the thread.",
@@ -96,6 +97,7 @@ MODULE = Module(
             "A bot that the application has started counts as a failed attempt.",
             "if self.stopped.is_set() or isinstance(error, BotAlreadyStartedError):",
             "if self.stopped.is_set():",
+            reason="only an attempt between the beginning of a session and the stop of the run, a few steps, meets it",
         ),
         Mutant(
             "The threads of the runtime stay.",

@@ -642,8 +642,11 @@ def test_connect_takes_over() -> None:
         pending(client)  # the new session is looked after as well
 
 
-def test_connect_in_the_handler_of_disconnected() -> None:
-    """A program that connects by itself when it is told of the loss has one session, not two."""
+def test_connect_in_the_handler_of_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that connects by itself when it is told of the loss has one session, not two, and no log says that the
+    client connects.
+    """
+    caplog.set_level("INFO", "rtvi_sync")
     with reconnecting_client() as client:
         failures: list[BaseException] = []
         client.on("handler_error", lambda data: failures.append(data.error))
@@ -656,17 +659,19 @@ def test_connect_in_the_handler_of_disconnected() -> None:
         assert (client.stats().reconnects, failures) == (0, [])
         until(lambda: not [name for name in thread_names() if "close" in name or "reconnect" in name])
         assert "reconnecting" not in telling.names
+        assert "The session is lost" not in caplog.text
 
 
-def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedServer) -> None:
-    """If connect() and start_bot() fail in that handler, the lost session is not replaced, and what waits for the next
-    session ends.
+@pytest.mark.parametrize("connects", [True, False])
+def test_start_bot_in_the_handler_of_disconnected(connects: bool, server: ScriptedServer) -> None:
+    """If start_bot(), alone or after connect(), fails in that handler, the lost session is not replaced, and what waits
+    for the next session ends.
     """
     failed: list[BaseException] = []
     server.answers["/start"] = Answer({"info": "no"}, 500)
 
     def begin_again() -> None:
-        for call in (client.connect, lambda: client.start_bot(f"{server.url}/start")):
+        for call in (client.connect, lambda: client.start_bot(f"{server.url}/start"))[not connects :]:
             try:
                 call()
             except RTVIError as error:
@@ -680,9 +685,8 @@ def test_connect_and_start_bot_in_the_handler_of_disconnected(server: ScriptedSe
             lose(client)
             assert [*waiting] == []
         until(lambda: not thread_names())
-        assert len(failed) == 2
+        assert len(failed) == client.stats().sessions == 1 + connects
         assert "reconnecting" not in telling.names
-        assert client.stats().sessions == 2
 
 
 def test_connect_while_an_attempt_is_under_way() -> None:
