@@ -39,6 +39,7 @@ MODULE = Module(
             "A connection that disconnect() has ended reports its end.",
             "if self._connection is connection:  # otherwise disconnect() was called",
             "if True:",
+            reason="a connection that is closed reports nothing, so that only a break amid disconnect() meets it",
         ),
         Mutant(
             "The loop's thread stays if no connection can be made.",

@@ -97,6 +97,7 @@ class Call:
         size: the largest message that the bot takes.
         peers: those that were made, in order.
         messages, ends: what the transport has reported.
+        on_made: called when a peer has been made, on the thread that makes it.
     """
 
     transport: SmallWebRTCTransport
@@ -105,6 +106,7 @@ class Call:
     peers: list[FakePeer] = attrs.field(factory=list)
     messages: list[Any] = attrs.field(factory=list)
     ends: list[CloseInfo] = attrs.field(factory=list)
+    on_made: Callable[[], object] = bool
 
     @property
     def peer(self) -> FakePeer:
@@ -153,6 +155,7 @@ def fake_call(monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
             def __init__(self, *args: Any) -> None:
                 super().__init__(*args)
                 call.peers.append(self)
+                call.on_made()
 
         monkeypatch.setattr("rtvi_sync.transports.webrtc.aiortc_peer.AiortcPeer", Made)
         yield call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import pytest
@@ -144,6 +145,26 @@ def test_an_attempt_that_was_abandoned_has_no_connection(fake_call: Call, monkey
     fake_call.transport.disconnect()
     with pytest.raises(DisconnectedError, match="not open"):
         fake_call.transport.send_message(RTVIMessage("note", 1, "1"))
+
+
+def test_an_attempt_that_was_abandoned_leaves_the_next_one_alone(fake_call: Call) -> None:
+    """An attempt that was abandoned while its connection was made does not take the place of the next one."""
+    is_made, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        is_made.set()
+        go_on.wait(GUARD)
+
+    fake_call.on_made = hold
+    controller, abandoned = fake_call.attempt()
+    assert is_made.wait(GUARD)
+    controller.abort()
+    fake_call.on_made = bool
+    peer = fake_call.connect()
+    go_on.set()
+    assert abandoned.error() is not None
+    fake_call.transport.send_message(RTVIMessage("note", 1, "1"))
+    assert '"note"' in peer.texts[-1]
 
 
 def test_a_picture_is_sent_when_it_is_encoded(fake_call: Call) -> None:
