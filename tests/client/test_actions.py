@@ -28,8 +28,8 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from rtvi_sync.protocol.dialects import OUTBOUND
 from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
+from tests.support.probes import set_bot
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -107,8 +107,8 @@ class TestDescribing:
         assert [(argument.name, argument.type) for argument in run.arguments] == [("interrupt", "bool")]
 
     def test_never(self, client: RTVIClient) -> None:
-        """It has a time-out of its own."""
-        transport_of(client)._bot = deaf_bot
+        """describe_actions() has a time-out of its own."""
+        set_bot(client, deaf_bot)
         with pytest.raises(RequestTimeoutError, match="'describe-actions'"):
             client.describe_actions(timeout=0.05)
 
@@ -313,11 +313,16 @@ class TestAnswers:
     @pytest.mark.parametrize("how", ["action", "stream", "describe"])
     @pytest.mark.parametrize("data", [5, [], "text"])
     def test_malformed_answers(self, data: Any, how: str) -> None:
-        """The calling thread gets the error; the session goes on."""
+        """A malformed answer is the error of the calling thread; the session goes on."""
+        answers = {
+            "client-ready": "bot-ready",
+            "describe-actions": "actions-available",
+            "action": "action-response",
+            "disconnect-bot": "server-message",
+        }
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-            answer = OUTBOUND[message.type].answer
-            assert answer is not None
+            answer = answers[message.type]
             yield RTVIMessage(answer, {"version": "0.3.0", "config": []} if answer == "bot-ready" else data, message.id)
 
         with memory_client(bot) as client:

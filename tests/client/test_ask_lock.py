@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
 from rtvi_sync import RequestTimeoutError, WouldDeadlockError
 from rtvi_sync.client.ask_lock import AskLock
 from rtvi_sync.concurrency.deadline import Deadline
+from tests.support.probes import waiters
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 def test_first_come_first_served() -> None:
@@ -29,10 +33,10 @@ def test_first_come_first_served() -> None:
             raise KeyError
 
     threads = [InThread(hold)]
-    until(lambda: len(lock._waiting) == 1)
+    until(lambda: waiters(lock) == 1)
     for number in range(3):
-        threads.append(InThread(lambda number=number: pass_through(number)))  # type: ignore[misc]
-        until(lambda number=number: len(lock._waiting) == number + 2)  # type: ignore[misc]
+        threads.append(InThread(partial(pass_through, number)))
+        until(lambda: waiters(lock) == len(threads))
     with pytest.raises(RequestTimeoutError, match="Another thread"), lock.hold(Deadline(0.0)):
         pass
     leave.set()
@@ -40,7 +44,7 @@ def test_first_come_first_served() -> None:
     for thread in threads[1:]:
         thread.get()
     assert order == [0, 1, 2]
-    assert lock._waiting == []
+    assert waiters(lock) == 0
 
 
 def test_a_signal_handler_does_not_wait_for_its_own_thread() -> None:
@@ -49,5 +53,5 @@ def test_a_signal_handler_does_not_wait_for_its_own_thread() -> None:
     with lock.hold(Deadline(None)):
         with pytest.raises(WouldDeadlockError, match="signal handler"), lock.hold(Deadline(None)):
             pass
-        assert len(lock._waiting) == 1
-    assert lock._waiting == []
+        assert waiters(lock) == 1
+    assert waiters(lock) == 0

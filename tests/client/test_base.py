@@ -6,19 +6,24 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import ProtocolError, RTVIMessage
+from rtvi_sync import DisconnectedError, ProtocolError, RequestTimeoutError, RTVIMessage
 from rtvi_sync.client.base import DEFAULT_TIMEOUT, TIMEOUT, payload_of
-from tests.support.clients import memory_client
+from tests.support.clients import deaf_bot, memory_client
+from tests.support.threads import InThread
+
+pytestmark = pytest.mark.inside
 
 
 def test_the_default_timeout_is_the_clients() -> None:
     """A call without a timeout has the client's `request_timeout`; None is no limit, and 0 is none that passes."""
-    client = memory_client(request_timeout=7.0)
-    remaining = client._deadline(DEFAULT_TIMEOUT).remaining()
-    assert remaining is not None
-    assert 6.0 < remaining <= 7.0
-    assert client._deadline(None).remaining() is None
-    assert client._deadline(0).expired
+    with memory_client(deaf_bot, request_timeout=0.05) as client:
+        with pytest.raises(RequestTimeoutError, match=r"within 0\.05 s"):
+            client.send_client_request("x")
+        with pytest.raises(RequestTimeoutError, match="within 0 s"):
+            client.send_client_request("x", timeout=0)
+        without = InThread(lambda: client.send_client_request("x", timeout=None))
+        assert without.goes_on(0.2)
+    assert isinstance(without.error(), DisconnectedError)
     assert repr(DEFAULT_TIMEOUT) == "request_timeout"
 
 

@@ -31,9 +31,9 @@ from rtvi_sync import (
     TransportState,
     UnsupportedFeatureError,
 )
-from rtvi_sync.protocol import pending_requests
 from tests.support.clients import bot_says, deaf_bot, memory_client, settle, transport_of
 from tests.support.forking import in_child
+from tests.support.limits import changed
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -214,11 +214,10 @@ class TestConnecting:
 
         at_some_limit(check)
 
-    def test_a_bot_that_never_answers_without_any_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bot_that_never_answers_without_any_limit(self) -> None:
         """A client that waits for ever for its bot does not wait for ever for a config."""
-        monkeypatch.setattr("rtvi_sync.session.attempt._CONFIG_TIMEOUT", 0.1)
         bot = ConfigBot("1.0.0", tells=False, says={"get-config": None})
-        with memory_client(bot, request_timeout=None, connect_timeout=None) as client:
+        with changed(config=0.1), memory_client(bot, request_timeout=None, connect_timeout=None) as client:
             assert client.config is None
 
     @pytest.mark.parametrize("data", [None, 5, {"config": 5}, {"config": [{"service": 5}]}])
@@ -301,10 +300,11 @@ class TestConfigProperty:
 
     def test_after_each_message(self) -> None:
         """It is the last that was heard: of an update, of a question, or unasked for."""
-        with memory_client(ConfigBot()) as client:
+        bot = ConfigBot()
+        with memory_client(bot) as client:
             client.update_config(update("b"))
             assert client.config == config_of("b")
-            transport_of(client)._bot.config[1]["options"][0]["value"] = "c"
+            bot.config[1]["options"][0]["value"] = "c"
             assert client.config == config_of("b")
             client.get_config()
             assert client.config == config_of("c")
@@ -498,8 +498,9 @@ class TestUpdating:
     def test_the_callback(self) -> None:
         """`on_config_update` is the callback of `config_updated`, and `on_message_error` that of a refusal."""
         heard: list[Any] = []
+        bot = ConfigBot()
         client = memory_client(
-            ConfigBot(),
+            bot,
             callbacks={
                 "on_config": lambda: heard.append("config"),
                 "on_config_update": lambda data: heard.append(list(data.config)),
@@ -508,7 +509,7 @@ class TestUpdating:
         )
         with client:
             client.update_config(update("b"))
-            transport_of(client)._bot.says = {"update-config": "'nosuch'"}
+            bot.says = {"update-config": "'nosuch'"}
             with pytest.raises(ConfigUpdateError):
                 client.update_config(update("c"))
             settle(client)
@@ -544,12 +545,11 @@ class TestUpdating:
             assert heard == ["config", "config_updated"]
             assert client.config == [RTVIClientConfigOption("tts", [ConfigOption("voice", "b")])]
 
-    def test_so_many_may_be_answered_too_late(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_so_many_may_be_answered_too_late(self) -> None:
         """Of calls that have timed out the last ones are remembered: a bot that never answers fills no memory."""
-        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 2)
         client = memory_client(ConfigBot(says={"update-config": None}))
         heard = told(client)
-        with client:
+        with changed(late_answers=2), client:
             for _ in range(3):
                 with pytest.raises(RequestTimeoutError):
                     client.update_config(update("b"), timeout=0.02)

@@ -22,7 +22,6 @@ from rtvi_sync import (
     WebSocketTransport,
     connect,
 )
-from rtvi_sync.concurrency.abort import AbortSignal
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
@@ -61,7 +60,7 @@ def test_the_limit_is_30_seconds(options: dict[str, Any], limited: bool) -> None
     class Far(MemoryTransport):
         """A transport that keeps the time that it has to connect."""
 
-        def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
+        def connect(self, auth_bundle: Any, abort: Any) -> None:
             self.remaining = abort.remaining()
             super().connect(auth_bundle, abort)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -18,6 +19,7 @@ from rtvi_sync import (
     RTVIClient,
 )
 from tests.support.clients import bot_says, memory_client, settle, transport_of
+from tests.support.probes import set_bot
 from tests.support.threads import InThread
 from tests.support.waiting import until
 
@@ -67,10 +69,10 @@ class TestCalls:
         """They are those of `action()`, with the same time-outs."""
         llm = old.register_helper("llm", LLMHelper())
         with pytest.raises(RequestTimeoutError):
-            llm._call("dead", {}, 0.05)
+            old.action({"service": "llm", "action": "dead"}, timeout=0.05)
         with pytest.raises(RequestRejectedError):
-            llm._call("nosuch", {}, None)
-        transport_of(old)._bot = lambda transport, message: None
+            old.action({"service": "llm", "action": "nosuch"}, timeout=None)
+        set_bot(old, lambda transport, message: None)
         for call in (llm.get_context, llm.run, functools.partial(llm.set_context, [])):
             with pytest.raises(RequestTimeoutError):
                 call(timeout=0.02)
@@ -123,11 +125,19 @@ class TestLanguageModel:
         def ours(call: FunctionCall) -> str:
             return "ours"
 
-        functions = client._dispatcher.functions
+        def results() -> list[Any]:
+            return [m.data["result"] for m in transport_of(client).sent if m.type == "llm-function-call-result"]
+
+        def is_called() -> None:
+            bot_says(client, "llm-function-call", {"function_name": "f", "tool_call_id": uuid4().hex, "args": {}})
+            settle(client)
+
         client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
         client.unregister_helper("llm")
-        assert None not in functions
+        is_called()
         client.register_helper("llm", LLMHelper()).handle_function_call(lambda call: "helper's")
         client.register_function_call_handler(None, ours)
         client.unregister_helper("llm")
-        assert functions[None] is ours
+        is_called()
+        until(results)
+        assert results() == ["ours"]

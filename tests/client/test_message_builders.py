@@ -22,6 +22,8 @@ from rtvi_sync import (
 from rtvi_sync.client.message_builders import cancel_message, dtmf_messages
 from tests.support.clients import memory_client, transport_of
 
+pytestmark = pytest.mark.inside
+
 
 def bot_of(version: str) -> Callable[[MemoryTransport, RTVIMessage], Any]:
     """Yield a bot that speaks `version`, and says nothing else."""

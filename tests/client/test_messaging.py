@@ -31,9 +31,10 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, deaf_bot, memory_client, session_of, silent_bot, transport_of
+from tests.support.clients import bot_says, deaf_bot, memory_client, silent_bot, transport_of
 from tests.support.http_server import Answer, Request, ScriptedServer
 from tests.support.loopback import Peer, Server
+from tests.support.probes import requests_under_way
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -42,10 +43,6 @@ from tests.support.waiting import until
 def sent(client: RTVIClient) -> list[RTVIMessage]:
     """Return what the client has sent after client-ready."""
     return transport_of(client).sent[1:]
-
-
-def waiting(client: RTVIClient) -> dict[str, Any]:
-    return session_of(client).channel.engine.pending._awaited
 
 
 def ask(client: RTVIClient, type_: str, data: Any = None, **options: Any) -> tuple[InThread, str]:
@@ -108,7 +105,7 @@ class TestMessages:
             message = RTVIMessage("anything", {"a": [1, None]}, "my-id")
             assert client.send_message(message) is None  # type: ignore[func-returns-value]
             assert sent(client) == [message]
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
 
     @pytest.mark.parametrize(
         ("call", "message"),
@@ -155,7 +152,7 @@ class TestMessages:
                 with pytest.raises((TypeError, ValueError)):
                     call("t", data)
             assert sent(client) == []
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
             assert client.send_client_request("ping", 1) == 1
 
     def test_size_limit(self) -> None:
@@ -171,7 +168,7 @@ class TestMessages:
             with pytest.raises(MessageTooLargeError):
                 client.send_text("ü" * 999)
             assert len(sent(client)) == 1
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
 
     def test_not_ready(self) -> None:
         """Without a ready bot every call says so: before `connect()`, while connecting, and after the end."""
@@ -265,7 +262,7 @@ class TestRequests:
             bot_says(client, "server-response", {"t": "ask", "d": 3}, None)
             bot_says(client, "error-response", {"error": "x"}, "nobodys")
             assert thread.get() == 1
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
 
     def test_never(self) -> None:
         """Without an answer it is `RequestTimeoutError` at the limit; the session goes on, and the late answer is
@@ -275,7 +272,7 @@ class TestRequests:
             with takes(1.0, at_least=0.2), raises as caught:
                 client.send_client_request("ask", timeout=0.2)
             assert isinstance(caught.value, TimeoutError)
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
             bot_says(client, "server-response", {"t": "ask", "d": 1}, sent(client)[0].id)
             thread, id_ = ask(client, "ask")
             bot_says(client, "server-response", {"t": "ask", "d": 2}, id_)
@@ -351,7 +348,7 @@ class TestRequests:
             threads = [InThread(partial(ask, n)) for n in range(8)]
             for number, thread in enumerate(threads):
                 assert thread.get() == [[number, k] for k in range(100)]
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
 
     def test_a_write_that_fails(self) -> None:
         """The error of the transport is the call's, and nothing is left waiting."""
@@ -365,7 +362,7 @@ class TestRequests:
             transport.send_message = broken
             with pytest.raises(OSError, match="broken pipe"):
                 client.send_client_request("ask")
-            assert waiting(client) == {}
+            assert requests_under_way(client) == 0
             transport.send_message = real
 
 

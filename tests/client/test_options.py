@@ -25,8 +25,9 @@ from rtvi_sync import (
 from rtvi_sync.client.options import ConstructorOptions, KeywordOptions, callback_event
 from rtvi_sync.media import SilenceSource
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import manager_of, memory_client, server_message, transport_of
+from tests.support.clients import memory_client, server_message, transport_of
 from tests.support.httpx_twice import httpx2  # noqa: F401 - a fixture
+from tests.support.probes import connect_limit
 from tests.support.slowness import GUARD
 
 
@@ -35,10 +36,6 @@ def test_keywords_are_the_options() -> None:
     keywords = {name: reference.__forward_arg__ for name, reference in ConstructorOptions.__annotations__.items()}
     assert keywords == {field.name: field.type for field in attrs.fields(RTVIClientOptions)}
     assert keywords.keys() - KeywordOptions.__annotations__ == {"transport", "custom_connect_handler"}
-
-
-def limit_of(client: RTVIClient) -> float | None:
-    return manager_of(client)._limit
 
 
 class TestTimeout:
@@ -58,7 +55,7 @@ class TestTimeout:
     )
     def test_both_spellings(self, options: dict[str, Any], seconds: float | None) -> None:
         """`timeout` is in milliseconds, `connect_timeout` in seconds, and both take a timedelta."""
-        assert limit_of(RTVIClient(**options)) == seconds
+        assert connect_limit(RTVIClient(**options)) == seconds
 
     def test_both_given_is_a_type_error(self) -> None:
         """The limit has two spellings and may be given in one of them only."""
@@ -136,7 +133,7 @@ class TestOptions:
         transport = MemoryTransport()
         client = RTVIClient(RTVIClientOptions(transport=transport, timeout=3000, enable_mic=False))
         assert transport_of(client) is transport
-        assert limit_of(client) == 3.0
+        assert connect_limit(client) == 3.0
         assert client.is_mic_enabled is False
 
     @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ class TestOptions:
         """A mapping does too, with snake_case or camelCase keys at every level that is ours."""
         client = RTVIClient(mapping)
         assert client.is_mic_enabled is False
-        assert limit_of(client) == 2.0
+        assert connect_limit(client) == 2.0
         assert client.params.base_url == "http://x"
         assert client.params.request_data == {"a": 1}
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
+import weakref
 
 import pytest
 
@@ -18,16 +16,16 @@ from rtvi_sync import (
     ReconnectPolicy,
     RequestTimeoutError,
     RTVIError,
-    RTVIEvent,
     RTVIMessage,
 )
-from rtvi_sync.client import pending_turn
-from rtvi_sync.client.pending_turn import PendingTurn
 from rtvi_sync.media import CallbackSource
-from tests.support.clients import bot_says, session_of, settle, transport_of
+from tests.support.clients import bot_says, settle, transport_of
+from tests.support.garbage import collect
+from tests.support.limits import changed
+from tests.support.probes import listeners, replaces_microphone, waiting_calls
 from tests.support.scripted_talk import TalkingBot, begun, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, tracing
+from tests.support.threads import InThread, workers_of_package
 from tests.support.waiting import until
 
 
@@ -121,34 +119,26 @@ def test_cancel() -> None:
         assert bot.questions == []
 
 
-@contextlib.contextmanager
-def before_line(number: int, function: Callable[..., object], call: Callable[[], object]) -> Iterator[None]:
-    """Call something on this thread before a line of a function runs, counted from 1 as they run."""
-    left = number
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        if frame.f_code is not function.__code__:
-            return None
-        left -= event == "line"
-        if event == "line" and not left:
-            call()
-        return trace
-
-    with tracing(trace):
-        yield
-
-
-@pytest.mark.parametrize("line", range(1, 5))
-def test_cancel_at_any_moment(line: int) -> None:
-    """It returns True if nothing is asked, also while another thread is about to ask."""
+@pytest.mark.parametrize("seconds", [0.0, 1e-4, 1e-3])
+def test_cancel_at_any_moment(seconds: float) -> None:
+    """cancel() returns True if nothing is asked, and False if the question is asked, while another thread is about to
+    ask it.
+    """
     bot = TalkingBot()
     with bot.client() as client:
-        pending = client.barge_in("stop", after="server-message")
-        was_cancelled = []
-        with before_line(line, PendingTurn._ask, lambda: was_cancelled.append(pending.cancel())):
-            pending._ask()
-        assert was_cancelled == [not bot.questions]
+        for count in range(20):
+            asked = len(bot.questions)
+            pending = client.barge_in("stop", after="server-message", delay=1e-3)
+            bot_says(client, "server-message", count)
+            settle(client)
+            threading.Event().wait(seconds)
+            was_cancelled = pending.cancel()
+            if not was_cancelled:
+                bot.await_question(asked + 1)
+            with contextlib.suppress(RTVIError):
+                pending.result(GUARD)
+            settle(client)
+            assert len(bot.questions) == asked + (not was_cancelled)
 
 
 def test_cancel_during_the_delay() -> None:
@@ -202,6 +192,8 @@ def test_the_session_ends() -> None:
     """A question that was not asked is not asked in the next session either."""
     bot = TalkingBot()
     with bot.client() as client:
+        client.turns()
+        before = listeners(client)[1:]
         pending = client.barge_in("stop", after="server-message")
         hangs_up(client)
         for _ in range(2):
@@ -212,7 +204,7 @@ def test_the_session_ends() -> None:
         bot_says(client, "server-message", 1)
         settle(client)
         assert bot.questions == []
-        assert not client._dispatcher._observers.get(RTVIEvent.SERVER_MESSAGE)
+        assert listeners(client)[1:] == before
 
 
 def test_no_session() -> None:
@@ -228,7 +220,7 @@ def test_the_result_is_not_asked_for() -> None:
     with bot.client() as client:
         pending = client.barge_in("stop", after="server-message")
         bot_says(client, "server-message", 1)
-        until(lambda: not client._dispatcher._streams)
+        until(lambda: waiting_calls(client) == 0)
         client.ask("x", GUARD)
         with pytest.raises(RequestTimeoutError):
             client.listen(0.0)
@@ -264,7 +256,7 @@ def test_a_source_that_blocks_delays_no_event() -> None:
         assert opened.wait(GUARD)
         settle(client)
         go.set()
-        until(lambda: session_of(client).media._session._inserted)
+        until(lambda: replaces_microphone(client))
         hangs_up(client)
         with pytest.raises(DisconnectedError):
             pending.result(GUARD)
@@ -277,29 +269,27 @@ def test_a_source_that_fails() -> None:
         raise OSError("unplugged")
 
     with TalkingBot(audio=True).client() as client:
-        media = session_of(client).media._session
         pending = client.barge_in(CallbackSource(read), after="server-message")
         bot_says(client, "server-message", 1)
         until(pending.done)
-        until(lambda: not media._inserted)
+        until(lambda: not replaces_microphone(client))
         with pytest.raises(DeviceError, match="failed before all of it was sent"):
             pending.result(GUARD)
 
 
-def test_a_question_of_a_session_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_of_a_session_that_was_lost() -> None:
     """The bot of the session that replaces it does not hear it."""
-    opened, go, was_asked = threading.Event(), threading.Event(), threading.Event()
+    opened, go = threading.Event(), threading.Event()
     with TalkingBot(audio=True).client(reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
         pending = client.barge_in(SlowSource(opened, go), after="server-message")
-        monkeypatch.setattr(pending, "_watch", was_asked.set)
         bot_says(client, "server-message", 1)
         assert opened.wait(GUARD)
         with client.events("bot_ready", timeout=GUARD) as ready:
             transport_of(client).end(CloseInfo(code=1006, initiator="network"))
             next(ready)
         go.set()
-        assert was_asked.wait(GUARD)
-        assert not session_of(client).media._session._inserted
+        until(lambda: workers_of_package() == [])  # one has opened the source, and could not ask
+        assert not replaces_microphone(client)
         with pytest.raises(DisconnectedError) as raised:
             pending.result(GUARD)
         assert raised.value.initiator == "network"
@@ -333,7 +323,7 @@ def test_who_ended_the_session() -> None:
         bot.await_question()
         transport_of(client).end(CloseInfo(code=1006, initiator="network"))
         until(pending.done)
-        pending._question.rest()  # as a worker does at that time
+        until(lambda: waiting_calls(client) == 0)  # a worker has cleaned up
         with pytest.raises(DisconnectedError, match="The connection to the bot was lost before the bot") as raised:
             pending.result(GUARD)
         assert raised.value.initiator == "network"
@@ -343,9 +333,14 @@ def test_turns_before_are_not_kept() -> None:
     """A question whose event never comes holds no turn of the session."""
     with TalkingBot().client() as client:
         pending = client.barge_in("stop", after="metrics")
-        for number in range(3):
-            client.ask(f"Question {number}", GUARD)
-        until(lambda: not pending._question._stream._events)
+        turns = [weakref.ref(client.ask(f"Question {number}", GUARD)) for number in range(103)]
+
+        def are_gone() -> bool:
+            collect()
+            return not any(turn() for turn in turns[:3])
+
+        until(are_gone)
+        assert not pending.done()  # the client itself keeps the last hundred
 
 
 def test_cancel_while_result_waits() -> None:
@@ -353,33 +348,30 @@ def test_cancel_while_result_waits() -> None:
     with TalkingBot().client() as client:
         pending = client.barge_in("stop", after="metrics")
         waiting = InThread(lambda: pending.result(GUARD))
-        until(lambda: pending._question._stream._notifier._sleepers)
+        assert waiting.goes_on(0.1)
         pending.cancel()
         assert str(waiting.error()) == "This question was cancelled. Call barge_in() again"
         with pytest.raises(RTVIError, match="cancelled"):
             pending.result(GUARD)
 
 
-def test_a_question_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The microphone speaks again soon, though result() is not called."""
-    monkeypatch.setattr(pending_turn, "_HEARING_LIMIT", 0.01)
-    with TalkingBot(audio=True).client() as client:
-        media = session_of(client).media._session
+def test_a_question_that_is_not_heard() -> None:
+    """The microphone speaks again soon after a question that is not heard, though result() is not called."""
+    with changed(hearing=0.01), TalkingBot(audio=True).client() as client:
         client.barge_in(b"\0\0" * 800, after="server-message", sample_rate_hz=16_000)
         bot_says(client, "server-message", 1)
-        until(lambda: media._inserted)
-        until(lambda: not media._inserted)
+        until(lambda: replaces_microphone(client))
+        until(lambda: not replaces_microphone(client))
 
 
 def test_turns_after_a_question_that_is_not_heard() -> None:
     """They do not end the session, however much audio waits with them."""
     size = len(tone(0.1))
     with TalkingBot(audio=True).client(max_queued_bytes=3 * size) as client:
-        media = session_of(client).media._session
         pending = client.barge_in(b"\0\0" * 800, after="server-message", sample_rate_hz=16_000)
         bot_says(client, "server-message", 1)
-        until(lambda: media._inserted)
-        until(lambda: pending._question.is_said)
+        until(lambda: replaces_microphone(client))
+        until(lambda: len(transport_of(client).sent_audio) >= 3)  # all of it
         for _ in range(5):
             assert client.ask("x", GUARD).audio.pcm == tone(0.1)
         assert not pending.done()
@@ -403,7 +395,6 @@ def test_not_said_in_time() -> None:
 def test_cancel_ends_the_speech() -> None:
     """cancel() ends speech that is being said, at once: result() says why, and the microphone is back."""
     with TalkingBot(audio=True).client() as client:
-        media = session_of(client).media._session
         pending = client.barge_in(b"\0\0" * 16_000 * 60, after="server-message", sample_rate_hz=16_000)
         bot_says(client, "server-message", 1)
         until(lambda: transport_of(client).sent_audio)
@@ -412,6 +403,6 @@ def test_cancel_ends_the_speech() -> None:
             assert not pending.cancel()
             assert str(waiting.error()) == "This question was cancelled. Call barge_in() again"
         assert pending.done()
-        until(lambda: not media._inserted)
+        until(lambda: not replaces_microphone(client))
         with pytest.raises(RTVIError, match="was cancelled"):
             pending.result(GUARD)

@@ -25,13 +25,11 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WebSocketTransport,
 )
-from rtvi_sync.client import question_source
-from rtvi_sync.client.question import text_messages
-from rtvi_sync.client.question_source import source_of
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
-from rtvi_sync.transports.base import Inbound
-from tests.support.clients import bot_says, memory_client, session_of, settle, transport_of, websocket_client
+from tests.support.clients import bot_says, memory_client, settle, transport_of, websocket_client
+from tests.support.moments import at
+from tests.support.probes import replaces_microphone
 from tests.support.scripted_talk import (
     TalkingBot,
     acknowledgement,
@@ -54,13 +52,6 @@ SPEECH = BytesSource(tone(0.2), 24_000)
 def echo_client(bot: EmbeddedBot, **options: Any) -> RTVIClient:
     given = {"mic": None, "enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD, **options}
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), **given)
-
-
-def test_ways_to_ask() -> None:
-    messages = text_messages("Hi", audio_response=True, llm_service="gpt")
-    assert [message.type for message in messages] == ["send-text", "append-to-context", "action"]
-    assert messages[2].data["service"] == "gpt"
-    assert len(text_messages("Hi", audio_response=False, llm_service="gpt")) == 1
 
 
 def test_a_bot_without_send_text() -> None:
@@ -107,7 +98,7 @@ def asked(
     """Return a client of a bot that is asked by messages of a type."""
     talking = TalkingBot(version=version)
 
-    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
         return answer(transport, message) if message.type == type_ else talking(transport, message)
 
     return memory_client(bot)
@@ -157,7 +148,7 @@ def test_a_spoken_question(events: Any) -> None:
             assert turn.audio
             assert turn.voice_to_voice is not None
             assert turn.voice_to_voice > 0
-        assert not session_of(client).media._session._inserted
+        assert not replaces_microphone(client)
 
 
 def test_the_microphone_goes_on() -> None:
@@ -427,7 +418,7 @@ def test_not_heard() -> None:
         with pytest.raises(RequestTimeoutError, match="has not heard") as raised:
             client.ask(SPEECH, 0.3)
         assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
-        assert not session_of(client).media._session._inserted
+        assert not replaces_microphone(client)
 
 
 def test_not_heard_by_a_bot_that_takes_all() -> None:
@@ -470,7 +461,7 @@ def muting(**options: Any) -> RTVIClient:
     """Return a client of a bot that mutes the user before it is ready, as bots do that greet."""
     talking = TalkingBot(lambda _: None, audio=True)
 
-    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbound]:
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
         if message.type == "client-ready":
             yield RTVIMessage("user-mute-started", None)
         yield from talking(transport, message)
@@ -548,17 +539,19 @@ def test_what_a_muted_user_types(track_turns: bool) -> None:
 
 
 @pytest.mark.parametrize("call", ["ask", "barge_in"])
-def test_the_session_ends_while_the_question_is_read(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if all of it was delivered by then, so that what listens from now on listens to the next session."""
+def test_the_session_ends_while_the_question_is_read(call: str) -> None:
+    """A question whose session ends while its audio is read raises DisconnectedError, also if all events were delivered
+    by then.
+    """
     with TalkingBot(audio=True).client() as client:
 
-        def slowly(*arguments: Any) -> Any:
+        def slowly(go_on: Callable[[], object], _: object) -> object:
             hangs_up(client)
             client.wait(GUARD)
-            return source_of(*arguments)
+            return go_on()
 
-        monkeypatch.setattr(question_source, "source_of", slowly)
-        with pytest.raises(DisconnectedError, match="before the bot was asked"):
+        ended = pytest.raises(DisconnectedError, match="before the bot was asked")
+        with at("the source of a question is made", slowly), ended:
             getattr(client, call)(SPEECH)
 
 
@@ -567,7 +560,7 @@ def test_the_session_ends_meanwhile() -> None:
     source = CallbackSource(lambda frames: bytes(2 * frames))
     with TalkingBot(audio=True).client() as client:
         thread = InThread(lambda: client.ask(source, GUARD))
-        until(lambda: session_of(client).media._session._inserted)
+        until(lambda: replaces_microphone(client))
         hangs_up(client)
         assert isinstance(thread.error(), DisconnectedError)
         until(lambda: not media_threads())

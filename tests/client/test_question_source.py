@@ -13,6 +13,8 @@ from rtvi_sync.client.question_source import at_microphone_rate, source_of
 from rtvi_sync.media import AudioSource, BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from rtvi_sync.media.convert import ResamplingSource
 
+pytestmark = pytest.mark.inside
+
 SPEECH = BytesSource(bytes(9_600), 24_000)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from rtvi_sync.client.session_watch import SessionWatch
 
+pytestmark = pytest.mark.inside
+
 
 class FakeSession:
     """A session that records how it was ended; calls for the I/O thread wait until the test runs them."""

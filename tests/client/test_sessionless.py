@@ -14,6 +14,7 @@ import pytest
 from rtvi_sync import (
     APIRequest,
     BotAlreadyStartedError,
+    BotNotReadyError,
     CloseInfo,
     ConnectionTimeoutError,
     DisconnectedError,
@@ -27,15 +28,14 @@ from rtvi_sync import (
     TransportState,
     WebSocketTransport,
 )
-from rtvi_sync.concurrency.pool_task import PoolTask
-from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import SilenceSource
-from rtvi_sync.session.publisher import EventPublisher
 from tests.support.attempts import timed_out
-from tests.support.clients import bundle_of, manager_of, memory_client, session_of, transport_of
+from tests.support.clients import bundle_of, manager_of, memory_client, transport_of
 from tests.support.forking import in_child
 from tests.support.http_server import Answer, Request, ScriptedServer, scripted_server
 from tests.support.loopback import Peer, Server
+from tests.support.moments import at
+from tests.support.probes import is_retrying, run_on_io_thread
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads, thread_names
@@ -158,16 +158,19 @@ class TestStartBot:
             assert client.state is TransportState.ERROR
             until(lambda: thread_names() == [])
 
-    def test_a_limit_that_passes_before_anything_began(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_limit_that_passes_before_anything_began(self) -> None:
         """The thread of the request does not run in time: the error does not blame the server."""
         run = threading.Event()
 
-        class Late(PoolTask):
-            def __init__(self, role: str, target: Callable[[], object]) -> None:
-                super().__init__(role, lambda: run.wait(GUARD) and target())
+        def late(go_on: Callable[[], object], role: object) -> object:
+            if role == "connect":
+                assert run.wait(GUARD)
+            return go_on()
 
-        monkeypatch.setattr("rtvi_sync.session.attempt.PoolTask", Late)
-        with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
+        with (
+            at("a thread of the pool gets a task", late),
+            pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught,
+        ):
             memory_client(connect_timeout=0.05).start_bot("http://127.0.0.1:1/start")
         run.set()
         until(lambda: own_threads() == [])
@@ -401,23 +404,22 @@ def test_many_threads_start_a_bot(slow: SlowServer) -> None:
 
 
 @pytest.mark.parametrize("end", ["disconnect", "close"])
-def test_the_end_is_waited_for(slow: SlowServer, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_is_waited_for(slow: SlowServer, end: str) -> None:
     """When `disconnect()` or `close()` returns, the call has ended and the state is `disconnected`."""
     client = memory_client(connect_timeout=None)
     states: list[str] = []
     client.on("transport_state_changed", lambda state: states.append(str(state)))
-    move = EventPublisher.move
 
-    def late(self: EventPublisher, state: TransportState) -> bool:
+    def late(go_on: Callable[[], object], state: object) -> object:
         if state is TransportState.DISCONNECTED:
             threading.Event().wait(0.2)  # as on a busy machine
-        return move(self, state)
+        return go_on()
 
-    monkeypatch.setattr(EventPublisher, "move", late)
-    starting = starts(client, slow)
-    getattr(client, end)()
-    assert client.state is TransportState.DISCONNECTED
-    assert own_threads() == []
+    with at("a state is set", late):
+        starting = starts(client, slow)
+        getattr(client, end)()
+        assert client.state is TransportState.DISCONNECTED
+        assert own_threads() == []
     error = starting.error()
     assert isinstance(error, DisconnectedError)
     assert error.initiator == "client"
@@ -426,7 +428,7 @@ def test_the_end_is_waited_for(slow: SlowServer, end: str, monkeypatch: pytest.M
 
 def test_disconnect_on_the_thread_that_reads(slow: SlowServer) -> None:
     """A finalizer may run there: the call ends, and that thread does not wait for it."""
-    client, runtime = memory_client(connect_timeout=None), acquire_runtime()
+    client = memory_client(connect_timeout=None)
     starting, raised = starts(client, slow), queue.SimpleQueue[BaseException | None]()
 
     def disconnect() -> None:
@@ -437,24 +439,26 @@ def test_disconnect_on_the_thread_that_reads(slow: SlowServer) -> None:
         else:
             raised.put(None)
 
-    runtime.io.call(disconnect)
+    run_on_io_thread(disconnect)
     assert raised.get(timeout=GUARD) is None
     assert isinstance(starting.error(), DisconnectedError)
     until(lambda: client.state is TransportState.DISCONNECTED)
-    runtime.release()
 
 
 def test_a_session_that_is_ended_on_the_thread_that_reads() -> None:
-    """Its end has begun when `disconnect()` returns there."""
+    """The end of a session has begun when `disconnect()` returns on the thread that reads."""
     with memory_client() as client:
-        session, begun = session_of(client), queue.SimpleQueue[bool]()
+        raised = queue.SimpleQueue[BaseException]()
 
         def disconnect() -> None:
             client.disconnect()
-            begun.put(session.ending.has_begun)
+            try:
+                client.send_text("late")
+            except RTVIError as error:
+                raised.put(error)
 
-        session.runtime.io.call(disconnect)
-        assert begun.get(timeout=GUARD)
+        run_on_io_thread(disconnect)
+        assert isinstance(raised.get(timeout=GUARD), BotNotReadyError | DisconnectedError)
         until(lambda: client.state is TransportState.DISCONNECTED)
 
 
@@ -547,25 +551,25 @@ def test_an_action_beside_it(slow: SlowServer) -> None:
     assert client.state is TransportState.DISCONNECTED
 
 
-def test_many_actions_that_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_actions_that_hang() -> None:
     """`disconnect()` waits a moment for all of them together, and not for one after the other."""
     begun, go_on = queue.SimpleQueue[bool](), threading.Event()
 
-    def hang(*_: object, **__: object) -> Iterator[bytes]:
+    def hang(*_: object) -> Iterator[bytes]:
         begun.put(True)
         go_on.wait(GUARD)
         yield b""
 
-    monkeypatch.setattr("rtvi_sync.session.http_action.post_stream", hang)
     client = memory_client(params={"base_url": "http://127.0.0.1:1"}, request_timeout=None)
-    acting = [InThread(lambda: client.action({"service": "tts", "action": "say"})) for _ in range(30)]
-    for _ in acting:
-        begun.get(timeout=GUARD)
-    with takes(1.0):
-        client.disconnect()
-    for call in acting:
-        assert isinstance(call.error(), DisconnectedError)
-    go_on.set()
+    with at("an action is posted", hang):
+        acting = [InThread(lambda: client.action({"service": "tts", "action": "say"})) for _ in range(30)]
+        for _ in acting:
+            begun.get(timeout=GUARD)
+        with takes(1.0):
+            client.disconnect()
+        for call in acting:
+            assert isinstance(call.error(), DisconnectedError)
+        go_on.set()
 
 
 def test_a_client_that_reconnects(slow: SlowServer) -> None:
@@ -573,7 +577,7 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
     client = memory_client(reconnect=ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0))
     client.connect()
     transport_of(client).end(CloseInfo(initiator="network"))
-    until(lambda: manager_of(client)._reconnector is not None and manager_of(client)._reconnector.pending)
+    until(lambda: is_retrying(client))
     slow.answer.set()
     bundle = client.start_bot(slow.url)
     until(lambda: not any("-reconnect-" in name for name in thread_names()))

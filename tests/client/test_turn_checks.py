@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync import ErrorData, ExpectationError, ReportedFunctionCall, TimelineEntry, Turn, TurnTimings
 from rtvi_sync.client.turn_checks import timeline_of
 
+pytestmark = pytest.mark.inside
+
 CALL = ReportedFunctionCall(function_name="get_weather", arguments={"city": "Bergen", "unit": "C"})
 TIMINGS = TurnTimings(user_stopped=1.0, first_audio=1.5)
 CUT = {"bot_text": 99_999 * "a"}  # a blank at its end counted for the limit

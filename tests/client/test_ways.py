@@ -16,6 +16,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.ways import params_for, video_first, ways_to
 
+pytestmark = pytest.mark.inside
+
 WS = "ws://bot.example/ws"
 SERVER = "http://bot.example:7860"
 OFFER = "https://bot.example/api/offer"

@@ -16,8 +16,11 @@ from IPython.core.displaypub import DisplayPublisher
 
 from rtvi_sync.notebook import live
 from rtvi_sync.notebook.live import INTERVAL, LiveOutput
+from tests.support.limits import changed
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 class Kernel:
@@ -193,16 +196,15 @@ def test_a_failed_update_does_not_stop_later_ones(kernel: Kernel) -> None:
     assert len(kernel.published) == 2
 
 
-def test_a_flush_is_bounded(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_is_bounded(kernel: Kernel) -> None:
     """A front end that reads nothing blocks a flush for at most its timeout."""
-    monkeypatch.setattr(live, "_FLUSH_TIMEOUT", 0.1)
     going_on = threading.Event()
     output = LiveOutput(lambda: {"text/plain": str(going_on.wait(GUARD))})
     going_on.set()
     output.show()
     going_on.clear()
     output.notify_changed()
-    with takes(2, at_least=0.05):
+    with changed(notebook_flush=0.1), takes(2, at_least=0.05):
         output.flush()
     going_on.set()
 

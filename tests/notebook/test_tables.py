@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rtvi_sync.notebook.tables import Latencies, TurnPlayers, Voices
 from rtvi_sync.recording.latency import Latency
+
+pytestmark = pytest.mark.inside
 
 
 class Player:

@@ -14,6 +14,8 @@ from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, audible_times
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, Measurement
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 
 def test_the_latencies_of_a_turn() -> None:
     """They are counted from the end of the user's turn, typed or spoken; what did not come is None."""

@@ -12,6 +12,8 @@ from rtvi_sync.media import AudioFrame, AudioTrack, ParticipantTracks, Tracks
 from rtvi_sync.recording.recorder import AudioSegment, Recorder, simulate_playback, write_conversation
 from tests.support.disks import full_disk
 
+pytestmark = pytest.mark.inside
+
 RATE = 1000
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from rtvi_sync.recording.tables import columns, rich_table
 
+pytestmark = pytest.mark.inside
+
 
 def test_plain_columns() -> None:
     """The first ones are aligned to the left, the others to the right."""

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from rtvi_sync.protocol.text import LONGEST_LINE
 from rtvi_sync.recording.text import clean
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize(
     ("text", "shown"),

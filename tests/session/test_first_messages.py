@@ -13,6 +13,8 @@ from rtvi_sync.protocol.engine import Deliver
 from rtvi_sync.protocol.turns import TurnTracker
 from rtvi_sync.session.first_messages import TAKEN, FirstMessages
 
+pytestmark = pytest.mark.inside
+
 
 class FakeIO:
     """An I/O thread whose timers the test fires."""

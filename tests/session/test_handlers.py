@@ -10,6 +10,8 @@ from rtvi_sync import RTVIMessage
 from rtvi_sync.protocol import envelope
 from rtvi_sync.session.handlers import SpecialHandler, function_of, message_of, takes_payload
 
+pytestmark = pytest.mark.inside
+
 
 def test_messages() -> None:
     """A message is what it is, or what its text says."""

@@ -33,8 +33,6 @@ from rtvi_sync import (
     RTVIMessage,
     TransportState,
 )
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.session.http_action import _Limit
 from tests.support.garbage import collect
 from tests.support.loopback import Peer, Server
 from tests.support.processes import run_python
@@ -818,15 +816,3 @@ def test_what_is_dropped_with_it() -> None:
     del client
     collect()
     assert gone() is None
-
-
-@pytest.mark.parametrize("timeout", [None, 0.0, 1000.0])
-def test_the_limit_of_a_request(timeout: float | None) -> None:
-    """`_Limit` agrees in everything with the deadline of the message that the caller waits for."""
-    limit = _Limit()
-    assert (limit.remaining(), limit.expired, limit.at_most(5.0)) == (None, False, 5.0)
-    limit.deadline = Deadline(timeout)
-    remaining = limit.remaining()
-    assert (remaining is None) is (timeout is None)
-    assert limit.expired is limit.deadline.expired is (remaining == 0.0)
-    assert limit.at_most(5.0) == (0.0 if timeout == 0.0 else 5.0)

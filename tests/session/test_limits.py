@@ -6,6 +6,8 @@ import pytest
 
 from rtvi_sync.session import limits
 
+pytestmark = pytest.mark.inside
+
 
 def test_the_steps_share_the_promise() -> None:
     """Transport, media, handlers and the result end in this order, within what `disconnect()` promises."""

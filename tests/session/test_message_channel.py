@@ -15,6 +15,8 @@ from rtvi_sync.session.message_channel import MessageChannel
 from tests.support.threads import running
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 class Publisher:
     """An event publisher that records its calls in their order."""
@@ -161,10 +163,13 @@ def test_a_request_gets_its_answer(rig: Rig) -> None:
 
 
 def test_a_request_without_an_answer(rig: Rig) -> None:
-    """The error names the message and the timeout; nothing waits afterwards."""
+    """The error of a request without an answer names the message and the timeout; nothing waits afterwards."""
+    message = RTVIMessage("client-message", {"t": "ask", "d": None})
     with pytest.raises(RequestTimeoutError, match=r"'client-message' 'ask' request within 0\.01 s.*a handler"):
-        rig.channel.request(RTVIMessage("client-message", {"t": "ask", "d": None}), Deadline(0.01))
-    assert not rig.channel.engine.pending._awaited
+        rig.channel.request(message, Deadline(0.01))
+    request = rig.channel.engine.pending.take(message.id or "")
+    assert request is not None
+    assert request.waiter is None
 
 
 def test_nothing_is_sent_unless_the_bot_is_ready(rig: Rig) -> None:
@@ -183,7 +188,7 @@ def test_after_the_end_nothing_is_received(rig: Rig) -> None:
         running(lambda: rig.channel.request(messages[0], Deadline(None))) as first,
         running(lambda: rig.channel.request(messages[1], Deadline(None))) as second,
     ):
-        until(lambda: len(rig.channel.engine.pending._awaited) == 2)
+        until(lambda: len(rig.channel.engine.pending.ids()) == 2)
         rig.channel.close(lambda: DisconnectedError("it is over", initiator="server"))
         errors = [first.error(), second.error()]
     assert [str(error) for error in errors] == ["it is over"] * 2

@@ -27,6 +27,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.session.reconnect_policy import PolicyChanges, limit_attempt
 from tests.support.clients import memory_client
 
+pytestmark = pytest.mark.inside
+
 
 def tried(*errors: RTVIError) -> ConnectError:
     """Return the error of a call that has tried several ways."""

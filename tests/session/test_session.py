@@ -11,7 +11,6 @@ import pytest
 
 from rtvi_sync import CloseInfo, MemoryTransport, RTVIClient, RTVIEvent, TransportOptions, TransportState
 from rtvi_sync.media import NullSink
-from rtvi_sync.transports.base import Inbound
 from tests.support.clients import memory_client, say, server_message, transport_of
 
 
@@ -84,7 +83,7 @@ def test_what_is_switched_while_the_transport_is_initialized() -> None:
     told: list[tuple[str, bool]] = []
 
     class SlowTransport(MemoryTransport):
-        def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
+        def initialize(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
             super().initialize(options, on_message)
             client.enable_mic(False)
             client.enable_cam(True)

@@ -15,6 +15,14 @@ _PLACES = {
     "stop": "rtvi_sync.session.limits.STOP_TIMEOUT",  # how long it waits for an attempt that it has stopped
     "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # what the exit of the interpreter waits for all sessions
     "idle_worker": "rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT",  # how long a thread without work stays
+    "config": "rtvi_sync.session.attempt._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
+    "reminder": "rtvi_sync.session.attempt._REMINDER_INTERVAL",  # between two warnings without a limit
+    "no_thread_pause": "rtvi_sync.session.ending.NO_THREAD_PAUSE",  # before the end of a session asks for one again
+    "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # what a server has to say what it offers
+    "hearing": "rtvi_sync.client.pending_turn._HEARING_LIMIT",  # how long a bot may not have heard a question
+    "notebook_flush": "rtvi_sync.notebook.live._FLUSH_TIMEOUT",  # what the last output has at the end
+    "function_calls": "rtvi_sync.session.function_calls.MAX_RUNNING",  # how many run at once: a number
+    "late_answers": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # how many may still come: a number
     "contract": "rtvi_sync.testing.transport_contract.LIMIT",  # how long the contract of transports waits
     "contract_rig": "rtvi_sync.testing.contract_rig.LIMIT",
     "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay

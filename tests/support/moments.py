@@ -20,6 +20,13 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "an event between sessions is queued": ("client.sessionless:Sessionless.publish", lambda _, event, __: event),
     "the turns of a session are followed": ("client.conversation:ConversationTracker.follow", lambda *_: None),
     "a session gets its follower": ("client.conversation:SessionFollower.__init__", lambda *_: None),
+    "the connect thread runs": ("session.attempt:ConnectAttempt._work", lambda *_: None),
+    "a thread of the pool gets a task": ("concurrency.pool_task:PoolTask._run", lambda task, _: task.role),
+    "a state is set": ("session.publisher:EventPublisher.move", lambda _, state: state),
+    "an action is posted": ("session.http_action:post_stream", lambda *_, **__: None),
+    "devices take their threads": ("client.device_controller:acquire_runtime", lambda: None),
+    "connect() opens the devices": ("media.manager:MediaManager.prepare", lambda *_, **__: None),
+    "a device is opened": ("media.manager:MediaManager._prepare", lambda *_, **__: None),
     "the source of a question is made": ("client.question_source:source_of", lambda *_: None),
 }
 

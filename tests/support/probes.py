@@ -9,9 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rtvi_sync import RTVIClient, RTVIError, RTVIEvent
+from rtvi_sync import RTVIClient, RTVIError, Transport
+from rtvi_sync.client.ways import Way
 from rtvi_sync.concurrency.latch import Notifier
+from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.protocol import envelope
+from rtvi_sync.session.connect_request import BotURL
 from rtvi_sync.transports.tls import default_context
 from tests.support.clients import manager_of, session_of, transport_of
 from tests.support.slowness import GUARD
@@ -27,11 +30,6 @@ def listeners(client: RTVIClient) -> tuple[int, int, int]:
     dispatcher = client._dispatcher
     handlers, observers = dispatcher._handlers.values(), dispatcher._observers.values()
     return waiting_calls(client), sum(map(len, handlers)), sum(map(len, observers))
-
-
-def is_delivered(client: RTVIClient, event: RTVIEvent) -> bool:
-    """Return whether anything listens to an event, so that it is decoded and queued."""
-    return client._dispatcher.has_listener(event)
 
 
 def queued_events(client: RTVIClient) -> int:
@@ -52,7 +50,7 @@ def is_retrying(client: RTVIClient) -> bool:
 
 def replaces_microphone(client: RTVIClient) -> bool:
     """Return whether a spoken question is in the place of the microphone."""
-    return session_of(client).media._session._inserted is not None
+    return bool(session_of(client).media._session._inserted)
 
 
 def follows_turns(client: RTVIClient) -> bool:
@@ -131,11 +129,6 @@ def collect_without_collector(client: RTVIClient) -> None:
     manager_of(client).watch.collected()
 
 
-def run_on_io_thread(client: RTVIClient, command: Callable[[], None]) -> None:
-    """Run a function on the thread that reads the network."""
-    session_of(client).runtime.io.call(command)
-
-
 def process_events(client: RTVIClient) -> bool:
     """Deliver what is queued in manual mode; return False in the other mode, where the package does so itself."""
     try:
@@ -172,3 +165,60 @@ def standard_json() -> Iterator[None]:
         yield
     finally:
         envelope._loads_fast = fast
+
+
+def waiters(lock: Any) -> int:
+    """Return how many threads hold the lock of `ask()`, or wait for it."""
+    return len(lock._waiting)
+
+
+def connect_limit(client: RTVIClient) -> float | None:
+    """Return the seconds that `connect()` may take."""
+    limit: float | None = manager_of(client)._limit
+    return limit
+
+
+def use_ways(client: RTVIClient, url: str, *transports: Transport, patience: float | None = None) -> None:
+    """Let a client connect on several transports, all to the bot at one URL, as `for_url()` does.
+
+    Args:
+        client: that is not connected.
+        url: of the bot.
+        transports: in the order in which they are tried.
+        patience: seconds that a silent bot has while other transports remain; None: a share of the time.
+    """
+    bot_url = BotURL.parse(url)
+    manager_of(client).use(tuple(Way(transport, bot_url, patience) for transport in transports), None)
+
+
+def calls_under_way(client: RTVIClient) -> int:
+    """Return how many functions that the bot has called have not ended."""
+    return len(session_of(client).channel.functions._running)
+
+
+def bytes_of_calls(client: RTVIClient) -> int:
+    """Return how many bytes the session keeps to know the calls of functions that it has had."""
+    return sum(sys.getsizeof(item) for item in session_of(client).channel.functions._announced)
+
+
+def queued_bytes(client: RTVIClient) -> int:
+    """Return how many bytes the events hold that wait for their handlers."""
+    return session_of(client).publisher._queue.bytes_queued
+
+
+def look_for_devices(client: RTVIClient) -> None:
+    """Let the session look whether anything listens to devices that come and go."""
+    session_of(client).media._session._hotplug.look()
+
+
+def run_on_io_thread(command: Callable[[], object]) -> None:
+    """Call something on the thread that reads the network, whether there is a session or not."""
+    runtime = acquire_runtime()
+
+    def run() -> None:
+        try:
+            command()
+        finally:
+            runtime.release()
+
+    runtime.io.call(run)
