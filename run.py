@@ -88,9 +88,11 @@ usage: python3 run.py COMMAND ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
   bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
-  lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, bandit and
-                                           pip-audit; with --require it also fails if pyright is unavailable or no
-                                           list of known vulnerabilities can be reached
+  check [FILE ...]                         the loop of a developer: ruff, mypy and the quick tests of the files that
+                                           have changed since the last commit, or of those named
+  lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
+                                           tests/source, bandit and pip-audit; with --require it also fails if
+                                           pyright is unavailable or no list of known vulnerabilities can be reached
 
 Every command first sets up what it needs, in .venv/ and .cache/ of this folder; COMMAND --help sets up nothing."""
 
@@ -195,6 +197,9 @@ END_SECONDS = 3.0  # that threads have to end after a signal, when their program
 # Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
 # help: the longest group of tests decides.
 PROCESSES = min((os.cpu_count() or 1) + 2, 6)
+# Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more: if it
+# passes then, the closing lines name it as flaky.
+ALL_TESTS = ("-n", str(PROCESSES), "--ignore=tests/source", "--reruns=1", "-rR")
 
 
 def run_command(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:
@@ -280,7 +285,7 @@ def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], li
 def quick_files() -> list[str]:
     """Return the test files that `test --quick` runs, as paths relative to the project."""
     files = (file for folder in QUICK_FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
-    return [file.relative_to(ROOT).as_posix() for file in files if not NOT_QUICK.search(file.read_text("utf-8"))]
+    return [file.relative_to(ROOT).as_posix() for file in files if is_quick(file)]
 
 
 def run_tests(name: str, python: Path, arguments: Sequence[str], **variables: str) -> Result:
@@ -317,7 +322,7 @@ def run_other_versions() -> tuple[list[Result], list[str]]:
             continue
         if tests == "tests":
             unavailable += [f"{name}: {line}" for line in install_devices(python)]
-        words = ["-q", "-m", "not real and not matrix", "-n", str(PROCESSES), tests]
+        words = ["-q", "-m", "not real and not matrix", *ALL_TESTS, tests]
         results.append(run_tests(name, python, words, **FOR_TESTS))
     return results, unavailable
 
@@ -422,7 +427,7 @@ def test(arguments: list[str]) -> int:
     options = {"--quick", "--real", "--matrix", "--require", "--coverage"} & set(arguments)
     if {"--coverage", "--matrix"} <= options:
         raise SetupError("--coverage measures one Python: use it without --matrix")
-    rest = [argument for argument in arguments if argument not in options] or ["-n", str(PROCESSES)]
+    rest = [argument for argument in arguments if argument not in options] or [*ALL_TESTS]
     python = own_environment(TEST_PARTS)
     if "--quick" in options:
         words = ["-m", "not real and not matrix", *rest, *quick_files()]
@@ -570,6 +575,7 @@ def lint(arguments: list[str]) -> int:
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
+        ["-m", "pytest", "-q", "-n", str(PROCESSES), "tests/source"],
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
@@ -578,6 +584,54 @@ def lint(arguments: list[str]) -> int:
     for check in failed:
         print_step(f"FAILED: {check}")
     return 1 if failed or (required and not pyright) else 0
+
+
+def check(arguments: list[str]) -> int:
+    """Run ruff on all files, mypy and the quick tests on those that have changed since the last commit or are named."""
+    python = own_environment(LINT_PARTS)
+    changed = [Path(name) for name in arguments or changed_files() if name.endswith(".py")]
+    types = [path for path in changed if path.parts[0] in ("rtvi_sync", "tests", "tools", "benchmarks")]
+    checks = [["-m", "ruff", "check"], ["-m", "ruff", "format", "--check"]]
+    if types:
+        checks.append(["-m", "mypy", *map(str, types)])
+    if tests := tests_of(changed):
+        checks.append(["-m", "pytest", "-q", "-m", "not real and not matrix", "-n", str(PROCESSES), *tests])
+    for words in checks:
+        if status := run_command([python, *words], TEST_SECONDS, ROOT, **FOR_TESTS):
+            return status
+    return 0
+
+
+def changed_files() -> list[str]:
+    """Return the files that differ from the last commit, those that git does not know included."""
+    names: list[str] = []
+    for words in (["diff", "--name-only", "--diff-filter=d", "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
+        try:
+            done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SetupError(f"git cannot say what has changed ({error}): name the files") from None
+        names += done.stdout.splitlines()
+    return names
+
+
+def tests_of(changed: Collection[Path]) -> list[str]:
+    """Return the test files for changed files: those that have changed, those of a module's name, and the quick ones of
+    the folder that mirrors a module's."""
+    found: dict[str, None] = {}
+    for path in changed:
+        if path.parts[0] == "tests" and path.name.startswith("test_"):
+            found[path.as_posix()] = None
+        elif path.parts[0] == "rtvi_sync":
+            folder = Path("tests", *path.parts[1:-1])
+            own = folder / f"test_{path.name}"
+            files = [ROOT / own, *(file for file in sorted((ROOT / folder).glob("test_*.py")) if is_quick(file))]
+            found |= {file.relative_to(ROOT).as_posix(): None for file in files if file.is_file()}
+    return list(found)
+
+
+def is_quick(file: Path) -> bool:
+    """Return whether a test file starts no program and no server, and needs no real part."""
+    return not NOT_QUICK.search(file.read_text("utf-8"))
 
 
 def pyright_checks() -> list[list[str]]:
@@ -615,6 +669,7 @@ COMMANDS = {
     "mutants": mutants,
     "soak": soak,
     "bench": bench,
+    "check": check,
     "lint": lint,
 }
 

@@ -1,4 +1,7 @@
-"""`run.py` in a small project, with a Python that has neither venv nor pip, and no package index except the test's."""
+"""`run.py` in a small project, with a Python that has neither venv nor pip, and no package index except the test's.
+
+Eight cases with an environment run each time, and the others with the matrix.
+"""
 
 import ast
 import base64
@@ -370,6 +373,7 @@ def held(wheels: Path) -> Iterator[tuple[HeldIndex, str]]:
             index.release()
 
 
+@pytest.mark.matrix
 def test_without_arguments_the_commands_are_shown() -> None:
     """Without arguments every command is printed, and the status is 0."""
     done = subprocess.run([sys.executable, ROOT / "run.py"], capture_output=True, text=True, timeout=GUARD)
@@ -377,6 +381,7 @@ def test_without_arguments_the_commands_are_shown() -> None:
     assert all(f"\n  {command} " in done.stdout for command in run.COMMANDS)
 
 
+@pytest.mark.matrix
 def test_an_unknown_command_is_refused() -> None:
     """The error names the unknown command, and the status is 2."""
     done = subprocess.run([sys.executable, ROOT / "run.py", "dmeo"], capture_output=True, text=True, timeout=GUARD)
@@ -384,6 +389,7 @@ def test_an_unknown_command_is_refused() -> None:
     assert done.stderr.startswith("run.py: no such command: dmeo\n")
 
 
+@pytest.mark.matrix
 def test_an_older_python_is_refused_in_one_line() -> None:
     """Under an older version the script prints one line before it imports anything that version lacks."""
     source = (ROOT / "run.py").read_text(encoding="utf-8")
@@ -394,6 +400,7 @@ def test_an_older_python_is_refused_in_one_line() -> None:
     assert done.stderr == f"run.py needs Python 3.10 or newer, and {sys.executable} is 3.8\n"
 
 
+@pytest.mark.matrix
 def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
     """If a part of the standard library is missing, one line says which and what to do."""
     without = "import sys; sys.modules['json'] = None; sys.path.insert(0, sys.argv[1]); import run"
@@ -513,6 +520,7 @@ def test_after_the_demo_the_command_is_installed(ready: Machine, tmp_path: Path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "arguments ['talk']\n", "")
 
 
+@pytest.mark.matrix
 @posix
 def test_a_command_that_cannot_be_installed_is_one_line(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
     """Without what builds the package, the demo runs, and the last line names what works."""
@@ -562,6 +570,7 @@ def test_a_sample_starts_with_what_it_needs(ready: Machine) -> None:
     assert demo.stdout == f"arguments ['demo']\n{NEXT}\n"  # packages of one command stay installed for the other
 
 
+@pytest.mark.matrix
 @posix
 def test_the_samples_are_listed(ready: Machine) -> None:
     """Without a name, or with an unknown one, each sample is listed with one line; nothing is set up."""
@@ -574,6 +583,7 @@ def test_the_samples_are_listed(ready: Machine) -> None:
     assert unknown.stderr.splitlines() == ["run.py: no such sample: shrot", "", *lines]
 
 
+@pytest.mark.matrix
 @posix
 def test_what_ends_the_command_ends_the_sample(ready: Machine) -> None:
     """A SIGTERM to run.py also ends the process that it has started."""
@@ -589,12 +599,14 @@ def test_what_ends_the_command_ends_the_sample(ready: Machine) -> None:
     assert process.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.matrix
 @posix
 def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
     """The command has the status of the demo."""
     assert ready.run("demo", "--fail").returncode == 7
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.skipif(sys.version_info[1] not in (11, 12, 13), reason="Pipecat does not run on this Python")
 def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
@@ -662,6 +674,7 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     assert plain.stdout.splitlines()[-1] == f"pytest {selected} None", plain.stderr
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.matrix  # it sets up all that a matrix needs
 def test_a_matrix_ends_with_what_each_version_has_found(ready: Machine) -> None:
@@ -682,6 +695,7 @@ def test_a_matrix_ends_with_what_each_version_has_found(ready: Machine) -> None:
     assert matrix.returncode == 1  # a part is unavailable, and required
 
 
+@pytest.mark.matrix
 @posix
 def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
     """Test files of pure modules run, in several processes by default; those that start a server do not."""
@@ -691,24 +705,25 @@ def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
         file.write_text(text)
     plain, one_process = ready.run("test", "--quick"), ready.run("test", "-x", "--quick")
     shutil.rmtree(ready.project / "tests")
-    begin, end = "pytest ['-m', 'not real and not matrix', ", "'tests/protocol/test_pure.py'] None"
-    assert plain.stdout.splitlines()[-1] == f"{begin}'-n', '{run.PROCESSES}', {end}", plain.stderr
-    assert one_process.stdout.splitlines()[-1] == f"{begin}'-x', {end}", one_process.stderr
+    selection, pure = ["-m", "not real and not matrix"], "tests/protocol/test_pure.py"
+    assert plain.stdout.splitlines()[-1] == f"pytest {[*selection, *run.ALL_TESTS, pure]} None", plain.stderr
+    assert one_process.stdout.splitlines()[-1] == f"pytest {[*selection, '-x', pure]} None", one_process.stderr
 
 
+@pytest.mark.matrix
 @posix
 def test_coverage_is_judged_for_the_whole_suite(ready: Machine) -> None:
     """pytest runs under coverage; too little coverage fails the whole suite, but not a selection of tests."""
     whole, selection, matrix = (ready.run("test", "--coverage", *more) for more in ((), ("tests/x",), ("--matrix",)))
-    command = "coverage ['run', '-m', 'pytest', '-m', 'not real and not matrix', "
+    command = ["run", "-m", "pytest", "-m", "not real and not matrix"]
     report = "coverage ['report', '--skip-empty']"
     assert whole.stdout.splitlines()[-4:] == [
-        f"{command}'-n', '{run.PROCESSES}']",
+        f"coverage {[*command, *run.ALL_TESTS]}",
         report,
         "Coverage of rtvi_sync in percent, at least 90:",
         "coverage ['report', '--format=total', '--fail-under=90', '--include=rtvi_sync/*']",
     ], whole.stderr
-    assert selection.stdout.splitlines()[-2:] == [f"{command}'tests/x']", report]
+    assert selection.stdout.splitlines()[-2:] == [f"coverage {[*command, 'tests/x']}", report]
     assert [done.returncode for done in (whole, selection, matrix)] == [2, 0, 1]
     assert matrix.stderr.splitlines()[-1] == "run.py: --coverage measures one Python: use it without --matrix"
 
@@ -737,11 +752,12 @@ def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(read
         "OpenCV",
     ]
     assert plain.returncode == 0
-    assert plain.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] None"
+    assert plain.stdout.splitlines()[-1] == f"pytest {['-m', 'not matrix', *run.ALL_TESTS]} None"
     assert required.returncode == 1
-    assert required.stdout.splitlines()[-1] == f"pytest ['-m', 'not matrix', '-n', '{run.PROCESSES}'] 1"
+    assert required.stdout.splitlines()[-1] == f"pytest {['-m', 'not matrix', *run.ALL_TESTS]} 1"
 
 
+@pytest.mark.matrix
 @posix
 def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> None:
     """Without a compiler the tests run; the extras for devices are installed later, if possible, and must load."""
@@ -775,6 +791,7 @@ def test_devices_whose_library_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "timed out" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.matrix
 @posix
 def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> None:
     """Without the lint tools the tests run, and one line says what is skipped."""
@@ -787,6 +804,7 @@ def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> 
     assert "absent-linter" in ready.log
 
 
+@pytest.mark.matrix
 @posix
 def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
     """Without pyright all other checks run, and only `--require` makes that a failure."""
@@ -805,6 +823,7 @@ def test_pyright_that_cannot_be_had_is_one_line_and_fails_when_required(ready: M
     assert [line for line in plain.stdout.splitlines() if line.startswith("pyright")] == []
 
 
+@pytest.mark.matrix
 @posix
 def test_changed_requirements_are_installed(ready: Machine) -> None:
     """A new requirement in pyproject.toml is installed; other changes of the file have no effect."""
@@ -819,6 +838,7 @@ def test_changed_requirements_are_installed(ready: Machine) -> None:
     assert mended.stdout == f"arguments ['demo']\n{NEXT}\n"
 
 
+@pytest.mark.matrix
 @posix
 def test_an_environment_of_a_python_that_is_gone_is_replaced(ready: Machine) -> None:
     """An environment of a Python that does not start any more is made again."""
@@ -833,6 +853,7 @@ def test_an_environment_of_a_python_that_is_gone_is_replaced(ready: Machine) -> 
     assert json.loads(stamp.read_text())["base"] == facts["base"]
 
 
+@pytest.mark.matrix
 @posix
 def test_an_environment_of_another_python_is_left_alone(ready: Machine, tmp_path: Path) -> None:
     """Another Python of this machine may be using `.venv`: this one gets an environment beside it."""
@@ -876,6 +897,7 @@ def make_python(path: Path) -> Path:
     return path
 
 
+@pytest.mark.matrix
 @posix
 def test_of_two_at_once_the_second_waits_and_says_so(
     bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path
@@ -973,6 +995,7 @@ sys.exit(run.main(["soak"]))
 """
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(
@@ -994,6 +1017,7 @@ def test_a_signal_ends_a_run_at_any_moment(tmp_path: Path, moment: str, number: 
     assert [line for line in errors.splitlines() if not line.startswith("$ ")] == []  # in the log: only commands
 
 
+@pytest.mark.matrix
 @posix
 def test_ctrl_c_during_the_imports_of_run_py() -> None:
     """The process ends as programs without a handler do, without a traceback."""
@@ -1012,6 +1036,7 @@ runpy.run_path("run.py", run_name="__main__")
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.parametrize("pip_survives", [True, False])
 def test_what_a_killed_run_leaves_is_made_again(
@@ -1038,6 +1063,7 @@ def test_what_a_killed_run_leaves_is_made_again(
     assert second.returncode == 0
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.parametrize("damage", ["python is gone", "python does not start", "packages are gone"])
 def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> None:
@@ -1056,6 +1082,7 @@ def test_a_damaged_environment_is_made_again(ready: Machine, damage: str) -> Non
     assert done.returncode == 0
 
 
+@pytest.mark.matrix
 @posix
 def test_a_file_that_is_gone_is_named_and_comes_back(ready: Machine) -> None:
     """If a command fails and a file of a package is missing, a line says so, and the next run reinstalls all."""
@@ -1091,6 +1118,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
         path.chmod(mode)
 
 
+@pytest.mark.matrix
 @posix
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
     ready: Machine, bare_python: Path, tmp_path: Path, read_only: Callable[[Path], None]
@@ -1117,6 +1145,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
     assert (again.returncode, again.stdout, again.stderr) == (0, f"arguments ['demo']\n{NEXT}\n", "")
 
 
+@pytest.mark.matrix
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_is_one_line_with_the_cure(bare_python: Path, tmp_path: Path) -> None:
     """The line is the same if run.py itself has no space, and if a program that it started has none."""
@@ -1166,6 +1195,7 @@ def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
     assert (process.returncode, output, errors) == (130, "ended its session\n", "")
 
 
+@pytest.mark.matrix
 @posix
 def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
     """A `.venv` that run.py did not make is not changed, and the environment is made elsewhere."""
@@ -1178,6 +1208,7 @@ def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, whee
     assert list(theirs.parent.iterdir()) == [theirs]
 
 
+@pytest.mark.matrix
 @posix
 def test_packages_of_the_shell_are_not_those_of_the_environment(
     bare_python: Path, wheels: Path, tmp_path: Path
@@ -1192,6 +1223,7 @@ def test_packages_of_the_shell_are_not_those_of_the_environment(
     assert list((box.project / ".venv").rglob("throwaway.py"))
 
 
+@pytest.mark.matrix
 @posix
 def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_path: Path) -> None:
     """Without any pip its wheel is downloaded from the index of pip's settings, with its login."""
@@ -1206,6 +1238,7 @@ def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_
     ]
 
 
+@pytest.mark.matrix
 @posix
 @pytest.mark.parametrize("index", [True], indirect=True)
 def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp_path: Path) -> None:
@@ -1218,6 +1251,7 @@ def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp
     assert not list((box.project / ".cache").glob("pip/*"))
 
 
+@pytest.mark.matrix
 @posix
 def test_without_any_pip_one_line_says_what_to_install(bare_python: Path, tmp_path: Path) -> None:
     """Without pip and index the last line says what to install, and the next run tries again."""
@@ -1237,6 +1271,7 @@ def test_an_index_without_tls_is_not_used() -> None:
         machine.fetch("http://user:secret@index.invalid/simple/pip/", None)
 
 
+@pytest.mark.matrix
 def test_with_venv_the_environment_is_an_ordinary_one(wheels: Path, tmp_path: Path) -> None:
     """If `python -m venv` works, it is used."""
     pytest.importorskip("ensurepip")

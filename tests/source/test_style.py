@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDERS = ("rtvi_sync", "tests", "tools", "benchmarks", "samples", "docs", ".github")
 ODD = re.compile(
     r"\b(?:whoever|nobody|somebody|anybody|everybody|anew|his|him|he|in\s+the\s+midst|so\s+many|sooner|besides|likewise)\b",

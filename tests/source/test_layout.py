@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "rtvi_sync"
 
 _PAYLOADS: Final = "classes of data without code: tests/protocol/test_decoding.py decodes into each of them"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.slowness import GUARD
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "rtvi_sync"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
@@ -24,14 +24,6 @@ def dotted(path: Path) -> str:
     """Return the name under which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def test_import_contracts() -> None:
-    """The contracts of `pyproject.toml` hold: eight layers, the lowest of them pure."""
-    pytest.importorskip("importlinter", reason="`run.py lint` installs import-linter and checks the contracts")
-    check = "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache'])"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=GUARD, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_no_circles() -> None:
