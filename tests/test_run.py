@@ -738,6 +738,16 @@ def test_quick_covers_the_pure_packages() -> None:
     )
 
 
+def test_the_check_of_a_change_runs_the_tests_that_are_near() -> None:
+    """A changed module brings the tests of its name and the quick ones of its folder, a changed test file itself."""
+    module = run.tests_of([Path("rtvi_sync/transports/websocket.py")])
+    assert module[0] == "tests/transports/test_websocket.py"
+    assert "tests/transports/test_failures.py" in module
+    assert "tests/transports/test_http.py" not in module  # it starts servers
+    changed = [Path("tests/test_url.py"), Path("tests/conftest.py"), Path("docs/testing.md"), Path("run.py")]
+    assert run.tests_of(changed) == ["tests/test_url.py"]
+
+
 @posix
 def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
     """Every missing part is named, the tests still run, and only `--require` fails the run."""
