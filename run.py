@@ -79,7 +79,8 @@ usage: python3 run.py COMMAND ...
                                            --quick runs only the tests of pure and in-memory modules, which start
                                            no program and no server and open no device, meant for less than 90 s.
                                            --coverage measures lines and branches, also in the processes that tests
-                                           start, and fails if a folder has less than pyproject.toml demands.
+                                           start, and fails if a folder has less than pyproject.toml demands, or a
+                                           core module by the tests of its folder alone.
                                            Without pytest arguments several processes share the tests
   mutants [-j2] [NAME ...]                 change core modules as tests/mutants lists it, one change at a time, in a
                                            copy, and count the changes that the tests see; all modules take most of
@@ -485,18 +486,39 @@ def run_pytest(
     """
     if not measure:
         return run_command([python, "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
+    status = run_measured(python, words, variables)
+    run_command([python, "-m", "coverage", "report", "--skip-empty"], STEP_SECONDS, ROOT)
+    if not judge:
+        return status
+    demands = read_project(python)["tool"]["rtvi_sync"]
+    for folder, percent in demands["coverage"].items():
+        status = judge_coverage(python, folder, f"{folder}/*", percent) or status
+    alone = demands.get("coverage-alone", {})
+    for folder in sorted({Path(module).parent.as_posix() for module in alone}):
+        tests = folder.replace("rtvi_sync", "tests", 1)
+        selection = ["-q", "-m", "not real and not matrix", *ALL_TESTS, tests]
+        status = run_measured(python, selection, variables) or status
+        for module, percent in alone.items():
+            if Path(module).parent.as_posix() == folder:
+                status = judge_coverage(python, f"{module} by {tests}", module, percent) or status
+    return status
+
+
+def run_measured(python: Path, words: Sequence[str], variables: dict[str, str]) -> int:
+    """Run pytest and keep what it has covered. Return its exit status."""
     coverage = [python, "-m", "coverage"]
     (CACHE / "coverage").mkdir(exist_ok=True)
     run_quietly([*coverage, "erase"], cwd=ROOT)
     status = run_command([*coverage, "run", "-m", "pytest", *words], TEST_SECONDS, ROOT, **variables)
     run_quietly([*coverage, "combine"], cwd=ROOT)
-    run_command([*coverage, "report", "--skip-empty"], STEP_SECONDS, ROOT)
-    least = read_project(python)["tool"]["rtvi_sync"]["coverage"] if judge else {}
-    for folder, percent in least.items():
-        limit = ["--format=total", f"--fail-under={percent}", f"--include={folder}/*"]
-        print_step(f"Coverage of {folder} in percent, at least {percent}:")
-        status = run_command([*coverage, "report", *limit], STEP_SECONDS, ROOT) or status
     return status
+
+
+def judge_coverage(python: Path, name: str, files: str, percent: float) -> int:
+    """Print how much of some files is covered. Return an exit status: not 0 if it is less than demanded."""
+    print_step(f"Coverage of {name} in percent, at least {percent}:")
+    limits = ["--format=total", f"--fail-under={percent}", f"--include={files}"]
+    return run_command([python, "-m", "coverage", "report", *limits], STEP_SECONDS, ROOT)
 
 
 def mutants(arguments: list[str]) -> int:
