@@ -35,7 +35,7 @@ LOSSES: Final = (0.01, 0.05)
 #: Size of the pictures, and how many there are in a second.
 WIDTH, HEIGHT, FPS = 640, 480, 15
 # Seconds until what connecting has stirred up is over.
-_SETTLE: Final = 2.0
+SETTLE: Final = 2.0
 _FRAMES_PER_SECOND: Final = 50
 
 #: Of ours, by either transport.
@@ -100,7 +100,7 @@ def cpu(peer: OursType, url: str, effort: float) -> dict[str, float]:
     from rtvi_sync.media import ToneSource
 
     with client_of(peer, url, mic=ToneSource()) as client:
-        time.sleep(_SETTLE)
+        time.sleep(SETTLE)
         before = client.stats()
         spent, taken = cpu_share(max(1.0, 20 * effort))
         after = client.stats()
@@ -132,7 +132,7 @@ def sessions(peer: OursType, url: str, effort: float, *, number: int) -> dict[st
 
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(client_of(peer, url, mic=ToneSource())) for _ in range(number)]
-        time.sleep(_SETTLE)
+        time.sleep(SETTLE)
         for client in clients:
             client.send_client_request("heard", timeout=LIMIT)
         before = [(time.perf_counter(), client.stats().audio_received) for client in clients]
@@ -189,11 +189,11 @@ def video(peer: OursType, url: str, effort: float) -> dict[str, float]:
 
     seconds, camera = max(2.0, 20 * effort), _Camera()
     with client_of(peer, url, mic=ToneSource(), cam=camera) as client:
-        time.sleep(_SETTLE)
+        time.sleep(SETTLE)
         before, _ = cpu_share(seconds)
         client.enable_cam(True)
         shown = _Shown(client)
-        time.sleep(_SETTLE)
+        time.sleep(SETTLE)
         first = camera.taken, client.send_client_request("pictures"), shown.number
         spent, taken = cpu_share(seconds)
         last = camera.taken, client.send_client_request("pictures"), shown.number

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.protobuf import AudioRawFrame
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 

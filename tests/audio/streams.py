@@ -19,6 +19,7 @@ from typing import Any
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import device_probe, portaudio, portaudio_backend
+from tests.support import part_probes
 from tests.support.slowness import GUARD, Stopwatch, takes
 from tests.support.waiting import until
 
@@ -104,7 +105,7 @@ def measure() -> dict[str, int]:
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "begun": int(backend()._portaudio._audio is not None),
+        "begun": int(part_probes.portaudio_is_begun()),
     }
 
 

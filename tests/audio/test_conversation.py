@@ -8,10 +8,10 @@ import pytest
 
 from rtvi_sync import RTVIEvent
 from rtvi_sync.media import BytesSource, NullSink, SilenceSource
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import EmbeddedBot
 from tests.pipecat.clients import Watch
 from tests.pipecat.conftest import BotServer
+from tests.support.protobuf import AudioRawFrame, InterruptionFrame
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 

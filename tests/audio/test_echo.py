@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtvi_sync.media.devices.echo_canceller import EchoCanceller
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
-from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.session import BotSession
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support import part_probes
 from tests.support.busy import undisturbed
+from tests.support.protobuf import AudioRawFrame, InterruptionFrame
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
@@ -90,8 +89,7 @@ class Cost:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        for name in ("cancel", "play"):
-            monkeypatch.setattr(EchoCanceller, name, self._measured(getattr(EchoCanceller, name)))
+        part_probes.wrap_echo_cancellation(monkeypatch, self._measured)
 
     def _measured(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)

@@ -19,6 +19,8 @@ from tests.support.slowness import GUARD
 from .pulse import RATE, PulseServer, Samples
 from .signals import alignment
 
+pytestmark = pytest.mark.inside
+
 _FRAME = RATE // 25
 # Tells when each frame of 40 ms is to be sent: in real time, with a head start of two, as Pipecat does.
 _BOT = """

@@ -19,6 +19,8 @@ from rtvi_sync.media.audio_files import decode
 from rtvi_sync.media.pcm import wav_header
 from tests.support.wavs import compressed_wav
 
+pytestmark = pytest.mark.inside
+
 RATE = 16_000
 TONE = struct.pack(f"<{RATE}h", *(round(8000 * math.sin(0.2 * index)) for index in range(RATE)))
 

@@ -12,7 +12,6 @@ import pytest
 
 from rtvi_sync.media import PushSource
 from rtvi_sync.media.convert import ResamplingSource
-from rtvi_sync.media.resample import longest_lag
 from tests.support import part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import media_threads, running
@@ -348,7 +347,7 @@ def test_a_live_voice_at_another_rate_has_no_gap(talk, timer, monkeypatch, rate,
         pytest.importorskip("soxr")
     else:
         monkeypatch.setitem(sys.modules, "soxr", None)
-    longest_lag.cache_clear()
+    part_probes.forget_lags()
     source, jitter = PushSource(rate), random.Random(1)
     session = talk(mic=ResamplingSource(ResamplingSource(source, 11025), rate_sent)).begin()
     for _ in range(2):  # the second after silence
@@ -367,7 +366,7 @@ def test_a_live_voice_at_another_rate_has_no_gap(talk, timer, monkeypatch, rate,
         assert source.wait(0)
     assert media_threads() == []
     assert session.manager.counters.mic_underruns == 0
-    longest_lag.cache_clear()
+    part_probes.forget_lags()
 
 
 def test_a_wrapped_source_is_used_by_the_session(talk, timer):

@@ -19,6 +19,7 @@ from rtvi_sync.media import (
     ToneSource,
 )
 from rtvi_sync.media.leases import Lease
+from rtvi_sync.media.sources import SourceRun
 from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, media_threads, running
@@ -183,6 +184,18 @@ def test_what_to_do_about_losses(talk, monkeypatch, caplog, choice, advice):
         patch.setattr(slot, "choice", choice)
         session.hear(bytes(960))
     assert advice in caplog.text
+
+
+@pytest.mark.parametrize("finish", [SourceRun.end, SourceRun.all_sent])
+def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
+    """What waits for the end of a run is called once, however often and whenever it ends."""
+    run, calls = SourceRun(), []
+    run.when_over(lambda: calls.append("before"))
+    assert not calls
+    finish(run)
+    run.end()
+    run.when_over(lambda: calls.append("after"))
+    assert calls == ["before", "after"]
 
 
 class TestInsertion:

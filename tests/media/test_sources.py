@@ -14,7 +14,7 @@ import pytest
 from rtvi_sync import RTVIClient
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
-from rtvi_sync.media.sources import SourceRun
+from tests.support import limits
 from tests.support.slowness import GUARD
 
 
@@ -93,7 +93,7 @@ def test_wav_source_of_a_pipe_without_a_name(tmp_path):
 
 def test_wav_source_is_bounded(tmp_path, monkeypatch):
     """A file over the limit is refused, and not read beyond it."""
-    monkeypatch.setattr("rtvi_sync.media.sources.MAX_WAV_FILE_BYTES", 1 << 20)
+    limits.patch(monkeypatch, wav_file=1 << 20)
     (tmp_path / "a.wav").write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(DeviceError, match="larger than 1 MiB"):
         WavSource(tmp_path / "a.wav")
@@ -213,15 +213,3 @@ def test_wait_belongs_to_the_session_it_began_in(talk, timer):
     assert source.wait(0) is False
     timer.advance(0.2)
     assert source.wait() is True
-
-
-@pytest.mark.parametrize("finish", [SourceRun.end, SourceRun.all_sent])
-def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
-    """Whether it has ended before or not, and however often."""
-    run, calls = SourceRun(), []
-    run.when_over(lambda: calls.append("before"))
-    assert not calls
-    finish(run)
-    run.end()
-    run.when_over(lambda: calls.append("after"))
-    assert calls == ["before", "after"]

@@ -18,6 +18,8 @@ from tests.support.fake_camera import Shoot
 from tests.support.real_video import opencv, shade, write_film
 from tests.support.slowness import GUARD, Stopwatch, takes
 
+pytestmark = pytest.mark.inside
+
 
 def image_of(source: FileVideoSource | ScreenSource) -> VideoFrame:
     """Return the next image."""

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -16,6 +16,8 @@ from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
+
+TransportName = Literal["auto", "websocket", "webrtc", "eval"]  # of `RTVIClient.for_url()`
 
 # A recording of a question, which `talk` says where no microphone is.
 SPEECH = Path(rtvi_sync.cli.__file__).with_name("speech.wav")

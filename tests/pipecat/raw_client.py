@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from rtvi_sync.protocol.frames import AudioRawFrame, Frame, MessageFrame, decode, encode
+from tests.support.protobuf import AudioRawFrame, Frame, MessageFrame, decode, encode
 
 READY = {"version": "2.2.0", "about": {"library": "raw client"}}
 CHUNK_BYTES = 1280

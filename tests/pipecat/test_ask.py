@@ -13,12 +13,12 @@ import attrs
 import pytest
 
 from rtvi_sync import RequestTimeoutError, RTVIClient, Turn, connect
-from rtvi_sync.client.ways import TransportName
 from tests.captures.expected import EXPECTED
 from tests.captures.scenarios import SCENARIOS
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone, write_wav
 
+from .clients import TransportName
 from .conftest import BotServer, Shared
 
 WORD_SECONDS = 0.2

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from rtvi_sync.protocol.frames import InterruptionFrame
 from tests.pipecat.raw_client import CHUNK_BYTES, RATE_HZ, RawClient
+from tests.support.protobuf import InterruptionFrame
 from tests.support.slowness import GUARD
 
 # What a turn consists of, in the order of the wire; the words of the bot's speech come along with its audio.

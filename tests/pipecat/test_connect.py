@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectError, RTVIClient, RTVIEvent, SmallWebRTCTransport, connect
-from rtvi_sync.client.ways import TransportName
 from rtvi_sync.media import BytesSink, WavSource
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .clients import SPEECH
+from .clients import SPEECH, TransportName
 from .conftest import BotServer
 
 LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}

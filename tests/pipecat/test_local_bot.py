@@ -15,13 +15,14 @@ import httpx
 import pytest
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.cli.scripted_speech import load_script
-from rtvi_sync.client.ways import TransportName
 from rtvi_sync.media import NullSink, SilenceSource
 from samples.local_bot import answers
+from tests.support import part_probes
 from tests.support.required import missing
 from tests.support.slowness import GUARD
 from tools.local_bot import serve_local_bot
+
+from .clients import TransportName
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ("What is the weather like in Paris?", "Tell me a joke.", "Goodbye for now!")
@@ -84,7 +85,7 @@ sys.modules.update(dict.fromkeys(("aioice", "aiortc", "av", "cv2", "pylibsrtp"))
 def test_three_spoken_questions_are_answered_in_speech(local_bot: LocalBot, tmp_path: Path) -> None:
     """Recognized words, a function call with arguments and result, and answers whose audio has the right words."""
     local_bot.run("-m", "samples.local_bot.questions", tmp_path / "questions.wav", *QUESTIONS)
-    speech = load_script(tmp_path / "questions.wav")
+    speech = part_probes.utterances_of(tmp_path / "questions.wav")
     client = RTVIClient.for_url(local_bot.url, mic=SilenceSource(), speaker=NullSink(), connect_timeout=GUARD)
     with client:
         greeting = client.listen(GUARD)

@@ -46,3 +46,13 @@ def on(io: IOThread, function):
     io.call(command)
     assert done.wait(GUARD), "the I/O thread does not answer"
     return results[0]
+
+
+def timers(io: IOThread) -> int:
+    """Return how many timers an I/O thread has."""
+    return int(on(io, lambda: len(io._timers)))
+
+
+def waiting_calls(io: IOThread) -> int:
+    """Return how many functions wait for an I/O thread, while it runs this one."""
+    return int(on(io, lambda: len(io._commands)))

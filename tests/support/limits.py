@@ -51,6 +51,7 @@ _PLACES = {
     "turn": "rtvi_sync.transports.webrtc.aiortc_turn._PATIENCE",  # for the answers of all servers
     # devices
     "source_end": "rtvi_sync.media.component_factory.END_TIMEOUT",  # for a source or a sink that another session used
+    "wav_file": "rtvi_sync.media.sources.MAX_WAV_FILE_BYTES",
     "picture_lag": "rtvi_sync.media.video._MAX_LAG",  # a longer one counts as a stop of the process
     "alsa_devices": "rtvi_sync.media.devices.audio_errors._ALSA_DEVICES",  # a folder
     "jack_registries": "rtvi_sync.media.devices.audio_errors._JACK_REGISTRIES",  # a folder

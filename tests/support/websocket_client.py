@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,51 @@ class Client:
         if self._on_closed is not None:
             self._on_closed(self)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the connection waits for the bot to read."""
+        return self.connection._writer.blocked
+
+    @property
+    def watches_writes(self) -> bool:
+        """Whether the I/O thread waits for room in the socket."""
+        return on(self.io, lambda: self.connection._watching_writes)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether a close frame was queued."""
+        return self.connection._closing is not None
+
+    @property
+    def frames_waiting(self) -> int:
+        """How many frames are queued."""
+        return len(self.connection._writer._queue)
+
+    @property
+    def audio_waiting(self) -> float:
+        """How many seconds of audio count as queued."""
+        return self.connection._writer._queued_audio
+
+    @property
+    def write_lock(self) -> threading.Lock:
+        """What a thread holds that writes."""
+        return self.connection._writer.lock
+
+    def interrupt_write(self, function) -> None:
+        """Call a function once on the thread that writes next, when it has written and has not looked for more."""
+        writer: Any = self.connection._writer
+        waiting = [function]
+        write = writer._write
+        writer.is_plain = writer._direct = False  # or the frame would be written at once
+
+        def interrupted() -> bool:
+            done = write()
+            if waiting:
+                waiting.pop()()
+            return done
+
+        writer._write = interrupted
+
     def received(self, count: int) -> list[tuple[int, bytes]]:
         """Return the first `count` messages, once they are there."""
         with self._changed:
@@ -90,10 +136,30 @@ def link(request, io):
         yield make
 
 
+def hold_up_after_reading(monkeypatch) -> tuple[threading.Event, threading.Event]:
+    """Hold up the first look at a silent line that was pinged, just after it has read what has arrived.
+
+    Returns:
+        What is set then, and what lets the look go on.
+    """
+    reached, go_on = threading.Event(), threading.Event()
+    catch_up = WebSocketConnection._catch_up
+
+    def held_up_once(connection: WebSocketConnection) -> float:
+        now = catch_up(connection)
+        if connection._ping is not None and not reached.is_set():
+            reached.set()
+            assert go_on.wait(GUARD)
+        return now
+
+    monkeypatch.setattr(WebSocketConnection, "_catch_up", held_up_once)
+    return reached, go_on
+
+
 def blocked(client: Client, size: int = 32 * MB) -> bytes:
     """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
     payload = b"\xa5" * size
     client.connection.send(BINARY, payload)
     on(client.io, int)  # the main thread leaves the writing to the I/O thread
-    assert client.connection._writer.blocked
+    assert client.is_blocked
     return payload

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
+from rtvi_sync import WebSocketTransport
 from rtvi_sync.media import MediaPort
 from rtvi_sync.media import port as port_module
 from rtvi_sync.transports import base
 from rtvi_sync.transports.base import TransportOptions
+from rtvi_sync.transports.websocket_base import WebSocketOptions
 
 pytestmark = pytest.mark.inside
 
@@ -25,6 +27,13 @@ def _classes(hint: object) -> Iterator[type]:
                 yield from _classes(each)
         elif inspect.isclass(part):
             yield part
+
+
+def test_options_of_eval_are_those_of_websocket_transport() -> None:
+    """The options that type checkers know of `EvalTransport` have the names and types of `WebSocketTransport`."""
+    options = {name: reference.__forward_arg__ for name, reference in WebSocketOptions.__annotations__.items()}
+    parameters = inspect.signature(WebSocketTransport).parameters.values()
+    assert options == {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
 def test_no_class_of_the_threads_is_public() -> None:

@@ -323,8 +323,7 @@ def test_an_attempt_knows_its_limit() -> None:
         seen.append(abort.reason)
         abort.raise_if_aborted()
 
-    client, _ = scripted(connect=connect)
-    manager_of(client)._limit = 0.3
+    client = RTVIClient(transport=Scripted(send_message=ready, connect=connect), connect_timeout=0.3)
     with pytest.raises(ConnectionTimeoutError):
         client.connect()
     until(lambda: len(seen) == 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 import logging
 from contextlib import closing
@@ -13,12 +12,11 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from rtvi_sync import EvalTransport, RTVIClient, WebSocketTransport
+from rtvi_sync import EvalTransport, RTVIClient
 from rtvi_sync.errors import DisconnectedError, MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.websocket_base import WebSocketOptions
 from tests.support.attempts import connect_within, timed_out
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -108,13 +106,6 @@ def test_a_flag_that_is_none(option):
     wrong: Any = {option: "yes"}
     with pytest.raises(TypeError, match=f"{option} must be True or False"):
         EvalTransport(**wrong)
-
-
-def test_options_are_those_of_websocket_transport():
-    """What type checkers know of them are the names and types of its options."""
-    options = {name: reference.__forward_arg__ for name, reference in WebSocketOptions.__annotations__.items()}
-    parameters = inspect.signature(WebSocketTransport).parameters.values()
-    assert options == {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
 def test_an_unknown_option():

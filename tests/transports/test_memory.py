@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,10 @@ from rtvi_sync import (
     RTVIClient,
     RTVIEvent,
     RTVIMessage,
+    TransportOptions,
     UnsupportedFeatureError,
 )
 from rtvi_sync.media import BytesSink, BytesSource, VideoFrame
-from rtvi_sync.transports.base import Inbound, TransportOptions
 from tests.support.slowness import GUARD
 
 
@@ -25,7 +26,7 @@ def connect(attempt):
     """Return a function that connects a memory transport, and returns it with its messages and its ends."""
 
     def call(transport, bundle=None):
-        messages: list[Inbound] = []
+        messages: list[Any] = []
         ends: list[CloseInfo] = []
         options = TransportOptions(
             client_ready=RTVIMessage("client-ready", {}, "ready"),
@@ -58,7 +59,7 @@ def test_the_bot_of_its_own(connect):
 
 def test_a_bot_of_the_callers(connect):
     """The bot may answer with text, documents or messages, or with nothing."""
-    answers: list[Inbound] = ['{"type": "x"}', {"type": "y"}, RTVIMessage("z")]
+    answers: list[Any] = ['{"type": "x"}', {"type": "y"}, RTVIMessage("z")]
     transport = MemoryTransport(lambda transport, message: answers if message.id == "1" else None)
     messages, _ = connect(transport)
     transport.send_message(RTVIMessage("client-message", None, "1"))

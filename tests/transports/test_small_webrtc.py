@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import re
@@ -29,24 +30,18 @@ from rtvi_sync import (
     TransportStartError,
     connect,
 )
-from rtvi_sync.concurrency.abort import AbortController
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.concurrency.lifecycle import NoThreadError
-from rtvi_sync.concurrency.pool_task import PoolTask
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, VideoFrame
-from rtvi_sync.media.pcm import bytes_of, rms
-from rtvi_sync.transports import small_webrtc
-from rtvi_sync.transports.webrtc import signalling
-from tests.support import limits
-from tests.support.clients import manager_of
+from tests.support import limits, part_probes
 from tests.support.fake_camera import Pictures
+from tests.support.fake_peer import FakePeer
 from tests.support.http_server import Answer, scripted_server
+from tests.support.pcm import bytes_of, rms
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
 from tests.support.webrtc import SESSION, Film, Tone, ready_answers, rtc_bot, unreachable
 
-LIMITS = {"connect_timeout": GUARD, "request_timeout": GUARD}
+LIMITS: dict[str, Any] = {"connect_timeout": GUARD, "request_timeout": GUARD}
 
 
 @pytest.fixture
@@ -235,15 +230,19 @@ def test_what_is_no_origin(wrong):
         SmallWebRTCTransport(allowed_origins=["http://bot.example", wrong])
 
 
-def test_https_must_stay_https(bot, client):
-    """A bundle that came over https must not lead to an address in plain text."""
-    transport = SmallWebRTCTransport()
-    transport.secure_bundle = True
-    with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True"):
-        transport._target({"webrtc_url": "http://bot.example/api/offer"})
-    lenient = SmallWebRTCTransport(allow_insecure=True)
-    lenient.secure_bundle = True
-    assert lenient._target({"webrtc_url": "http://bot.example/api/offer"}).url == "http://bot.example/api/offer"
+def test_https_must_stay_https(fake_call):
+    """A bundle that came over https must not lead to an address in plain text, unless that is allowed by name."""
+    url = f"{fake_call.server.url}/api/offer"
+    for allowed in (False, True):
+        fake_call.transport = SmallWebRTCTransport(url, allow_insecure=allowed)
+        fake_call.transport.secure_bundle = True
+        _, connecting = fake_call.attempt()
+        if allowed:
+            connecting.get()
+        else:
+            with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True"):
+                connecting.get()
+    assert len(fake_call.server.requests) == 1
 
 
 @pytest.mark.parametrize("url", ["", "ws://bot.example/ws", "bot.example/api/offer", "http://bot.example:port/"])
@@ -263,7 +262,7 @@ def test_a_server_that_refuses_the_offer(bot, client):
 
 def test_without_the_extra(monkeypatch):
     """One line says what to install."""
-    monkeypatch.setattr(small_webrtc, "is_installed", lambda: False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"install .*\[webrtc\]") as caught:
         SmallWebRTCTransport()
     assert "\n" not in str(caught.value)
@@ -302,11 +301,12 @@ def test_a_firewall(bot, client):
     assert "(our addresses: host; the bot's: host)" in str(caught.value)
 
 
-def test_a_machine_without_a_network(bot, client, monkeypatch):
+def test_a_machine_without_a_network(fake_call, monkeypatch):
     """An offer without candidates would wait for ever."""
-    monkeypatch.setattr(signalling, "candidates", lambda _: [])
+    monkeypatch.setattr(FakePeer, "sdp", re.sub("(?m)^a=candidate.*\n", "", FakePeer.sdp))
+    _, connecting = fake_call.attempt()
     with pytest.raises(TransportStartError, match="no network but loopback"):
-        client().connect()
+        connecting.get()
 
 
 def test_an_attempt_that_is_given_up(bot, client):
@@ -331,27 +331,33 @@ def test_a_connection_without_a_bot(far_loop):
         assert transport.diagnosis() is None
 
 
-def test_an_attempt_that_ends_late(monkeypatch):
-    """It changes nothing of what the next one tells about itself."""
-    transport = SmallWebRTCTransport("http://bot.example/api/offer")
-    attempts = [AbortController(Deadline(None), lambda: DisconnectedError("abandoned")) for _ in range(2)]
+def test_an_attempt_that_ends_late(fake_call, monkeypatch):
+    """An attempt that was given up changes nothing of what the next one tells about itself."""
     hanging, go_on = threading.Event(), threading.Event()
+    make = FakePeer.__init__
 
-    def hang(*_):
-        hanging.set()
-        assert go_on.wait(GUARD)
+    def hang_at_first(peer, *given):
+        make(peer, *given)
+        if not hanging.is_set():
+            hanging.set()
+            assert go_on.wait(GUARD)
 
-    monkeypatch.setattr(transport, "_make_connection", lambda *_: types.SimpleNamespace(close=lambda _: 0))
-    monkeypatch.setattr(transport, "_open", hang)
-    first = InThread(lambda: transport.connect(None, attempts[0].signal))
+    monkeypatch.setattr(FakePeer, "__init__", hang_at_first)
+    monkeypatch.setattr(FakePeer, "waits", True)
+    transport = fake_call.transport
+    controller, first = fake_call.attempt()
     assert hanging.wait(GUARD)
-    attempts[0].abort(DisconnectedError("abandoned"))
+    controller.abort(DisconnectedError("abandoned"))
     transport.disconnect()
     assert transport.waiting_for() == ""
-    transport._begin_step(attempts[1].signal, lambda: "the second", lambda: "advice")
+    _, second = fake_call.attempt()
+    until(lambda: transport.waiting_for() == "a network packet")
+    said = transport.diagnosis()
     go_on.set()
-    first.get()
-    assert (transport.waiting_for(), transport.diagnosis()) == ("the second", "advice")
+    assert isinstance(first.error(), DisconnectedError)
+    assert (transport.waiting_for(), transport.diagnosis()) == ("a network packet", said)
+    transport.disconnect()
+    second.error()
 
 
 # -- in a session ------------------------------------------------------------------------------------------------------
@@ -392,11 +398,9 @@ def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
     it = client(mic=SilenceSource(), speaker=NullSink(), enable_mic=False)
     it.connect()
     until(lambda: bot.call.statuses == [(0, False), (1, False), (2, False)])
-    media = manager_of(it).media._session
-    insertion = media.insert(BytesSource(bytes(3200), 16000), Deadline(GUARD))
-    until(lambda: mic_is_on(bot))
-    media.remove(insertion)
-    until(lambda: not mic_is_on(bot))
+    with pytest.raises(TimeoutError):
+        it.ask(bytes(3200), 1.0, sample_rate_hz=16000)  # a bot that says nothing
+    until(lambda: bot.call.statuses[3:] == [(0, True), (0, False)])
 
 
 def test_a_camera_that_dies_is_told(bot, client):
@@ -444,15 +448,10 @@ def test_another_negotiation_that_fails(bot, client, caplog):
 
 
 def test_another_negotiation_without_a_thread(bot, client, caplog, monkeypatch):
-    """It is logged, and the next one is not affected."""
-
-    class Refused(PoolTask):
-        def start(self):
-            raise NoThreadError("can't start new thread")
-
+    """Without a thread for it another negotiation fails with a line in the log, and the next one is not affected."""
     it = client()
     it.connect()
-    monkeypatch.setattr(small_webrtc, "PoolTask", Refused)
+    part_probes.refuse_renegotiation(monkeypatch)
     bot.call.signal("renegotiate")
     until(lambda: "can't start new thread" in caplog.text)
     monkeypatch.undo()
@@ -618,18 +617,32 @@ def test_limits_of_pictures(bot, client):
     assert "H264" not in bot.call.offers[0]["sdp"].split("m=video")[1]
 
 
-def test_a_picture_that_waits_at_the_end(bot, client):
-    """`send_video()` is woken, and raises."""
+def test_a_picture_that_waits_at_the_end(bot, client, monkeypatch):
+    """`send_video()` that waits behind a picture that is being encoded is woken by the end, and raises."""
+    encoding, go_on = threading.Event(), threading.Event()
+
+    def hang(*_):
+        encoding.set()
+        assert go_on.wait(GUARD)
+        raise LookupError("the session has ended")
+
+    monkeypatch.setattr(vpx.Vp8Encoder, "encode", hang)
     it = client()
     it.connect()
-    track = it.transport._opened().peer._cam
-    track.put = lambda picture, _, taken: setattr(track, "_next", (picture, taken))  # aiortc is not woken to take it
-    sending = InThread(lambda: it.transport.send_video(Pictures(1).read()))
-    until(lambda: track._next is not None)
-    assert sending.goes_on(0.05)
+    sending = []
+
+    def send_more():
+        sending.append(InThread(lambda: it.transport.send_video(Pictures(1).read())))
+        return encoding.wait(0.05)
+
+    until(send_more)
+    sending.append(InThread(lambda: it.transport.send_video(Pictures(1).read())))
+    assert sending[-1].goes_on(0.05)
     it.disconnect()
-    with pytest.raises(DisconnectedError):
-        sending.get()
+    assert isinstance(sending[-1].error(), DisconnectedError)
+    go_on.set()
+    for each in sending:
+        each.thread.join(GUARD)
 
 
 def test_a_bot_that_is_silent(bot, client):
@@ -643,17 +656,23 @@ def test_a_bot_that_is_silent(bot, client):
     assert sink.pcm == b""
 
 
-def test_an_interruption_voids_what_is_on_its_way(bot, client):
+def test_an_interruption_voids_what_is_on_its_way(fake_call):
     """Speech from before it is dropped; after a silence the bot is heard again."""
     sink = BytesSink()
-    it = client(mic=SilenceSource(), speaker=sink)
-    it.connect()
-    transport, before, speech = it.transport, b"\x00\x08" * 480, b"\x00\x10" * 480
+    it = RTVIClient(transport=fake_call.transport, mic=SilenceSource(), speaker=sink, **LIMITS)
+    connecting = InThread(it.connect)
+    until(lambda: fake_call.peers and any("client-ready" in text for text in fake_call.peer.texts))
+    peer = fake_call.peer
+    (ready,) = [json.loads(text) for text in peer.texts if "client-ready" in text]
+    for answer in ready_answers(json.dumps(ready)):
+        peer.events.on_text(answer)
+    connecting.get()
+    before, speech = b"\x00\x08" * 480, b"\x00\x10" * 480
     for pcm in (before, None, speech, bytes(960), speech):
         if pcm is None:
-            transport.interrupt_playback()
+            fake_call.transport.interrupt_playback()
         else:
-            transport._receive_audio(transport.options.media, pcm, 24000, 1)
+            peer.events.on_audio(pcm, 24000, 1)
     it.disconnect()
     assert sink.pcm.removeprefix(before) == bytes(960) + speech
 

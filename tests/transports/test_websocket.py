@@ -9,13 +9,12 @@ from functools import partial
 import attrs
 import pytest
 
-from rtvi_sync import RTVIClient
+from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.errors import MessageTooLargeError
 from rtvi_sync.media import BytesSink, NullSink
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
-from rtvi_sync.transports.websocket import WebSocketTransport
 from tests.support.attempts import connect_within, timed_out
+from tests.support.protobuf import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, TextFrame, decode, encode
 from tests.support.websocket import BINARY, TEXT, frame
 from tests.support.websocket_bots import Session, flush, text_in
 

@@ -20,12 +20,10 @@ from rtvi_sync.errors import (
 )
 from rtvi_sync.media import BytesSink, BytesSource, NullSink
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, decode, encode
-from rtvi_sync.transports import websocket_base as module
-from rtvi_sync.transports.websocket_handshake import open_websocket
-from tests.support import limits
+from tests.support import limits, part_probes
 from tests.support.forking import in_child
 from tests.support.loopback import Peer, Server
+from tests.support.protobuf import AudioRawFrame, MessageFrame, decode, encode
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.websocket import BINARY, CLOSE, TEXT, Bot, frame, lines_of, upgrade
@@ -198,13 +196,8 @@ def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
         peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.sock.close()
 
-    def open_and_wait(*given):
-        opened = open_websocket(*given)
-        select.select([opened[0]], [], [])  # for the reset
-        return opened
-
     if fails_first == "write":
-        monkeypatch.setattr(module, "open_websocket", open_and_wait)
+        part_probes.after_handshake(monkeypatch, lambda sock: select.select([sock], [], []))  # for the reset
     with Server(reset) as server:
         client = RTVIClient(transport=kind(f"ws://{server.authority}/ws"), text_only=True, connect_timeout=GUARD)
         what_it_lacks = r"hung up before the bot had sent anything.* needs the entry"
@@ -321,13 +314,11 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(kind, plain, runtime, 
     transport = kind(plain.url)
     Session(runtime).begin(transport)
 
-    def open_and_abort(*args):
-        opened = open_websocket(*args)
+    def give_up(_: socket.socket) -> None:
         attempt.abort()
         transport.disconnect()
-        return opened
 
-    monkeypatch.setattr(module, "open_websocket", open_and_abort)
+    part_probes.after_handshake(monkeypatch, give_up)
     with pytest.raises(AbandonedError):
         transport.connect(None, attempt.signal)
     assert plain.arrival()[1].at_end()
@@ -425,7 +416,7 @@ def test_a_child_has_no_connection(kind, plain, opened):
         transport.disconnect()
         return "fine"
 
-    with transport._lock:
+    with part_probes.lock_of(transport):
         assert in_child(child) == "fine"
     transport.send_message(READY)
     assert b'"ready"' in plain.bot().receive()[1]

@@ -6,9 +6,7 @@ import contextlib
 import json
 import logging
 import socket
-import ssl
 import struct
-import sys
 import threading
 import time
 
@@ -16,21 +14,14 @@ import pytest
 
 from rtvi_sync import CloseInfo, DisconnectedError, ReconnectPolicy, RTVIClient, TransportState, WebSocketTransport
 from rtvi_sync.media import NullSink
-from rtvi_sync.transports import websocket_writer
-from rtvi_sync.transports.websocket_frames import masked_frame
-from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
-from tests.support import limits
-from tests.support.clients import session_of, transport_of
+from tests.support import limits, part_probes
+from tests.support.clients import transport_of
 from tests.support.loopback import trusting
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
-from tests.support.websocket import BINARY, CLOSE, MB, PONG, TEXT, Bot, frame, tcp_pair
+from tests.support.websocket import BINARY, CLOSE, TEXT, Bot, frame
 from tests.support.websocket_bots import BotServer, message_frame, text_in
-
-if sys.platform == "linux":
-    import fcntl
-    import termios
 
 MESSAGES, SIZE = 20, 500_000
 
@@ -162,7 +153,7 @@ def test_an_io_thread_that_comes_late(plain, monkeypatch):
     limits.patch(monkeypatch, teardown=0.5)
     with connected(plain) as (client, _, ends):
         release = threading.Event()
-        session_of(client).runtime.io.call(release.wait)
+        part_probes.run_on_io_thread(client, release.wait)
         client.send_client_message("note")
         client.disconnect()
         assert "may be lost" in str(ends[0].error)
@@ -214,7 +205,6 @@ def test_a_transport_that_says_what_was_lost(caplog):
 
 def test_the_exit_leaves_less_time():
     """`time_to_close()` stays below the limit that the end of the session has, at the exit of the interpreter too."""
-    from rtvi_sync.concurrency.deadline import Deadline
     from tests.support.clients import memory_client
 
     client, times = memory_client(), []
@@ -229,89 +219,6 @@ def test_the_exit_leaves_less_time():
     client.connect()
     client.disconnect()
     client.connect()
-    session_of(client).at_exit(Deadline(1.0))
+    part_probes.end_at_exit(client, 1.0)
     assert 1.0 < times[0] < 4.0
     assert 0.0 < times[1] < 1.0
-
-
-# -- the writer -------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def writer_and_peer(tls: bool, context: ssl.SSLContext | None = None):
-    ours, theirs = tcp_pair(tls, context)
-    with ours, theirs:
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        ours.setblocking(False)
-        writer = FrameWriter(ours, MB)
-        yield writer, Bot(theirs)
-        writer.end()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("what", ["message", "audio", "pong"])
-def test_what_the_system_holds(tls, what):
-    """Messages that the system took and the peer has not acknowledged are counted; audio and control frames are not."""
-    opcode, audio = (PONG, 0.0) if what == "pong" else (BINARY, 0.02 if what == "audio" else 0.0)
-    with writer_and_peer(tls) as (writer, peer):
-        writer.send(Outgoing(masked_frame(BINARY, b"heard"), 0.0))
-        writer.flush()
-        assert peer.receive() == (BINARY, b"heard")
-        until(lambda: writer.bytes_left == 0)
-        while writer.bytes_left == 0 and not writer.blocked:  # until the peer's window is full
-            for _ in range(100):
-                writer.send(Outgoing(masked_frame(opcode, b"x" * 100), audio))
-                writer.flush()
-            threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
-        messages, size = writer.end()
-    assert (messages > 0, size > 0) == (what == "message", what == "message")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
-@pytest.mark.parametrize("cipher", [None, "TLS 1.3", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"])
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_message_before_much_audio(monkeypatch, cipher, lost):
-    """A line that is dead from a message on, however much audio follows, loses this message, and audio is none."""
-    context = trusting()
-    if cipher not in (None, "TLS 1.3"):
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers(cipher)
-    acknowledged = websocket_writer._unacknowledged
-    with writer_and_peer(cipher is not None, context) as (writer, peer):
-
-        def send(payload: bytes, audio: float = 0.0) -> None:
-            writer.send(Outgoing(masked_frame(BINARY, payload), audio))
-            writer.flush()
-
-        def unread(sock: socket.socket) -> int:
-            until(lambda: acknowledged(sock) == 0)
-            return struct.unpack("i", fcntl.ioctl(peer.sock.fileno(), termios.FIONREAD, bytes(4)))[0]
-
-        monkeypatch.setattr(websocket_writer, "_unacknowledged", unread)
-        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MB)
-        send(b"heard")
-        assert peer.receive() == (BINARY, b"heard")
-        if lost:
-            send(b"lost")
-        for _ in range(20):
-            send(b"x" * 650, 0.02)
-        send(b"x" * 20_000, 0.5)  # two records of TLS
-        assert writer.end()[0] == int(lost)
-
-
-def test_a_message_that_meets_the_close_is_sent_or_refused():
-    """A sender that has passed the check when the close begins is not told that its message was accepted."""
-    with writer_and_peer(False) as (writer, _):
-        late = Outgoing(masked_frame(BINARY, b"late"), 0.0)
-
-        def close_meanwhile(item: Outgoing) -> bool:
-            writer.send_close(Outgoing(masked_frame(CLOSE, b""), 0.0))
-            writer.lock.acquire()  # the I/O thread is writing
-            return False
-
-        writer._write_directly = close_meanwhile
-        with running(lambda: writer.send(late)) as sending:
-            sending.get()
-        writer.lock.release()
-        assert late.refused

@@ -19,9 +19,8 @@ from websocket import ABNF
 from websockets.frames import Frame, Opcode
 from websockets.streams import StreamReader
 
-from rtvi_sync.transports import websocket_frames as module
 from rtvi_sync.transports.websocket_frames import FrameError, FrameReader, masked_frame
-from tests.support import limits
+from tests.support import limits, masking
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.websocket import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame, header
@@ -373,9 +372,7 @@ def test_a_stream_with_one_wrong_byte(position, value, size):
 @pytest.fixture(params=["compiled", "by number"])
 def mask(request, monkeypatch):
     """Use each function that masks, and check that it is the one that is used."""
-    function = module._find_mask() if request.param == "compiled" else module._mask_by_number
-    assert (function is module._mask_by_number) == (request.param == "by number")
-    monkeypatch.setattr(module, "_mask", function)
+    masking.mask_in(request.param, monkeypatch)
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY, CLOSE, PING, PONG])
@@ -416,7 +413,7 @@ def test_keys_come_from_the_system(monkeypatch):
         return blocks[-1]
 
     monkeypatch.setattr(os, "urandom", urandom)
-    monkeypatch.setattr(module, "_keys", module._Keys())
+    masking.forget_keys(monkeypatch)
     keys = [key_of(masked_frame(BINARY, b"")) for _ in range(600)]
     assert b"".join(keys) == b"".join(blocks)[:2400]
     assert len(blocks) == 3
@@ -424,21 +421,20 @@ def test_keys_come_from_the_system(monkeypatch):
 
 def test_no_key_comes_twice_from_many_threads():
     """Threads that draw at once get keys of their own."""
-    keys = module._Keys()
     drawn: list[list[bytes]] = [[] for _ in range(4)]
     start = threading.Barrier(4)
 
     def draw(mine: list[bytes]) -> None:
         start.wait(GUARD)
-        mine += [keys.draw() for _ in range(3000)]
+        mine += [key_of(masked_frame(BINARY, b"")) for _ in range(500)]
 
     threads = [threading.Thread(target=draw, args=(mine,)) for mine in drawn]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(GUARD)
-    # By chance alone two of 12,000 are the same once in 60 runs, four not once in a million.
-    assert len({key for mine in drawn for key in mine}) > 12_000 - 4
+    # By chance alone two of 2,000 are the same once in 2,000 runs, three not once in a million.
+    assert len({key for mine in drawn for key in mine}) > 2_000 - 3
 
 
 def test_a_forked_child_has_keys_of_its_own():
@@ -464,14 +460,14 @@ def test_without_compiled_help(what, monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "websockets", raising=False)
     if what == "made up":
         monkeypatch.setitem(sys.modules, "websockets", types.ModuleType("websockets"))
-    assert module._find_mask() is module._mask_by_number
+    assert masking.way_found() == "by number"
 
 
 def test_the_package_of_the_extension_is_not_imported():
     """Masking at the speed of C does not import `websockets`."""
     code = (
-        "import sys; from rtvi_sync.transports import websocket_frames as module\n"
-        "print(module._mask is module._mask_by_number, 'websockets' in sys.modules)"
+        "import sys; from tests.support.masking import way_used\n"
+        "print(way_used().partition(' ')[0], 'websockets' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    assert done.stdout.split() == ["compiled", "False"]

@@ -6,18 +6,27 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
+import struct
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
-from tests.support import limits
+from tests.support import limits, part_probes
+from tests.support.loopback import trusting
 from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
-from tests.support.threads import running, switch_interval
+from tests.support.threads import InThread, running, switch_interval
 from tests.support.waiting import until
-from tests.support.websocket import MB, tcp_pair
+from tests.support.websocket import BINARY, CLOSE, MB, PONG, Bot, tcp_pair
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 pytestmark = pytest.mark.inside
 
@@ -415,3 +424,77 @@ def test_two_threads_send_at_once(tls):
         assert [frame for frame in frames if frame[:1] == b"a"] == [b"a%06d" % number for number in range(count)]
         assert [frame for frame in frames if frame[:1] == b"b"] == [b"b%06d" % number for number in range(count)]
         assert writer.bytes_sent == 2 * count * size
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def writer_and_peer(tls: bool, context: ssl.SSLContext | None = None):
+    ours, theirs = tcp_pair(tls, context)
+    with ours, theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ours.setblocking(False)
+        writer = FrameWriter(ours, MB)
+        yield writer, Bot(theirs)
+        writer.end()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("what", ["message", "audio", "pong"])
+def test_what_the_system_holds(tls, what):
+    """Messages that the system took and the peer has not acknowledged are counted; audio and control frames are not."""
+    opcode, audio = (PONG, 0.0) if what == "pong" else (BINARY, 0.02 if what == "audio" else 0.0)
+    with writer_and_peer(tls) as (writer, peer):
+        writer.send(Outgoing(masked_frame(BINARY, b"heard"), 0.0))
+        writer.flush()
+        assert peer.receive() == (BINARY, b"heard")
+        until(lambda: writer.bytes_left == 0)
+        while writer.bytes_left == 0 and not writer.blocked:  # until the peer's window is full
+            for _ in range(100):
+                writer.send(Outgoing(masked_frame(opcode, b"x" * 100), audio))
+                writer.flush()
+            threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
+        messages, size = writer.end()
+    assert (messages > 0, size > 0) == (what == "message", what == "message")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unacknowledged")
+@pytest.mark.parametrize("cipher", [None, "TLS 1.3", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_message_before_much_audio(monkeypatch, cipher, lost):
+    """A line that is dead from a message on, however much audio follows, loses this message, and audio is none."""
+    context = trusting()
+    if cipher not in (None, "TLS 1.3"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(cipher)
+    with writer_and_peer(cipher is not None, context) as (writer, peer):
+
+        def send(payload: bytes, audio: float = 0.0) -> None:
+            writer.send(Outgoing(masked_frame(BINARY, payload), audio))
+            writer.flush()
+
+        def unread(sock: socket.socket, unacknowledged: Callable[[socket.socket], int]) -> int:
+            until(lambda: unacknowledged(sock) == 0)
+            return struct.unpack("i", fcntl.ioctl(peer.sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+
+        part_probes.replace_held_bytes(monkeypatch, unread)
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MB)
+        send(b"heard")
+        assert peer.receive() == (BINARY, b"heard")
+        if lost:
+            send(b"lost")
+        for _ in range(20):
+            send(b"x" * 650, 0.02)
+        send(b"x" * 20_000, 0.5)  # two records of TLS
+        assert writer.end()[0] == int(lost)
+
+
+def test_a_message_that_meets_the_close_is_sent_or_refused():
+    """A sender that has passed the check when the close begins is not told that its message was accepted."""
+    with writer_and_peer(False) as (writer, _):
+        late = Outgoing(masked_frame(BINARY, b"late"), 0.0)
+        close = Outgoing(masked_frame(CLOSE, b""), 0.0)
+        part_probes.close_during_send(writer, close, lambda: InThread(lambda: writer.send(late)).get())
+        assert late.refused

@@ -45,6 +45,8 @@ from tests.pipecat.conftest import Shared
 
 from .showing import KINDS, show_everything
 
+pytestmark = pytest.mark.inside
+
 # Pipecat -> the protocol version that it speaks
 PROTOCOLS = {"1.14.0": (2, 2), "0.0.108": (1, 2), "0.0.73": (0, 3)}
 # What the dialect table says that a version knows, and its bot does not send.

@@ -18,8 +18,9 @@ from aiortc.rtp import RtpPacket
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media.pcm import rms
-from rtvi_sync.transports.webrtc import aiortc_audio, opus
+from rtvi_sync.transports.webrtc import opus
 from rtvi_sync.transports.webrtc.aiortc_audio import BotAudio, MicTrack, read_frames, take_packets
+from tests.support import part_probes
 from tests.support.webrtc import result_of
 
 from .sounds import packets, tone
@@ -68,24 +69,13 @@ def test_packets_of_the_microphone(loop, per_second):
     assert len(b"".join(decoder.decode(bytes(packet)) for packet in found)) == 2 * 2400
 
 
-def test_one_way_to_the_loop(loop, monkeypatch):
-    """The packets of a chunk are handed over together, because each time costs a wake-up of the loop."""
-    track = mic_track(loop, 100)
-    handed_over = []
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "call", lambda put, packets: handed_over.append(len(packets)))
-        for size in (640, 100, 540, 1280):
-            track.send(bytes(size), 16000)
-    assert handed_over == [2, 2, 4]
-
-
 def heard_by_a_bot(loop, per_second, lost):
     """Return when a bot on aiortc hears each packet of a second, some of which are lost, and how late, in ms."""
     track, buffer = mic_track(loop, per_second), JitterBuffer(capacity=16, prefetch=4)
     heard, sequence = {}, itertools.count()
     for chunk in range(50):
         track.send(bytes(640), 16000)
-        for sent in on_loop(loop, lambda: [track._packets.popleft() for _ in range(len(track._packets))]):
+        for sent in result_of(loop.run(received(track, per_second // 50))):
             arrived = RtpPacket(sequence_number=next(sequence), timestamp=sent.pts)
             arrived._data = b""  # type: ignore[attr-defined]
             frame = None if arrived.sequence_number in lost else buffer.add(arrived)[1]
@@ -116,12 +106,14 @@ def test_a_rate_that_opus_has_not(loop):
 
 @pytest.mark.parametrize("per_second", [50, 100])
 def test_a_loop_that_is_late(loop, per_second):
-    """A second is kept; what is older is dropped and counted."""
+    """A second of the microphone is kept for a loop that is late; what is older is dropped and counted."""
     track = mic_track(loop, per_second)
-    count = per_second * 6 // 5
-    on_loop(loop, lambda: [track._put([n, n + 1]) for n in range(0, count, 2)])
+    for _ in range(60):
+        track.send(bytes(640), 16000)  # 20 ms
+    on_loop(loop, int)
     assert track.unsent == pytest.approx(0.2)
-    assert result_of(loop.run(received(track, 1))) == [count - per_second]
+    (first,) = result_of(loop.run(received(track, 1)))
+    assert first.pts * first.time_base == fractions.Fraction(1, 5)
 
 
 def test_the_end_of_the_track(loop):
@@ -237,7 +229,7 @@ def test_aiortc_has_what_is_replaced(loop):
 def test_aiortc_s_own_way(loop, monkeypatch, caplog):
     """Where libopus is not found, aiortc encodes and decodes, which is told once; stereo becomes 24 kHz mono."""
     monkeypatch.setattr(opus, "library", lambda: None)
-    aiortc_audio._warn_of_aiortc.cache_clear()
+    part_probes.warn_again()
     track = on_loop(loop, lambda: MicTrack(loop))
     track.shorten_packets()
     track.send(tone(16000, 0.1), 16000)

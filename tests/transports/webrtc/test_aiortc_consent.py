@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync.transports.webrtc import aiortc_consent as module
 from rtvi_sync.transports.webrtc.aiortc_consent import be_patient
-from tests.support import limits
+from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.webrtc import FarLoop
 
@@ -53,7 +53,7 @@ async def connected() -> AsyncIterator[tuple[aioice.Connection, aioice.Connectio
         for candidate in [*end.local_candidates, None]:
             await other.add_remote_candidate(candidate)
     await asyncio.gather(near.connect(), far.connect())
-    far._query_consent_task.cancel()  # type: ignore[union-attr]
+    vars(far)["_query_consent_task"].cancel()
     yield near, far
     await asyncio.gather(near.close(), far.close())
 
@@ -119,6 +119,6 @@ def test_aiortc_has_what_is_used(caplog: pytest.LogCaptureFixture) -> None:
         sender = aiortc.RTCPeerConnection().addTransceiver("audio").sender
         return be_patient(sender, print), be_patient(sender_of(object()), print)
 
-    module._warn_of_aioice.cache_clear()
+    part_probes.warn_again()
     assert asyncio.run(look()) == (True, False)
     assert "Install another version of aiortc and aioice" in caplog.text

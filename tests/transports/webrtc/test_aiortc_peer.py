@@ -22,7 +22,7 @@ from rtvi_sync.transports.webrtc import aiortc_peer as module
 from rtvi_sync.transports.webrtc.aiortc_peer import AiortcPeer
 from rtvi_sync.transports.webrtc.peer import ICEServer, MediaLimits, PeerEvents, PeerStats
 from rtvi_sync.transports.webrtc.signalling import candidates
-from tests.support import limits
+from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.support.webrtc import Call, RTCBot, ready_answers, result_of
@@ -198,17 +198,18 @@ def test_pings_are_no_loss(peer, call, far_loop, monkeypatch):
 def test_a_library_that_fails_to_close(peer, call, far_loop):
     """The rest is closed all the same, so that no call waits for a picture that is never taken."""
     connect(peer, call, far_loop)
-    close = peer._connection.close
+    connection = part_probes.rtc_of(peer)
+    close = connection.close
 
     async def fail():
         await close()
         raise LookupError("a fault of aiortc")
 
-    peer._connection.close = fail
+    connection.close = fail
     with pytest.raises(LookupError):
         result_of(peer.close(0.0))
-    assert [track.readyState for track in (peer._mic, peer._cam, peer._screen)] == ["ended"] * 3
-    peer._connection.close = close
+    assert [track.readyState for track in part_probes.own_tracks_of(peer)] == ["ended"] * 3
+    connection.close = close
 
 
 def test_short_packets(peer, call, far_loop):
@@ -236,7 +237,7 @@ async def fail():
 def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
     """It ends the connection: the bot would never hear the user again."""
     connect(peer, call, far_loop)
-    peer._mic.recv = fail
+    part_probes.own_tracks_of(peer)[0].recv = fail
     for _ in range(2):  # aiortc waits for the first one already
         peer.send_audio(bytes(640), 16000)
     until(lambda: heard.ends)
@@ -246,7 +247,7 @@ def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
 def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
     """It is logged, the next ones are dropped, and the connection goes on."""
     connect(peer, call, far_loop)
-    peer._cam.recv = fail
+    part_probes.own_tracks_of(peer)[1].recv = fail
     picture = VideoFrame(image=bytes(3 * 32 * 32), width=32, height=32, timestamp=0.0)
     peer.send_video(picture, is_screen=False)
     until(lambda: "Sending a picture of the camera failed" in caplog.text)
@@ -279,8 +280,11 @@ def test_the_bot_closes_dtls_alone(peer, call, heard, far_loop):
     """As when the packet that closes the data channel is lost; aiortc closes the connection by itself then."""
     connect(peer, call, far_loop)
 
+    async def silence(*_):
+        """Send no packet of its own."""
+
     async def close_dtls():
-        call.pc.sctp._abort = call.pc.sctp._transmit = lambda *_: asyncio.sleep(0)  # no packet of its own
+        vars(call.pc.sctp).update(_abort=silence, _transmit=silence)
         await call.pc.sctp.transport.stop()
 
     far_loop.run(close_dtls())
@@ -352,18 +356,19 @@ def test_an_offer_after_the_end(loop, heard, monkeypatch):
     result_of(peer.close(0.0))
     with pytest.raises(ConnectionError, match="has ended"):
         result_of(peer.offer())
-    assert peer._connection is None
+    assert part_probes.rtc_of(peer) is None
     other = AiortcPeer(loop, [], LIMITS, heard.events)
 
     async def slow(servers):
         with contextlib.suppress(asyncio.CancelledError):
-            await other._close(0.0)
+            other.close(0.0)
+            await asyncio.sleep(GUARD)
         return servers
 
     monkeypatch.setattr(module, "reachable_first", slow)
     with pytest.raises(ConnectionError, match="has ended"):
         result_of(other.offer())
-    assert other._connection is None
+    assert part_probes.rtc_of(other) is None
     result_of(other.close(0.0))
 
 
@@ -392,7 +397,7 @@ def test_it_has_what_a_peer_has():
 def test_counters_that_fail(peer, caplog):
     """It is logged, once, because they are read each second."""
     result_of(peer.offer())
-    peer._connection.getStats = None
+    part_probes.rtc_of(peer).getStats = None
     for _ in range(2):
         peer.measure(pytest.fail)
     result_of(peer.offer())
@@ -404,6 +409,16 @@ def test_counters_that_fail(peer, caplog):
 def test_lost_packets_are_counted(peer):
     """As aiortc reports them: below zero if packets came twice."""
     report = {"audio": types.SimpleNamespace(type="inbound-rtp", kind="audio", packetsLost=3, jitter=480)}
-    assert (peer._stats_of(report).audio_lost, peer._stats_of(report).jitter) == (3, 0.01)
-    report["audio"].packetsLost = -1
-    assert peer._stats_of(report).audio_lost == 0
+
+    async def get_stats():
+        return report
+
+    result_of(peer.offer())
+    part_probes.rtc_of(peer).getStats = get_stats
+    measured: list[PeerStats] = []
+    for lost, counted in ((3, 3), (-1, 0)):
+        report["audio"].packetsLost = lost
+        peer.measure(measured.append)
+        until(lambda: measured)
+        stats = measured.pop()
+        assert (stats.audio_lost, stats.jitter) == (counted, 0.01)

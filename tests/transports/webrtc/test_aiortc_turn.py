@@ -16,7 +16,7 @@ from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.transports.webrtc.aiortc_turn import reachable_first
 from rtvi_sync.transports.webrtc.peer import ICEServer
-from tests.support import limits
+from tests.support import limits, part_probes
 from tests.support.loopback import black_hole
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -87,7 +87,7 @@ def choose() -> Iterator[Choose]:
     def choose(servers: list[ICEServer]) -> list[ICEServer]:
         chosen = loop.run(reachable_first(servers))
         assert chosen.wait(Deadline(GUARD))
-        until(lambda: len(loop._selector.get_map()) == 1)  # its own
+        until(lambda: part_probes.left_on_loop(loop)[1] == 0)
         return chosen.result()
 
     yield choose

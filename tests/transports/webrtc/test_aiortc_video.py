@@ -17,7 +17,6 @@ from rtvi_sync.concurrency.future import Future
 from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
 from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.transports.webrtc import aiortc_video
 from rtvi_sync.transports.webrtc.aiortc_video import (
     LimitedEncoder,
     PictureTrack,
@@ -26,6 +25,7 @@ from rtvi_sync.transports.webrtc.aiortc_video import (
     picture_of,
     read_pictures,
 )
+from tests.support import part_probes
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
@@ -172,7 +172,7 @@ def conversion(monkeypatch):
         assert go_on.wait(GUARD)
         return picture
 
-    monkeypatch.setattr(aiortc_video, "_frame_of", convert)
+    part_probes.convert_pictures_with(monkeypatch, convert)
     yield lambda: asyncio.get_running_loop().run_in_executor(None, begun.wait, GUARD), go_on
     go_on.set()
 
@@ -195,7 +195,7 @@ def test_pictures_that_come_faster_than_they_are_converted(run, conversion):
 
 def test_pictures_after_one_that_failed(run, monkeypatch, caplog):
     """They are handed on; the first failure is logged, and the log is not filled by others."""
-    monkeypatch.setattr(aiortc_video, "_frame_of", lambda picture: picture)
+    part_probes.convert_pictures_with(monkeypatch, lambda picture: picture)
     shown: list[int] = []
 
     async def main():

@@ -13,10 +13,10 @@ import pytest
 
 from rtvi_sync import RTVIClient, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, ToneSource
-from rtvi_sync.media.pcm import rms, samples_of
 from tests.support.busy import others_compute
 from tests.support.fake_camera import Pictures
 from tests.support.http_server import Answer, Request, scripted_server
+from tests.support.pcm import rms, samples_of
 from tests.support.slowness import GUARD, Stopwatch
 from tests.support.waiting import until
 

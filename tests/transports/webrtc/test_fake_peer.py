@@ -9,12 +9,12 @@ import pytest
 
 from rtvi_sync import DisconnectedError, MessageTooLargeError, RTVIMessage, TransportStartError
 from rtvi_sync.media import VideoFrame
-from rtvi_sync.transports.webrtc import signalling
 from tests.support.fake_peer import Call, FakePeer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
+RENEGOTIATE = '{"type": "signalling", "message": {"type": "renegotiate"}}'
 AUDIO = bytes(640)  # 20 ms at 16 kHz
 
 
@@ -183,7 +183,7 @@ def test_one_negotiation_at_a_time(fake_call: Call, monkeypatch: pytest.MonkeyPa
     """A wish of the bot for another offer is followed once, by its connection's name, and so is a later wish."""
     peer = fake_call.connect()
     fake_call.transport.send_ready_message()
-    wish = signalling.message({"type": "renegotiate"})
+    wish = RENEGOTIATE
 
     def has_asked(count: int) -> bool:
         return len(fake_call.server.requests) == count
@@ -208,7 +208,7 @@ def test_an_end_during_another_negotiation(fake_call: Call) -> None:
     peer = fake_call.connect()
     fake_call.transport.send_ready_message()
     peer.opened = type(peer.opened)()
-    peer.events.on_text(signalling.message({"type": "renegotiate"}))
+    peer.events.on_text(RENEGOTIATE)
     until(lambda: len(fake_call.server.requests) == 2)
     disconnecting = InThread(fake_call.transport.disconnect)
     disconnecting.thread.join(GUARD)

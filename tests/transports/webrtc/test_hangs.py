@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -21,8 +20,7 @@ from rtvi_sync import (
     TransportStartError,
     TransportState,
 )
-from rtvi_sync.concurrency.loop_thread import LoopThread, acquire_loop
-from tests.support.clients import manager_of
+from tests.support import part_probes
 from tests.support.hung_webrtc import STEPS, Hung, Step, hung_look_ups
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads
@@ -52,11 +50,10 @@ def hung(request: pytest.FixtureRequest, bot: RTCBot) -> Iterator[Hung]:
 
 
 @pytest.fixture
-def loop() -> Iterator[LoopThread]:
+def loop() -> Iterator[Any]:
     """Return the loop of the process, which another session uses, too: its end would end what an attempt has left."""
-    loop = acquire_loop()
-    yield loop
-    loop.release()
+    with part_probes.held_loop() as loop:
+        yield loop
 
 
 def client_of(**options: Any) -> RTVIClient:
@@ -79,21 +76,19 @@ def is_at(client: RTVIClient, hung: Hung) -> bool:
     return client.transport is not None and client.transport.waiting_for().startswith(hung.step)
 
 
-def check_nothing_is_left(client: RTVIClient, bot: RTCBot, loop: LoopThread) -> None:
+def check_nothing_is_left(client: RTVIClient, bot: RTCBot, loop: Any) -> None:
     """Check that tasks and sockets are gone at once, and threads, but for look-ups; and that it connects then."""
     with takes(AT_ONCE):
-        until(
-            lambda: (len(asyncio.all_tasks(loop._loop)), len(loop._selector.get_map())) == (0, 1), timeout=5.0
-        )  # 1: its own
+        until(lambda: part_probes.left_on_loop(loop) == (0, 0), timeout=5.0)
     until(lambda: {name.split("-")[1] for name in own_threads()} <= {"loop", "blocking"})
     bot.change, bot.spoil, bot.answer = lambda answer: answer, lambda _: None, ready_answers
-    manager_of(client)._limit = GUARD
+    part_probes.set_connect_limit(client, GUARD)
     client.connect({"webrtc_url": f"{bot.url}/api/offer"})
     assert client.send_client_request("echo", 1, timeout=GUARD) == 1
     client.disconnect()
 
 
-def test_the_limit(bot: RTCBot, hung: Hung, loop: LoopThread) -> None:
+def test_the_limit(bot: RTCBot, hung: Hung, loop: Any) -> None:
     """`connect_timeout` ends the attempt in time; the error names the step, and says what to do."""
     for limit in LIMITS:
         client = client_of(connect_timeout=limit)
@@ -107,7 +102,7 @@ def test_the_limit(bot: RTCBot, hung: Hung, loop: LoopThread) -> None:
     check_nothing_is_left(client, bot, loop)
 
 
-def test_giving_up(bot: RTCBot, hung: Hung, loop: LoopThread) -> None:
+def test_giving_up(bot: RTCBot, hung: Hung, loop: Any) -> None:
     """`disconnect()` ends the attempt at once."""
     client = client_of()
     connecting = InThread(lambda: client.connect(hung.bundle))
@@ -121,7 +116,7 @@ def test_giving_up(bot: RTCBot, hung: Hung, loop: LoopThread) -> None:
 
 
 @pytest.mark.parametrize("step", [STEPS["ice"], STEPS["dtls"], STEPS["sctp"]])
-def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: LoopThread) -> None:
+def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: Any) -> None:
     """`ice_timeout` ends what aiortc would try for a minute."""
     with step(bot) as hung:
         for limit in LIMITS:
@@ -134,7 +129,7 @@ def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: Loo
     check_nothing_is_left(client, bot, loop)
 
 
-def test_a_wrong_password_of_ice(bot: RTCBot, loop: LoopThread) -> None:
+def test_a_wrong_password_of_ice(bot: RTCBot, loop: Any) -> None:
     """It looks like a firewall: aioice asks again and again, or, in the version for Python 3.10, gives up at once."""
     bot.change = lambda answer: {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
     client = client_of(ice_timeout=LIMITS[0], connect_timeout=GUARD)
@@ -149,8 +144,6 @@ PROGRAM = """
 import contextlib, json, sys, threading
 import aiortc  # its import takes as long as all the rest
 from rtvi_sync import RTVIClient, RTVIError, SmallWebRTCTransport
-from rtvi_sync.concurrency.loop_thread import LoopThread, acquire_loop
-from tests.support.clients import manager_of
 from tests.support.hung_webrtc import Hung, hung_look_ups
 from tests.transports.webrtc.test_hangs import is_at
 look_ups = hung_look_ups()

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, SmallWebRTCTransport, TransportState
-from rtvi_sync.concurrency.loop_thread import acquire_loop
 from rtvi_sync.media import NullSink, SilenceSource
+from tests.support import part_probes
 from tests.support.forking import in_child
 from tests.support.processes import python
 from tests.support.slowness import GUARD, takes
@@ -94,7 +94,7 @@ def test_a_dropped_client_ends_its_session(bot):
     client = RTVIClient(transport=transport, **LIMITS)
     client.connect()
     call = bot.call
-    dropped: list[weakref.ref[Any]] = [weakref.ref(client), weakref.ref(transport._opened().peer)]
+    dropped: list[weakref.ref[Any]] = [weakref.ref(client), weakref.ref(part_probes.peer_of(transport))]
     del transport
     with pytest.warns(ResourceWarning, match="dropped while connected"):
         del client
@@ -119,8 +119,7 @@ def test_a_lost_session_is_replaced(bot):
 @pytest.mark.matrix
 def test_many_sessions_leave_nothing():
     """Each of 50 leaves no thread, descriptor or task, and less than 50 kB; later ones less than 30 kB."""
-    loop = acquire_loop()  # its end would end what a session has left
-    with python(BOT_PROGRAM, "127.0.0.1") as process:
+    with part_probes.held_loop() as loop, python(BOT_PROGRAM, "127.0.0.1") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())
@@ -135,12 +134,11 @@ def test_many_sessions_leave_nothing():
                 assert client.send_client_request("echo", 1) == 1
                 client.disconnect()
             gc.collect()
-            until(lambda: not asyncio.all_tasks(loop._loop))
+            until(lambda: part_probes.left_on_loop(loop)[0] == 0)
             left.append((count_descriptors(), thread_names()))
             sizes.append(psutil.Process().memory_info().rss)
         process.stdin.close()
         process.wait(GUARD)
-    loop.release()
     assert left[1:] == left[:-1]
     assert (sizes[-1] - sizes[1]) / 50 < 50_000
     assert (sizes[-1] - sizes[3]) / 30 < 30_000

@@ -14,6 +14,7 @@ from rtvi_sync.media.pcm import rms, samples_of
 from rtvi_sync.media.resample import resample
 from rtvi_sync.transports.webrtc import opus
 from tests.audio.signals import alignment, speech
+from tests.support import part_probes
 from tests.support.slowness import GUARD
 
 from .sounds import packets, tone
@@ -80,7 +81,7 @@ def test_use_at_exit():
 
 def test_without_libopus(monkeypatch):
     """Nothing is found: aiortc's own way is left."""
-    monkeypatch.setattr(opus, "_paths", lambda: iter(("/nonexistent/libopus.so", "libc.so.6")))
+    part_probes.libopus_at(monkeypatch, "/nonexistent/libopus.so", "libc.so.6")
     opus.library.cache_clear()
     try:
         assert opus.library() is None

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIError, RTVIEvent, SmallWebRTCTransport
-from tests.support.clients import manager_of
+from tests.support import part_probes
 from tests.support.http_server import Answer
 from tests.support.slowness import GUARD, LIMITS
 from tests.support.waiting import until
@@ -96,15 +96,10 @@ def client_of(eyes: Eyes, **options: Any) -> RTVIClient:
 
 
 def look_at_client(eyes: Eyes, client: RTVIClient) -> None:
-    manager = manager_of(client)
     transport: Any = client.transport
-    eyes.look_at(
-        client, client.params, client.state, client.stats(), client.tracks(), manager._options, manager._network
-    )
+    eyes.look_at(client, client.params, client.state, client.stats(), client.tracks())
     eyes.look_at(transport, transport.waiting_for(), transport.diagnosis(), transport.options, transport.start_request)
-    eyes.look_at(transport._last)
-    if transport._last is not None:
-        eyes.look_at(transport._last.peer, transport._last.stats, *transport._last.peer._servers)
+    eyes.look_at(*part_probes.parts_of(client))
 
 
 def started_with(bot: RTCBot, *urls: str) -> None:
