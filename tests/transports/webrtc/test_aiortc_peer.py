@@ -323,13 +323,13 @@ def test_ice_that_fails(peer, call, far_loop):
 
 def test_an_answer_that_cannot_be_used(peer, call, far_loop):
     """Without Opus there is no common codec."""
-    with pytest.raises(TransportStartError, match="answer cannot be used"):
+    with pytest.raises(TransportStartError, match="answer to the offer cannot be used"):
         connect(peer, call, far_loop, lambda sdp: sdp.replace("opus/48000/2", "G722/8000"))
 
 
 def test_an_answer_that_cannot_be_used_and_is_long(peer, call, far_loop):
     """What aiortc repeats of it is short and printable in the error and its traceback."""
-    with pytest.raises(TransportStartError, match="answer cannot be used") as caught:
+    with pytest.raises(TransportStartError, match="answer to the offer cannot be used") as caught:
         connect(peer, call, far_loop, lambda sdp: sdp.replace("a=setup:", "a=setup:\x1b[2J" + "x" * 500_000))
     shown = "".join(traceback.format_exception(caught.value))
     assert "x" * 400 in shown
