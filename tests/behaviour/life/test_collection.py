@@ -232,7 +232,7 @@ class TestCollection:
                 gc.disable()
                 try:
                     clients.clear()
-                    run_on_io_thread(other, command)
+                    run_on_io_thread(command)
                     assert done.wait(GUARD)
                 finally:
                     gc.enable()
