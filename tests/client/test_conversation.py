@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+import weakref
+from collections.abc import Callable
 
 import pytest
 
 from rtvi_sync import RTVIMessage, Turn
-from rtvi_sync.client.conversation import SessionFollower
 from tests.support.clients import bot_says, settle
 from tests.support.forking import in_child
+from tests.support.garbage import collect
+from tests.support.moments import at
+from tests.support.probes import asking_on_another_thread
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
-from tests.support.threads import holding
 from tests.support.waiting import until
 
 
@@ -40,21 +42,20 @@ def test_it_begins_while_events_are_queued() -> None:
         assert [turn.number for turn in client.turns()] == [1, 2]
 
 
-def test_it_begins_while_a_message_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_begins_while_a_message_arrives() -> None:
     """Each message is either kept for the conversation or taken by it, and so is what another thread sends."""
-    begin = SessionFollower.__init__
 
-    def late(follower: SessionFollower, *arguments: Any) -> None:
+    def late(go_on: Callable[[], object], _: object) -> None:
         says(client, written("Hello you")[2:])
         settle(client)
         client.send_text("one")
         settle(client)
-        begin(follower, *arguments)
+        go_on()
 
     with TalkingBot().client() as client:
         says(client, [*written("Hello you")[:2], *begun("Hello you"), *finished("Hello you")])
-        monkeypatch.setattr(SessionFollower, "__init__", late)
-        assert client.listen(GUARD).bot_text == "Hello you"
+        with at("a session gets its follower", late):
+            assert client.listen(GUARD).bot_text == "Hello you"
         turn = client.listen(GUARD)
         assert (turn.user_text, turn.bot_text) == ("one", "You said one")
 
@@ -64,7 +65,6 @@ def test_it_begins_after_the_session() -> None:
     with TalkingBot().client() as client:
         client.disconnect()
         assert client.turns() == ()
-        assert client._conversation.get()._coming is None
         client.connect()
         assert client.ask("x", GUARD).bot_text == "You said x"
 
@@ -141,11 +141,16 @@ def test_a_bot_that_goes_silent() -> None:
 
 
 def test_a_hundred_turns_are_kept() -> None:
+    """A client keeps the last hundred turns, and nothing of those before."""
     with TalkingBot().client() as client:
-        for _ in range(110):
-            client.ask("x", GUARD)
+        asked = [weakref.ref(client.ask("x", GUARD)) for _ in range(110)]
         assert [turn.number for turn in client.turns()] == [*range(11, 111)]
-        assert len(client._conversation.get()._over) == 100
+
+        def are_gone() -> bool:
+            collect()
+            return not any(turn() for turn in asked[:10])
+
+        until(are_gone)
 
 
 def test_a_full_stream_of_turns() -> None:
@@ -181,14 +186,6 @@ def test_the_end_of_a_session_ends_its_turns() -> None:
         settle(client)
         hangs_up(client)
         until(lambda: client.turns()[0].status == "failed")
-        assert client._conversation.get()._follower is None
-
-
-class Said:
-    """A question to which any turn may belong."""
-
-    def may_be(self, turn: Turn) -> bool:
-        return True
 
 
 def test_a_fork_while_other_threads_follow_it() -> None:
@@ -196,13 +193,11 @@ def test_a_fork_while_other_threads_follow_it() -> None:
     client = TalkingBot().client()
     with client:
         client.ask("x", GUARD)
-    conversation = client._conversation.get()
 
     def child() -> object:
         with client:
             says(client, said("Hello you"))
             return client.listen(GUARD).bot_text, client.ask("y", GUARD).bot_text
 
-    with conversation.patience(GUARD), holding(conversation._lock):
-        conversation.speaking.add(Said())
+    with asking_on_another_thread(client):
         assert in_child(child) == ("Hello you", "You said y")

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rtvi_sync import ForkedProcessError, RTVIClient
-from rtvi_sync.client.conversation import ConversationTracker
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.session.session import Session
 from tests.support.clients import settle
 from tests.support.forking import in_child
+from tests.support.moments import at
+from tests.support.probes import asking_on_another_thread, follows_turns, listeners
 from tests.support.scripted_talk import TalkingBot
 from tests.support.slowness import GUARD
-from tests.support.threads import InThread, holding
+from tests.support.threads import InThread
 
 
 def test_it_begins_once() -> None:
     """Threads that ask at the same time get the same one."""
     with TalkingBot().client() as client:
-        lazy = client._conversation
-        threads = [InThread(lazy.get) for _ in range(8)]
-        assert len({id(thread.get()) for thread in threads}) == 1
+        for thread in [InThread(client.turns) for _ in range(8)]:
+            assert thread.get() == ()
+        with TalkingBot().client() as other:
+            other.turns()
+            assert listeners(client) == listeners(other)
 
 
 def test_only_events_of_turns_begin_it() -> None:
     client: Any = RTVIClient()
     client.on("bot_ready", print)
     client.events("metrics").close()
-    assert client._conversation._conversation is None
+    assert not follows_turns(client)
     client.once("turn_started", print)
-    assert client._conversation._conversation is not None
+    assert follows_turns(client)
 
 
-def test_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c() -> None:
     """The session is followed though the first call that asks for its turns is interrupted."""
-    follow, calls = ConversationTracker.follow, []
+    calls: list[object] = []
 
-    def interrupted(conversation: ConversationTracker, session: Session) -> None:
+    def interrupted(go_on: Callable[[], object], session: object) -> None:
         calls.append(session)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        follow(conversation, session)
+        go_on()
 
-    monkeypatch.setattr(ConversationTracker, "follow", interrupted)
-    with TalkingBot(greeting="Hello!").client() as client:
+    with at("the turns of a session are followed", interrupted), TalkingBot(greeting="Hello!").client() as client:
         settle(client)
         with pytest.raises(KeyboardInterrupt):
             client.turns()
@@ -70,11 +71,10 @@ def test_in_a_forked_child() -> None:
 def test_a_fork_while_another_thread_asks() -> None:
     """The child of a process whose client was not connected asks as ever."""
     client = TalkingBot().client()
-    lazy = client._conversation
 
     def child() -> object:
         with client:
             return client.ask("x", GUARD).bot_text
 
-    with holding(lazy._lock), holding(lazy.ask_lock.hold(Deadline(GUARD))):
+    with asking_on_another_thread(client):
         assert in_child(child) == "You said x"

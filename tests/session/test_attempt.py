@@ -23,13 +23,11 @@ from rtvi_sync import (
     WebSocketTransport,
 )
 from rtvi_sync.media import BytesSink
-from rtvi_sync.session.attempt import ConnectAttempt
-from rtvi_sync.session.session import Session
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.base import TransportOptions
 from tests.support.attempts import connect_within, timed_out
 from tests.support.clients import memory_client, silent_bot, transport_of, websocket_client
 from tests.support.hung_phases import PHASES, HangingPhase, bot_ready, http_headers, websocket_handshake
+from tests.support.moments import at
 from tests.support.slowness import GUARD, LIMITS, takes
 from tests.support.threads import InThread, own_threads
 from tests.support.waiting import until
@@ -180,20 +178,19 @@ def test_the_http_answer_does_not_end_the_deadline() -> None:
         timed_out("bot-ready", partial(connect_within, client))
 
 
-def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_passes_before_anything_began() -> None:
     """The connect thread does not run in time: the error blames no phase, and the states are those of an attempt."""
     run = threading.Event()
-    work = ConnectAttempt._work
 
-    def late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
+    def late(go_on: Callable[[], object], _: object) -> None:
         assert run.wait(GUARD)
-        work(self, session, options)
+        go_on()
 
-    monkeypatch.setattr(ConnectAttempt, "_work", late)
     client = memory_client(connect_timeout=0.05)
     states: list[str] = []
     client.on("transport_state_changed", lambda state: states.append(str(state)))
-    with pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs") as caught:
+    timed = pytest.raises(ConnectionTimeoutError, match="waiting until its thread runs")
+    with at("the connect thread runs", late), timed as caught:
         client.connect()
     run.set()
     until(lambda: own_threads() == [])
@@ -202,23 +199,21 @@ def test_a_limit_that_passes_before_anything_began(monkeypatch: pytest.MonkeyPat
     assert client.state is TransportState.ERROR
 
 
-def test_a_late_thread_leaves_the_next_session_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_thread_leaves_the_next_session_its_events() -> None:
     """That of an attempt that was given up before it ran: what is told of audio belongs to the session after it."""
     run, begun, ended = threading.Event(), threading.Event(), threading.Event()
-    work = ConnectAttempt._work
 
-    def work_late(self: ConnectAttempt, session: Session, options: TransportOptions) -> None:
-        monkeypatch.setattr(ConnectAttempt, "_work", work)
+    def late(go_on: Callable[[], object], _: object) -> None:
         begun.set()
         assert run.wait(GUARD)
-        work(self, session, options)
+        go_on()
         ended.set()
 
-    monkeypatch.setattr(ConnectAttempt, "_work", work_late)
     transport = MemoryTransport(audio=True)
     client = RTVIClient(transport=transport, mic=False, speaker=BytesSink(), connect_timeout=GUARD)
-    connecting = InThread(client.connect)
-    assert begun.wait(GUARD)
+    with at("the connect thread runs", late):
+        connecting = InThread(client.connect)
+        assert begun.wait(GUARD)
     client.disconnect()
     connecting.error()
     client.connect()
@@ -230,9 +225,9 @@ def test_a_late_thread_leaves_the_next_session_its_events(monkeypatch: pytest.Mo
     client.disconnect()
 
 
-def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_limit_is_told_of(limits: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     """Without a limit a warning names the phase, again and again, until the end."""
-    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
+    limits(reminder=0.02)
     client = memory_client(silent_bot, connect_timeout=None)
     connecting = InThread(client.connect)
     until(lambda: caplog.text.count("waiting for the bot to be ready") >= 3)
@@ -242,19 +237,12 @@ def test_no_limit_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     assert "connect_timeout" in caplog.records[-1].getMessage()
 
 
-def test_a_limit_is_not_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_limit_is_not_told_of(limits: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     """With a limit there is no reminder."""
-    monkeypatch.setattr("rtvi_sync.session.attempt._REMINDER_INTERVAL", 0.02)
+    limits(reminder=0.02)
     with pytest.raises(ConnectionTimeoutError):
         memory_client(silent_bot, connect_timeout=0.2).connect()
     assert caplog.records == []
-
-
-def test_reminder_interval() -> None:
-    """The warnings come every 10 s."""
-    from rtvi_sync.session import attempt
-
-    assert attempt._REMINDER_INTERVAL == 10.0
 
 
 @pytest.mark.parametrize("phase", [http_headers, websocket_handshake, bot_ready])

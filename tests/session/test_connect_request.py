@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -24,11 +25,10 @@ from rtvi_sync import (
     StartBotError,
     TransportState,
 )
-from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.session.connect_request import BotURL, ConnectRequest
 from tests.support.attempts import connect_within, timed_out
-from tests.support.clients import bundle_of, memory_client, session_of, silent_bot, transport_of
-from tests.support.http_server import Answer, Request, ScriptedServer
+from tests.support.clients import bundle_of, memory_client, silent_bot, transport_of
+from tests.support.http_server import Answer, ScriptedServer
+from tests.support.probes import run_on_io_thread
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
@@ -366,11 +366,10 @@ class TestHandler:
         client = memory_client(custom_connect_handler=handler)
         connecting = InThread(client.connect)
         assert called.wait(GUARD)
-        session_of(client).runtime.io.call(
-            lambda: session_of(client).ending.begin(rtvi_sync.CloseInfo(initiator="network"))
-        )
+        disconnecting = InThread(client.disconnect)
         assert blocked.wait(GUARD)
-        session_of(client).runtime.io.call(release.set)
+        run_on_io_thread(release.set)
+        disconnecting.get()
         connecting.error()
         assert names[0].startswith("rtvi-close-")
 
@@ -425,9 +424,9 @@ class TestHandler:
         assert server.requests == []
 
 
-def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_function_given_to_on_abort(limits: Callable[..., None]) -> None:
     """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
-    monkeypatch.setattr("rtvi_sync.session.limits.TEARDOWN_LIMIT", 0.5)
+    limits(teardown=0.5)
     release = threading.Event()
 
     def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
@@ -441,30 +440,6 @@ def test_a_hanging_function_given_to_on_abort(monkeypatch: pytest.MonkeyPatch) -
     for thread in threading.enumerate():
         if thread.name.startswith("rtvi-"):
             thread.join(GUARD)
-
-
-@pytest.mark.parametrize("limit", [None, GUARD])
-def test_a_server_that_does_not_say_what_it_offers(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, limit: float | None
-) -> None:
-    """The eval route is tried without that hint, as soon as its own limit has passed, also if the call has no limit."""
-    monkeypatch.setattr("rtvi_sync.session.connect_request._HINT_TIMEOUT", 0.05)
-    monkeypatch.setattr("rtvi_sync.transports.net._GRACE", 2 * GUARD)
-    release = threading.Event()
-
-    def hang(_: Request) -> Answer:
-        release.wait(6 * GUARD)
-        return Answer({})
-
-    server.answers.update({"/start": Answer({"detail": "not allowed"}, 400), "/status": hang})
-    bot_url = BotURL.parse(server.url).with_eval_route()
-    deadline = Deadline(limit)
-    abort = AbortController(deadline, lambda: StartBotError("aborted"))
-    sending = InThread(lambda: ConnectRequest(params=RTVIClientParams, bot_url=bot_url).send(deadline, abort))
-    try:
-        assert sending.get(GUARD).content == {"ws_url": bot_url.ws_url}
-    finally:
-        release.set()
 
 
 def test_memory_transport_sees_no_headers(server: ScriptedServer) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,11 +24,11 @@ from rtvi_sync import (
     TransportState,
     WouldDeadlockError,
 )
-from rtvi_sync.session import function_calls as functions
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, memory_client, say, session_of, settle, transport_of, websocket_client
+from tests.support.clients import bot_says, memory_client, say, settle, transport_of, websocket_client
 from tests.support.forking import in_child
 from tests.support.garbage import collect
+from tests.support.probes import bytes_of_calls, calls_under_way, queued_bytes
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, own_threads, thread_names
 from tests.support.waiting import until
@@ -305,10 +305,10 @@ class TestBesideTheLane:
         assert results(client, 4) == ["quick", "slow", "slow", "slow"]
 
     def test_too_many_at_once(
-        self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, client: RTVIClient, limits: Callable[..., None], caplog: pytest.LogCaptureFixture
     ) -> None:
         """Over the limit a call fails at once and the bot is told; when one has ended there is room again."""
-        monkeypatch.setattr(functions, "MAX_RUNNING", 3)
+        limits(function_calls=3)
         heard, held = errors(client), Held()
         client.register_function_call_handler("tool", held)
         for n in range(5):
@@ -318,29 +318,28 @@ class TestBesideTheLane:
         until(lambda: len(heard) == 2)
         held.release.set()
         results(client, 5)
-        until(lambda: not session_of(client).channel.functions._running)
+        until(lambda: calls_under_way(client) == 0)
         call(client, "5")
         assert results(client, 6)[-1] == "done"
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
 
-    def test_too_many_of_much(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_of_much(self, client: RTVIClient, limits: Callable[..., None]) -> None:
         """The errors of calls that are refused count in the queue with what the calls hold."""
-        monkeypatch.setattr(functions, "MAX_RUNNING", 0)
+        limits(function_calls=0)
         client.register_function_call_handler("tool", lambda call: None)
         held = Held()
         client.on(RTVIEvent("handler_error"), held)
         call(client, "1")
         held.wait_entered()
-        session = session_of(client)
         data = {"tool_call_id": "2", "function_name": "tool", "arguments": {"text": "x" * 100_000}}
-        session.channel.receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
-        assert session.publisher._queue.bytes_queued >= 100_000
+        transport_of(client).receive(json.dumps({"label": "rtvi-ai", "type": IN_PROGRESS, "data": data}))
+        assert queued_bytes(client) >= 100_000
         held.release.set()
         settle(client)
 
-    def test_too_many_that_cannot_be_answered(self, client: RTVIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_that_cannot_be_answered(self, client: RTVIClient, limits: Callable[..., None]) -> None:
         """A refusal that cannot be sent does no harm, to the thread that delivers messages least."""
-        monkeypatch.setattr(functions, "MAX_RUNNING", 0)
+        limits(function_calls=0)
         client.register_function_call_handler(None, lambda call: None)
         heard: list[Any] = []
         client.on("server_message", heard.append)
@@ -412,9 +411,8 @@ class TestAnnouncements:
         settle(client)
         assert caplog.records  # of the exceptions
         assert all(len(record.message) < 1000 for record in caplog.records)
-        calls = session_of(client).channel.functions
-        assert sum(sys.getsizeof(item) for item in calls._announced) < 1000
-        until(lambda: not calls._running)
+        assert bytes_of_calls(client) < 1000
+        until(lambda: calls_under_way(client) == 0)
 
     def test_in_the_next_session(self) -> None:
         """Ids are a session's own: the next one may use them again, and functions stay registered."""

@@ -10,7 +10,8 @@ pytestmark = pytest.mark.inside
 
 
 def test_the_steps_share_the_promise() -> None:
-    """Transport, media, handlers and the result end in this order, within what `disconnect()` promises."""
+    """Transport, media, handlers and the result end in this order, within the 5 s that `disconnect()` promises."""
+    assert limits.TEARDOWN_LIMIT == 5.0
     assert limits.TRANSPORT_SHARE < limits.MEDIA_SHARE < limits.OWN_SHARE < 1.0
     assert 2 * limits.SETTLE_TIMEOUT <= limits.TEARDOWN_LIMIT * (1.0 - limits.TRANSPORT_SHARE)
     assert limits.FUNCTIONS_TIMEOUT < limits.TEARDOWN_LIMIT

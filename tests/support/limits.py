@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -92,3 +92,10 @@ def changed(**limits: Any) -> Iterator[None]:
         yield
     finally:
         change(**before)
+
+
+@pytest.fixture
+def limits() -> Iterator[Callable[..., None]]:
+    """Return a function that changes limits, by name, until the end of the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **values: stack.enter_context(changed(**values))

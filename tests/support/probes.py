@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rtvi_sync import RTVIClient, RTVIError, Transport
+from rtvi_sync import RTVIClient, RTVIError, Transport, Turn
 from rtvi_sync.client.ways import Way
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.protocol import envelope
@@ -18,6 +19,7 @@ from rtvi_sync.session.connect_request import BotURL
 from rtvi_sync.transports.tls import default_context
 from tests.support.clients import manager_of, session_of, transport_of
 from tests.support.slowness import GUARD
+from tests.support.threads import holding
 
 
 def waiting_calls(client: RTVIClient) -> int:
@@ -56,11 +58,6 @@ def replaces_microphone(client: RTVIClient) -> bool:
 def follows_turns(client: RTVIClient) -> bool:
     """Return whether the client has begun to follow the turns of its sessions."""
     return client._conversation._conversation is not None
-
-
-def turns_kept(client: RTVIClient) -> int:
-    """Return how many turns that are over the client keeps."""
-    return len(client._conversation.get()._over)
 
 
 def questions_under_way(client: RTVIClient) -> int:
@@ -222,3 +219,24 @@ def run_on_io_thread(command: Callable[[], object]) -> None:
             runtime.release()
 
     runtime.io.call(run)
+
+
+class _Saying:
+    """A question to which any turn may belong."""
+
+    def may_be(self, turn: Turn) -> bool:
+        return True
+
+
+@contextlib.contextmanager
+def asking_on_another_thread(client: RTVIClient) -> Iterator[None]:
+    """Let another thread hold, in the block, all that one holds which asks, if the client follows its turns already."""
+    lazy, deadline = client._conversation, Deadline(GUARD)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(holding(lazy.ask_lock.hold(deadline)))
+        if (conversation := lazy._conversation) is not None:
+            conversation.speaking.add(_Saying())
+            stack.enter_context(conversation.patience(GUARD))
+            stack.enter_context(holding(conversation._lock))
+        stack.enter_context(holding(lazy._lock))
+        yield
