@@ -140,6 +140,7 @@ def test_the_tool_that_installs(environment: Environment) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.matrix
 def test_the_command_of_an_error_installs_the_extra(installed: Path, tmp_path: Path) -> None:
     """After the installation of a wheel the command of the error can be run as it is, and the extra is there."""
     program = "from rtvi_sync.media import ScreenSource; ScreenSource()"

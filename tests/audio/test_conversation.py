@@ -20,6 +20,7 @@ from .sessions import Hearing, client_of, device, once, tone
 from .signals import correlation, longest_silence, loud_seconds, speech
 
 
+@pytest.mark.parametrize("library", ["pyaudio", "sounddevice"], indirect=True)
 def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
     """What is said into the microphone is what the speaker plays after a bot has sent it back."""
     said = speech()

@@ -111,7 +111,7 @@ def program(installed: Path) -> str:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", some_of(COMMANDS, "talk, recorded", "devices"))
 def test_the_wheel_alone_brings_the_commands(
     name: str, program: str, bot: EmbeddedBot, one_word: Path, tmp_path: Path
 ) -> None:
