@@ -9,8 +9,6 @@ import pytest
 from tests.support.loopback import black_hole
 from tests.support.webrtc import far_loop  # noqa: F401 - a fixture
 
-pytest.register_assert_rewrite("rtvi_sync.testing.contract_rig", "rtvi_sync.testing.transport_contract")
-
 
 @pytest.fixture(scope="package")
 def hanging_port() -> Iterator[int]:
