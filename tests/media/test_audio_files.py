@@ -342,7 +342,7 @@ def test_channels_that_cancel_each_other(format, caplog):
 
 
 def test_a_file_that_is_truncated(tmp_path, caplog):
-    """It is read up to its end, and a warning names it and both lengths."""
+    """A truncated file is read up to its end, and a warning names it and both lengths."""
     (tmp_path / "a.wav").write_bytes(wav_header(RATE, 3 * len(TONE)) + TONE)
     assert WavSource(tmp_path / "a.wav").read(2 * RATE) == TONE
     (record,) = caplog.records
@@ -364,7 +364,7 @@ def test_a_file_from_a_pipe(size, caplog):
 
 @pytest.mark.parametrize("format", ["WAV", "AIFF"])
 def test_a_file_without_audio(format, tmp_path):
-    """It is refused, because a bot would wait for the question."""
+    """A file without audio is refused, because a bot would wait for the question."""
     (tmp_path / "a.wav").write_bytes(wav_header(RATE, 0) if format == "WAV" else written(b"", format=format))
     with pytest.raises(DeviceError, match=r"^Cannot use the audio file .*a\.wav: it has no audio; [^\n]*pipe"):
         WavSource(tmp_path / "a.wav")
@@ -389,7 +389,7 @@ def test_a_long_file_is_refused(monkeypatch):
 
 
 def test_a_rate_that_no_session_has():
-    """It is refused, as in a WAV file of PCM."""
+    """A rate that no session can have is refused, as in a WAV file of PCM."""
     soundfile = pytest.importorskip("soundfile", reason="the extra `files` installs it")
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", 500, 1, format="AIFF", subtype="PCM_16") as sound:

@@ -90,7 +90,7 @@ def test_replacing_by_itself_changes_nothing(talk, timer):
 
 
 def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
-    """It is sent again from its beginning: an object, a file by its path, and a source with a thread."""
+    """A source that has ended and is chosen again is sent from its beginning: an object, a file, one with a thread."""
     tone = ToneSource(440, 0.02).read(320)
     (tmp_path / "q.wav").write_bytes(wav_header(16000, len(tone)) + tone)
     for source in (BytesSource(tone, 16000), tmp_path / "q.wav", Once(tone)):
@@ -119,7 +119,7 @@ class Once(CallbackSource):
 
 @pytest.mark.parametrize("sink", [BytesSink(max_bytes=960), FailingOnce()], ids=lambda sink: type(sink).__name__)
 def test_a_sink_that_has_failed_is_chosen_again(talk, until, sink):
-    """It gets the audio from then on; before, nothing happened."""
+    """A sink that has failed and is chosen again gets the audio from then on."""
     session = talk(speaker=sink).prepare()
     session.hear(bytes(962))
     assert session.reported.wait(GUARD)
@@ -134,7 +134,7 @@ def test_a_sink_that_has_failed_is_chosen_again(talk, until, sink):
 
 
 def test_video_that_has_ended_is_chosen_again(talk, until):
-    """It is read again, as after the camera was turned off and on."""
+    """Video that has ended and is chosen again is read again, as after the camera was turned off and on."""
     film = Film()
     session = talk(cam=film, enable_cam=True)
     session.prepare(video=True)

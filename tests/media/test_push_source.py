@@ -68,7 +68,7 @@ def test_a_buffer_that_is_used_again(talk, timer, view):
 
 
 def test_what_is_pushed_before_the_bot_is_ready(talk, timer):
-    """It waits, as it does while the microphone is muted."""
+    """What is pushed before the bot is ready waits, as it does while the microphone is muted."""
     source, data = PushSource(16000), noise(320)
     source.push(data)
     session = talk(mic=source, enable_mic=False).begin()
@@ -223,7 +223,7 @@ def test_a_push_never_waits_for_a_session(talk):
 
 
 def test_wait(talk, timer, until):
-    """It returns when all that was pushed so far is sent, or the session has ended before."""
+    """wait() returns when all that was pushed so far is sent, or the session has ended before."""
     source = PushSource(16000)
     assert source.wait() is False
     session = talk(mic=source).begin()
@@ -391,7 +391,7 @@ def test_a_wrapped_source_is_used_by_the_session(talk, timer):
 @pytest.mark.parametrize(("rate", "rate_sent"), [(8000, 16000), (16000, 8000), (44100, 16000)])
 @pytest.mark.parametrize("frames", [1, 333, 4000])
 def test_wait_for_what_the_converter_holds(talk, timer, rate, rate_sent, frames):
-    """It returns when the last sample has left the converter, and not when it has gone into it."""
+    """wait() returns when the last sample has left the converter, and not when it has gone into it."""
     source = PushSource(rate)
     session = talk(mic=ResamplingSource(source, rate_sent)).begin()
     for _ in range(2):
@@ -409,7 +409,7 @@ def test_wait_for_what_the_converter_holds(talk, timer, rate, rate_sent, frames)
 
 
 def test_a_read_of_the_application():
-    """It returns what is pushed, and silence if nothing is while it would last."""
+    """read() returns what is pushed, and silence if nothing is while it would last."""
     source = PushSource(16000)
     source.push(noise(320))
     assert source.read(320) == noise(320)
@@ -418,7 +418,7 @@ def test_a_read_of_the_application():
 
 
 def test_a_read_is_woken_by_a_push():
-    """It does not wait for as long as the samples would last if they are pushed before."""
+    """read() does not wait for as long as the samples would last if they are pushed before."""
     source = PushSource(16000)
     pushing = threading.Timer(0.01, source.push, (noise(320),))
     pushing.start()

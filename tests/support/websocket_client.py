@@ -118,13 +118,18 @@ class Client:
         return self.ends[0]
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+#: Marks a test whose connections are encrypted once, beside the run in which they are not: what TLS makes different.
+over_tls_too = pytest.mark.parametrize("link", [False, True], ids=["plain", "tls"], indirect=True)
+
+
+@pytest.fixture
 def link(request, io):
     """Return a function that makes a client and its bot; both are closed after the test."""
+    tls = getattr(request, "param", False)
     with contextlib.ExitStack() as stack:
 
         def make(*, start: bool = True, first: bytes = b"", **options) -> tuple[Client, Bot]:
-            ours, theirs = tcp_pair(request.param)
+            ours, theirs = tcp_pair(tls)
             bot = Bot(theirs)
             stack.callback(theirs.close)
             client = Client(ours, io, **options)

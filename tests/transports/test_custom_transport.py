@@ -283,7 +283,7 @@ def test_messages_from_a_thread_of_its_own() -> None:
 
 
 def test_disconnect_is_called_after_a_failed_connect() -> None:
-    """Also when it has not even come back."""
+    """disconnect() is called after a connect() that failed, even if that has not returned yet."""
     hung, release = threading.Event(), threading.Event()
 
     def hang(transport: Scripted, abort: AbortSignal) -> None:

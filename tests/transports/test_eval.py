@@ -316,16 +316,16 @@ def test_the_client_shows_its_transport():
 
 
 def test_a_burst(plain, opened, runtime):
-    """Thousands of messages and audio frames in one go are all delivered, in order."""
+    """Hundreds of messages and audio frames in one go are all delivered, in order."""
     sink = BytesSink()
     session = Session(runtime, speaker=sink)
     transport = EvalTransport(plain.url)
     opened(transport, session=session)
-    texts = [json.dumps({"label": "rtvi-ai", "type": "x", "data": n}) for n in range(2000)]
+    texts = [json.dumps({"label": "rtvi-ai", "type": "x", "data": n}) for n in range(300)]
     bot = plain.bot()
     for n, text in enumerate(texts):
         bot.send(frame(TEXT, text.encode()) + audio_frame(n.to_bytes(2, "little") * 80))
     session.wait(lambda: len(session.messages) == len(texts) and len(sink.pcm) == 160 * len(texts))
     assert session.messages == texts
     assert sink.pcm == b"".join(n.to_bytes(2, "little") * 80 for n in range(len(texts)))
-    assert attrs.asdict(transport.stats())["audio_received"] == pytest.approx(10.0)
+    assert attrs.asdict(transport.stats())["audio_received"] == pytest.approx(1.5)

@@ -162,7 +162,7 @@ def test_all_attempts_but_the_first_that_connects_are_closed(connect, sockets, d
 
 
 def test_an_abort_ends_all_attempts(connect, sockets, delay, attempt):
-    """It wakes the thread, and none of the sockets stays open."""
+    """An abort wakes the thread that connects, and none of the sockets stays open."""
     delay(0.0)
     with black_hole() as hole, running(lambda: connect(*[("127.0.0.1", hole)] * 3)) as connecting:
         for _ in range(3):

@@ -533,7 +533,7 @@ def test_a_proxy_is_asked_for_an_ipv6_address_in_brackets(post, authority):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_an_ipv6_address_needs_no_proxy(post, tls):
-    """It is reached directly, and through a tunnel if there is TLS."""
+    """An IPv6 address is reached directly, and through a tunnel if there is TLS."""
     with Endpoint(answering(), tls=serving() if tls else None, host="::1") as server, Proxy() as proxy:
         assert post(server.url) == {}
         assert post(server.url, network=Network(ssl_context=trusting(), proxy=proxy.authority)) == {}
@@ -566,7 +566,7 @@ def test_nobody_listens(any_post):
 
 
 def test_a_client_of_the_callers_is_not_closed(post):
-    """It can be used again, by us and by the caller."""
+    """An HTTP client of the caller's can be used again, by us and by the caller."""
     with Endpoint(answering()) as server, httpx.Client(trust_env=False) as client:
         post(server.url, client=client)
         post(server.url, client=client)

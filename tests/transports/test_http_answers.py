@@ -372,7 +372,7 @@ def test_what_is_not_a_url_of_a_server(any_post, url):
 
 
 def test_a_header_that_is_not_valid(any_post):
-    """It is refused, unseen, before anything is sent."""
+    """A header that is not valid is refused, unseen, before anything is sent."""
     with pytest.raises(InvalidTransportParamsError, match="Authorization") as caught:
         list(any_post("http://127.0.0.1:9/", headers={"Authorization": "Bearer secret\n"}))
     assert "secret" not in str(caught.value)

@@ -205,7 +205,7 @@ def test_cookies_stay_on_their_host(bot, starter, client):
 
 
 def test_cookies_of_an_http_client_of_the_application_s_own(bot, client):
-    """It sends those that it keeps, each once."""
+    """An HTTP client of the application's own sends each cookie that it keeps once."""
     bot.server.answers["/start"] = Answer({"sessionId": SESSION}, headers={"Set-Cookie": "a=theirs; Path=/"})
     with httpx.Client(cookies={"own": "mine"}, trust_env=False) as own:
         client(SmallWebRTCTransport(), http_client=own).start_bot_and_connect(f"{bot.url}/start")
@@ -225,7 +225,7 @@ def test_a_login_that_a_server_names(bot, client):
     "wrong", ["", "bot.example", "ws://bot.example", "http://bot.example/api", "http://a:b@bot.example", "http://*:1"]
 )
 def test_what_is_no_origin(wrong):
-    """It is refused where it is given."""
+    """A value in `allowed_origins` that is no origin is refused where it is given."""
     with pytest.raises(InvalidTransportParamsError, match=r"allowed_origins has .* not an origin"):
         SmallWebRTCTransport(allowed_origins=["http://bot.example", wrong])
 
@@ -247,13 +247,13 @@ def test_https_must_stay_https(fake_call):
 
 @pytest.mark.parametrize("url", ["", "ws://bot.example/ws", "bot.example/api/offer", "http://bot.example:port/"])
 def test_what_is_no_url_of_an_offer(url):
-    """It is refused where it is given."""
+    """A `webrtc_url` that cannot take offers is refused where it is given."""
     with pytest.raises(InvalidTransportParamsError, match="is not the URL of an offer: it"):
         SmallWebRTCTransport(url)
 
 
 def test_a_server_that_refuses_the_offer(bot, client):
-    """It is a matter of the transport, with advice for offers."""
+    """A refused offer is an error of the transport, with advice for offers."""
     bot.server.answers["/api/offer"] = Answer({"detail": "Cannot create new connection"}, 400)
     with pytest.raises(TransportStartError, match=r"ConnectionMode\.SINGLE") as caught:
         client().connect()
@@ -438,7 +438,7 @@ def test_another_negotiation(bot, client):
 
 
 def test_another_negotiation_that_fails(bot, client, caplog):
-    """It is logged, and the session goes on."""
+    """Another negotiation that fails is logged, and the session goes on."""
     it = client()
     it.connect()
     bot.server.answers["/api/offer"] = Answer({"detail": "no"}, 500)
@@ -461,7 +461,7 @@ def test_another_negotiation_without_a_thread(bot, client, caplog, monkeypatch):
 
 @pytest.mark.parametrize(("how", "initiator"), [("leave", "server"), ("drop", "network")])
 def test_the_bot_ends_the_session(bot, client, how, initiator):
-    """It is told once, and calls raise."""
+    """The end of a session by the bot is told once, and later calls raise."""
     it = client()
     it.connect()
     with it.events("disconnected", timeout=GUARD) as events:
@@ -473,7 +473,7 @@ def test_the_bot_ends_the_session(bot, client, how, initiator):
 
 @pytest.mark.parametrize(("size", "samples"), [(65_536, 960), (262_144, 480)])
 def test_packets_of_the_voice(bot, client, size, samples):
-    """They are short, unless the bot's library may be one that hears nothing in them."""
+    """Packets of the voice are short, unless the bot's library may be one that hears nothing in them."""
     bot.change = lambda answer: {
         **answer,
         "sdp": re.sub("max-message-size:[0-9]+", f"max-message-size:{size}", answer["sdp"]),

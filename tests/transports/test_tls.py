@@ -57,7 +57,7 @@ def send_all(near: ssl.SSLSocket) -> None:
 
 
 def test_the_error_of_another_connection(ends: Ends) -> None:
-    """It is not raised for this one, which goes on."""
+    """An error that OpenSSL kept from another connection is not raised for this one, which goes on."""
     near, far = ends
     leave_an_error()
     with pytest.raises(WOULD_BLOCK):
@@ -71,7 +71,7 @@ def test_the_error_of_another_connection(ends: Ends) -> None:
 
 
 def test_an_error_of_its_own(ends: Ends) -> None:
-    """It is raised as it is, and none is left to others."""
+    """A connection's own error of OpenSSL is raised as it is, and none is left to others."""
     near, far = ends
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     far.close()

@@ -386,7 +386,7 @@ def test_a_session_may_have_other_devices(plain, opened, runtime):
 
 
 def test_it_carries_audio_and_no_video(kind, plain, opened):
-    """There are tracks, playback can be interrupted, and a camera or a screen is refused by name."""
+    """A WebSocket transport has tracks and playback to interrupt, and refuses a camera or a screen by name."""
     transport = kind(plain.url)
     session = opened(transport)
     assert (transport.supports_audio, transport.supports_video) == (True, False)

@@ -24,7 +24,7 @@ from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, CONT, MB, PING, PONG, TEXT, close_frame, frame
-from tests.support.websocket_client import Client, blocked
+from tests.support.websocket_client import Client, blocked, over_tls_too
 
 pytestmark = pytest.mark.inside
 
@@ -49,6 +49,7 @@ def test_messages_both_ways(pair):
     assert client.received(len(messages)) == messages
 
 
+@over_tls_too
 def test_large_messages_both_ways(pair):
     """8 MB go each way at once."""
     client, bot = pair
@@ -82,6 +83,7 @@ def test_pings_are_answered(pair):
     assert client.messages == []
 
 
+@over_tls_too
 @pytest.mark.parametrize("split", [0, 5, -1])
 def test_what_came_with_the_handshake(link, split):
     """Bytes that were read with the handshake's answer are the beginning of the stream."""
@@ -92,6 +94,7 @@ def test_what_came_with_the_handshake(link, split):
     assert client.received(2) == [(BINARY, b"first"), (BINARY, b"second")]
 
 
+@over_tls_too
 def test_what_shares_a_record_with_the_handshake(link):
     """Invariant "socket": decrypted bytes that wait in the TLS object, where no selector sees them, are read."""
     client, bot = link(start=False)
@@ -103,6 +106,7 @@ def test_what_shares_a_record_with_the_handshake(link):
     assert client.received(1) == [(BINARY, b"first")]
 
 
+@over_tls_too
 def test_many_records_at_once(pair):
     """What arrives in one burst is read to its end, though the selector tells of it only once."""
     client, bot = pair
@@ -119,6 +123,7 @@ def test_sending_before_the_start(link):
     assert bot.receive() == (BINARY, b"early")
 
 
+@over_tls_too
 def test_much_is_sent_before_the_start(link):
     """What the socket did not take before the connection is served leaves when it is."""
     client, bot = link(start=False)
@@ -139,6 +144,7 @@ def test_a_message_may_be_answered_at_once(link):
 # -- writing against resistance ---------------------------------------------------------------------------------------
 
 
+@over_tls_too
 def test_a_slow_reader_gets_everything_in_order(pair):
     """Invariant "socket": several threads send more than it takes; no byte is lost or torn, order holds."""
     client, bot = pair
@@ -164,6 +170,7 @@ def test_a_slow_reader_gets_everything_in_order(pair):
     assert next_ == [each] * senders
 
 
+@over_tls_too
 def test_reading_goes_on_while_writing_is_blocked(pair):
     """A bot that does not read is still heard, and its pings are answered when it reads again."""
     client, bot = pair
@@ -174,6 +181,7 @@ def test_reading_goes_on_while_writing_is_blocked(pair):
     assert bot.receive() == (PONG, b"?")
 
 
+@over_tls_too
 def test_after_a_blockage_callers_write_themselves_again(pair):
     """Once all is written the I/O thread no longer watches for room, and the next message goes out directly."""
     client, bot = pair
@@ -204,6 +212,7 @@ def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
     assert bot.receive() == (BINARY, next_)
 
 
+@over_tls_too
 def test_much_is_written_in_turns(pair, monkeypatch):
     """After each the I/O thread goes on by itself; the whole arrives."""
     limits.patch(monkeypatch, write_slice=0.0)
@@ -225,8 +234,9 @@ def test_a_bot_that_reads_nothing_ends_the_session(link):
         client.connection.send(BINARY, b"x")
 
 
+@over_tls_too
 def test_a_bot_that_only_writes_ends_the_session(link):
-    """So too if the sender found the lock taken, and the I/O thread writes because it has read."""
+    """A bot that writes and reads nothing ends the session, even if only the I/O thread writes to it."""
     client, bot = link(stall_timeout=0.2)
     with client.write_lock, running(lambda: client.connection.send(BINARY, bytes(32 * MB))):
         pass
@@ -270,6 +280,7 @@ def test_the_stall_limit_counts_from_the_blockage(link):
     at_some_limit(check)
 
 
+@over_tls_too
 def test_what_is_sent_during_a_send(pair):
     """A finalizer may send during a send on the same thread: the writer checks the queue again, no frame stays."""
     client, bot = pair
@@ -406,6 +417,7 @@ def test_the_bot_ends_the_session(pair, code, reason):
     assert bot.at_end()
 
 
+@over_tls_too
 @pytest.mark.parametrize("first", [b"", frame(PING)], ids=["", "ping"])
 @pytest.mark.parametrize("fails", ["our_message", "our_answer"])
 def test_what_came_before_a_write_that_fails(link, first, fails):
@@ -452,6 +464,7 @@ def test_a_close_frame_without_code(pair):
     assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
 
 
+@over_tls_too
 def test_the_client_ends_the_session(pair):
     """Our close frame has our code; when the bot has answered, close() returns and the end is ours."""
     client, bot = pair
@@ -500,6 +513,7 @@ def test_a_bot_that_does_not_answer_the_close_frame(pair):
     assert bot.at_end()
 
 
+@over_tls_too
 def test_a_bot_that_hangs_up_instead_of_answering(pair):
     """An end of the line after our close frame is our end, not a broken network."""
     client, bot = pair
@@ -530,6 +544,7 @@ def test_closing_while_writing_is_blocked(pair):
     assert client.ended().initiator == "client"
 
 
+@over_tls_too
 def test_closing_at_once_while_writing_is_blocked(pair):
     """close(0) throws away what waits to be sent."""
     client, _ = pair
@@ -575,6 +590,7 @@ def test_closing_before_the_start(link, caplog):
     assert client.ended().initiator == "client"
 
 
+@over_tls_too
 def test_the_line_ends_without_a_word(pair):
     """An end of the stream without a close frame is the network's."""
     client, bot = pair
@@ -583,6 +599,7 @@ def test_the_line_ends_without_a_word(pair):
     assert (info.code, info.reason, info.initiator) == (None, "", "network")
 
 
+@over_tls_too
 def test_the_line_is_reset(pair):
     """A reset is the network's, with the error that the system gave."""
     client, bot = pair
@@ -593,6 +610,7 @@ def test_the_line_is_reset(pair):
     assert isinstance(info.error, OSError) or isinstance(bot.sock, ssl.SSLSocket)
 
 
+@over_tls_too
 @numbered_sockets
 def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monkeypatch):
     """What the application has opened with the number does not get the frame."""
@@ -620,6 +638,7 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
             os.close(number)
 
 
+@over_tls_too
 @numbered_sockets
 def test_the_descriptor_is_another_one_by_the_time_of_a_read(pair):
     """A read does not wait for what the application has opened with the number, which may block, nor take it."""
@@ -641,6 +660,7 @@ def test_the_descriptor_is_another_one_by_the_time_of_a_read(pair):
             os.close(number)
 
 
+@over_tls_too
 def test_the_line_breaks_under_a_sender(pair):
     """A sender that finds the line broken does not raise what the system said: the end is told in one way."""
     client, bot = pair
@@ -660,6 +680,7 @@ def test_data_after_the_close_frame_is_ignored(pair):
     assert client.messages == [(BINARY, b"a")]
 
 
+@over_tls_too
 def test_a_breach_of_the_protocol(pair):
     """What came before it is delivered; the bot gets the code of its offence, and the end has the error."""
     client, bot = pair
@@ -672,6 +693,7 @@ def test_a_breach_of_the_protocol(pair):
     assert bot.at_end()
 
 
+@over_tls_too
 @pytest.mark.parametrize("wire", [close_frame(1011, b"broken"), frame(BINARY, mask=True)], ids=["close", "offence"])
 def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
     """If the answer to a close frame or a breach cannot be written, the end is still what the bot made it."""
@@ -756,6 +778,7 @@ def test_closing_from_a_callback_of_another(link):
 # -- many, and forks --------------------------------------------------------------------------------------------------
 
 
+@over_tls_too
 def test_many_connections_on_one_thread(link, io):
     """60 connections are served by one thread, each with its own order, and all end."""
     links = [link() for _ in range(60)]
@@ -775,6 +798,7 @@ def test_many_connections_on_one_thread(link, io):
     assert io.thread.is_alive()
 
 
+@over_tls_too
 def test_a_flood_does_not_starve_the_others(link):
     """While one bot sends as fast as it can, another is answered."""
     flooded, flooding_bot = link()
@@ -794,6 +818,7 @@ def test_a_flood_does_not_starve_the_others(link):
         stop.set()
 
 
+@over_tls_too
 def test_a_fork_closes_only_the_copy_of_the_child(pair):
     """In the child the connection is closed, even if its lock was held; the parent's goes on."""
     client, bot = pair
@@ -819,6 +844,7 @@ def test_a_fork_closes_only_the_copy_of_the_child(pair):
     assert bot.at_end()
 
 
+@over_tls_too
 @pytest.mark.parametrize("how", ["polite", "at once", "by the bot", "breach"])
 def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
     """The bot sees the end although a copy of the descriptor exists, as in a child that was not forked by Python."""
@@ -834,6 +860,7 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
         assert bot.at_end()
 
 
+@over_tls_too
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
     limits.patch(monkeypatch, read_slice=0.0)
@@ -863,6 +890,7 @@ class Counted:
         return self._sock.recv(size, flags)
 
 
+@over_tls_too
 @pytest.mark.parametrize(("size", "reads"), [(100, 10), (5000, 20)], ids=["little", "much"])
 def test_reads_in_vain(link, size, reads):
     """A little costs one read each time; after much the socket is read until it is empty."""
@@ -899,6 +927,7 @@ def test_reading_on_does_not_multiply(link, io, monkeypatch):
         stop.set()
 
 
+@over_tls_too
 def test_a_busy_connection_gives_the_others_their_turn(link, monkeypatch):
     """When its turn is over the rest waits for the next one, and is read without the selector's help."""
     limits.patch(monkeypatch, read_slice=0.0)

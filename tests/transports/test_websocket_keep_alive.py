@@ -24,7 +24,7 @@ from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, CLOSE, PING, PONG, Bot, frame
 from tests.support.websocket_bots import BotServer, text_in
-from tests.support.websocket_client import Client, blocked, hold_up_after_reading
+from tests.support.websocket_client import Client, blocked, hold_up_after_reading, over_tls_too
 
 pytestmark = pytest.mark.inside
 
@@ -51,6 +51,7 @@ def test_a_silent_line_is_pinged(link):
     assert 0 < round_trip < GUARD
 
 
+@over_tls_too
 def test_a_dead_peer_is_found(link):
     """A peer that answers nothing ends the connection once interval and limit have passed, not before."""
     began = time.monotonic()
@@ -118,7 +119,7 @@ def test_a_stray_pong_is_nothing(link):
 
 
 def test_an_answer_that_is_repeated_is_nothing(link):
-    """It sets no timer, and the round trip is that of the first."""
+    """A repeated pong sets no timer, and the round trip is that of the first."""
     client, bot = link(ping_interval=0.3, ping_timeout=GUARD)
     payload = answer(bot)
     bot.send(frame(BINARY, b"first"))
@@ -177,6 +178,7 @@ def test_without_a_ping_timeout_silence_ends_nothing(link):
     at_some_limit(check)
 
 
+@over_tls_too
 def test_no_pings_pile_up_behind_a_blocked_line(link):
     """Without a limit for the answer, too: what waits to be sent keeps the line as busy as a ping would."""
     client, bot = link(ping_interval=0.02, ping_timeout=None)
@@ -218,6 +220,7 @@ def pass_time(seconds: float) -> None:
     until(lambda: time.monotonic() > end)
 
 
+@over_tls_too
 def test_a_pong_that_lies_in_the_socket_counts(link):
     """A ping timeout that runs late reads what has arrived before it judges: the peer has answered in time."""
 
@@ -249,6 +252,7 @@ def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
     assert client.ends == []
 
 
+@over_tls_too
 def test_a_peer_that_read_meanwhile_has_not_stalled(link):
     """A stall limit that runs late writes what the socket takes before it judges: the peer has read in time."""
 

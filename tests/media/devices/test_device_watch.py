@@ -128,7 +128,7 @@ def test_a_crash_is_not_the_end(library: str, stub: Stub, caplog: pytest.LogCapt
 
 
 def test_a_function_that_fails(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and the others are told."""
+    """A callback for changed devices that fails is logged, and the other callbacks are told."""
 
     def fail(infos: list[MediaDeviceInfo]) -> None:
         raise ValueError("mine")
@@ -145,7 +145,7 @@ def test_a_function_that_fails(library: str, stub: Stub, caplog: pytest.LogCaptu
 
 
 def test_a_function_that_closes_its_watch(library: str, stub: Stub) -> None:
-    """It is called on the thread that is to end."""
+    """A callback may close its watch, on the thread that ends by that."""
     told = Told()
     watch = DeviceWatch(backend(library), told, INTERVAL)
     told.then = watch.close
@@ -163,7 +163,7 @@ def test_without_the_library(library: str, stub: Stub, caplog: pytest.LogCapture
 
 
 def test_a_forked_child(library: str, stub: Stub) -> None:
-    """It does not keep the process alive that its parent asks, and may watch by itself."""
+    """A forked child does not keep its parent's listing process alive, and may watch by itself."""
     told = Told()
     watch = DeviceWatch(backend(library), told, INTERVAL)
     settle(watch)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried again, and said once. What there is then is told."""
+    """A list of devices that fails is asked for again, which is said once; what there is then is told."""
     answers: list[object] = [[info("one", "videoinput")], *[DeviceError("no server", devices=("mic",))] * 3, OSError()]
     changes: list[list[MediaDeviceInfo]] = []
 
@@ -36,7 +36,7 @@ def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_list_that_needs_a_library(caplog: pytest.LogCaptureFixture) -> None:
-    """There is nothing to be tried again."""
+    """A list that needs a missing library is not asked for again."""
 
     def look() -> list[MediaDeviceInfo]:
         raise MissingExtraError("A camera", "video")

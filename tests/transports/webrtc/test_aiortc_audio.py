@@ -86,14 +86,14 @@ def heard_by_a_bot(loop, per_second, lost):
 
 @pytest.mark.parametrize(("per_second", "held_back", "gap"), [(50, 80, 320), (100, 40, 160)])
 def test_what_a_bot_on_aiortc_hears(loop, per_second, held_back, gap):
-    """It holds 4 packets back, and waits through 16 for one that is lost: short ones are heard earlier."""
+    """aiortc holds 4 packets back, and waits through 16 for a lost one: short packets are heard earlier."""
     assert {late for _, late in heard_by_a_bot(loop, per_second, lost=())} == {held_back}
     moments = [ms for ms, _ in heard_by_a_bot(loop, per_second, lost={20})]
     assert max(after - before for before, after in itertools.pairwise(moments)) == gap
 
 
 def test_a_rate_that_opus_has_not(loop):
-    """It is resampled to 24 kHz; a change of the rate begins again."""
+    """Audio of a rate that Opus does not have is resampled to 24 kHz, and its rate may change."""
     track = on_loop(loop, lambda: MicTrack(loop))
     track.send(tone(44100, 0.2), 44100)
     track.send(tone(8000, 0.1), 8000)
@@ -187,7 +187,7 @@ def test_one_late_packet():
 
 
 def test_a_packet_more_than_a_second_late():
-    """It is not played during a later word, and the packets after it are not held up."""
+    """A packet that is a second late is not played during a later word, and does not hold up those after it."""
     moments, audio = deliveries({}, count=200, late={50: 60})
     assert len(moments) == 200
     assert moments[60:] == [*range(60, 200)]
@@ -265,7 +265,7 @@ def read_bot(loop, on_audio):
 
 
 def test_audio_after_some_that_failed(loop, caplog):
-    """It is handed on; the first failure is logged, and the log is not filled by others."""
+    """Audio after some that could not be handed on is handed on; only the first failure is logged."""
     tried = []
 
     def on_audio(*frame):

@@ -73,7 +73,7 @@ def watch(far: aioice.Connection, clock: Any, answer: Callable[..., object]) -> 
 
 
 def test_late_answers(far_loop: FarLoop, clock: Any) -> None:
-    """They count, so that a connection of a busy machine stays open."""
+    """Late answers count, so that the connection of a busy machine stays open."""
 
     async def connect() -> None:
         async with connected() as (near, far):

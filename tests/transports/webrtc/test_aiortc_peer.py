@@ -235,7 +235,7 @@ async def fail():
 
 
 def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
-    """It ends the connection: the bot would never hear the user again."""
+    """Audio that cannot be sent ends the connection: the bot would never hear the user again."""
     connect(peer, call, far_loop)
     part_probes.own_tracks_of(peer)[0].recv = fail
     for _ in range(2):  # aiortc waits for the first one already
@@ -245,7 +245,7 @@ def test_audio_that_cannot_be_sent(peer, call, heard, far_loop):
 
 
 def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
-    """It is logged, the next ones are dropped, and the connection goes on."""
+    """A picture that cannot be sent is logged, the next ones are dropped, and the connection goes on."""
     connect(peer, call, far_loop)
     part_probes.own_tracks_of(peer)[1].recv = fail
     picture = VideoFrame(image=bytes(3 * 32 * 32), width=32, height=32, timestamp=0.0)
@@ -258,7 +258,7 @@ def test_a_picture_that_cannot_be_sent(peer, call, heard, far_loop, caplog):
 
 
 def test_a_bot_that_answers_ice_no_longer(peer, call, heard, far_loop, monkeypatch):
-    """It is said, with what may be the cause."""
+    """A bot that stops answering ICE ends the connection, with an error that names possible causes."""
     limits.patch(monkeypatch, consent_interval=0.01)
     connect(peer, call, far_loop)
     limits.patch(monkeypatch, consent=-1.0)
@@ -351,7 +351,7 @@ def test_an_end_before_the_beginning(loop, heard):
 
 
 def test_an_offer_after_the_end(loop, heard, monkeypatch):
-    """It is refused, because nothing would close the connection; also if the end comes while servers are asked."""
+    """An offer after the end is refused, because nothing would close it; so is one that was asking servers by then."""
     peer = AiortcPeer(loop, [], LIMITS, heard.events)
     result_of(peer.close(0.0))
     with pytest.raises(ConnectionError, match="has ended"):
@@ -395,7 +395,7 @@ def test_it_has_what_a_peer_has():
 
 
 def test_counters_that_fail(peer, caplog):
-    """It is logged, once, because they are read each second."""
+    """Counters that cannot be read, which happens each second, are logged once."""
     result_of(peer.offer())
     part_probes.rtc_of(peer).getStats = None
     for _ in range(2):

@@ -118,12 +118,12 @@ def test_the_first_that_answers(
 
 
 def test_a_single_server(choose: Choose) -> None:
-    """It is not asked: there is no choice."""
+    """A single TURN server is not asked whether it answers, because there is no choice."""
     servers = [STUN, ICEServer(urls=("turn:turn.invalid",))]
     assert choose(servers) == servers
 
 
 def test_what_is_no_url_of_turn(choose: Choose) -> None:
-    """It does not answer."""
+    """A URL that is none of TURN counts as a server that does not answer."""
     servers = [ICEServer(urls=("turn:a?transport=udp?", "turn:"))]
     assert choose(servers) == []

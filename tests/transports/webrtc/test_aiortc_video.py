@@ -136,7 +136,7 @@ def read(pictures, on_video, wanted=lambda: True):
 
 
 def test_the_bot_s_pictures(run):
-    """They become RGB; one that is not read is dropped."""
+    """The bot's pictures become RGB; one that is not read is dropped."""
     shown: list[VideoFrame] = []
     wanted = [True, False, True]
 
@@ -194,7 +194,7 @@ def test_pictures_that_come_faster_than_they_are_converted(run, conversion):
 
 
 def test_pictures_after_one_that_failed(run, monkeypatch, caplog):
-    """They are handed on; the first failure is logged, and the log is not filled by others."""
+    """Pictures after one that could not be handed on are handed on; only the first failure is logged."""
     part_probes.convert_pictures_with(monkeypatch, lambda picture: picture)
     shown: list[int] = []
 

@@ -192,7 +192,7 @@ def test_many_messages_at_once(link, monkeypatch):
 
 
 def test_audio_that_was_not_sent(link, caplog):
-    """It is told at the end, and how much it was."""
+    """The end of a session logs how much audio was not sent."""
     link.peer.measure = lambda done: done(PeerStats(audio_unsent=1.5))
     link.opened()
     on_the_loop(link)
@@ -310,7 +310,7 @@ def rejected(error):
 
 
 def test_a_peer_that_does_not_close(link, monkeypatch):
-    """It is left to the loop, and what waits counts as lost."""
+    """A peer that does not close is left to the loop, and what waits counts as lost."""
     limits.patch(monkeypatch, rtc_close=0.01)
     limits.patch(monkeypatch, rtc_impolite_close=0.01)
     link.peer.bytes_waiting = 5

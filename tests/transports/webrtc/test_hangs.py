@@ -201,7 +201,7 @@ IN_CI = ("offer", "ice")
     indirect=True,
 )
 def test_ctrl_c_while_it_connects(start: Callable[[str], subprocess.Popen[str]]) -> None:
-    """It raises KeyboardInterrupt out of connect(), and the process ends."""
+    """Ctrl-C raises KeyboardInterrupt out of a connect() that hangs, and the process ends."""
     process = start(IN_MAIN)
     with takes(at_most=5.0):
         process.send_signal(signal.SIGINT)

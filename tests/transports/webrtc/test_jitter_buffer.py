@@ -22,12 +22,12 @@ def test_in_order(first):
 
 
 def test_one_late_packet():
-    """It holds up what came after it, and nothing is lost."""
+    """A packet that is late holds up those that came after it, and nothing is lost."""
     assert taken(JitterBuffer(), 1, 3, 4, 2, 5) == [[1], [], [], [2, 3, 4], [5]]
 
 
 def test_a_lost_packet():
-    """It is given up 80 ms after the one before it, delays nothing after that, and is of no use then."""
+    """A lost packet is given up 80 ms after the one before it, delays nothing after that, and is of no use then."""
     buffer = JitterBuffer()
     assert DEPTH == 3
     assert taken(buffer, 1, 3, 4, 5, 6, 2, 7) == [[1], [], [], [None, 3, 4, 5], [6], [], [7]]
@@ -39,12 +39,12 @@ def test_several_lost_packets():
 
 
 def test_a_packet_that_comes_twice():
-    """It is due once."""
+    """A packet that arrives twice is due once."""
     assert taken(JitterBuffer(), 1, 1, 2) == [[1], [], [2]]
 
 
 def test_a_sender_that_begins_again():
-    """It has another number (SSRC): what waits is handed on first, and nothing is made up between the two."""
+    """A sender that starts again has another SSRC: what waits is due first, and nothing is made up in between."""
     buffer = JitterBuffer()
     assert taken(buffer, 4000, 4002) == [[4000], []]
     assert taken(buffer, 20, 21, sender=2) == [[None, 4002, 20], [21]]
@@ -52,7 +52,7 @@ def test_a_sender_that_begins_again():
 
 @pytest.mark.parametrize("behind", [1, 60, 5000, 32768])
 def test_a_packet_that_is_late(behind):
-    """It is of no use, however late it is, and changes nothing."""
+    """A packet that arrives after it was given up is dropped, however late it is, and changes nothing."""
     assert taken(JitterBuffer(), 40000, 40002, 40001 - behind, 40001) == [[40000], [], [], [40001, 40002]]
 
 

@@ -90,7 +90,7 @@ def block_udp(namespace: Namespace, *but: str, target: str = "DROP") -> None:
 
 
 def test_only_ipv6(ends: Ends) -> None:
-    """It is as good as IPv4."""
+    """A session works over IPv6 alone."""
     for end in (ends.near, ends.far):
         end.do("ip", "-4", "address", "flush", "dev", "eth0")
     with ends.client(ends.bot(FAR_IPV6)) as client:
@@ -124,7 +124,7 @@ def test_blocked_udp(ends: Ends, target: str) -> None:
 
 
 def test_only_loopback() -> None:
-    """It fails at once, and says why."""
+    """A machine with nothing but loopback makes connect() fail at once, and the error says why."""
     with namespaces(1) as (alone,):
         options = {"webrtc_url": "http://127.0.0.1:9/api/offer"}
         with alone.program(CLIENT, json.dumps(options)) as client:

@@ -109,7 +109,7 @@ def started_with(bot: RTCBot, *urls: str) -> None:
 
 
 def test_a_session(eyes: Eyes, bot: RTCBot) -> None:
-    """It succeeds, is looked at, and ends."""
+    """A session that succeeds and ends shows no secret in its logs, objects and stats."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         refused = nobody.getsockname()[1]
     started_with(bot, f"turn:127.0.0.1:{refused}?transport=tcp")
