@@ -12,7 +12,6 @@ import pytest
 import rtvi_sync
 import rtvi_sync.media
 import rtvi_sync.testing
-from rtvi_sync.concurrency.lifecycle import ForkAware
 
 INTERFACE = """
     RTVIClient RTVIClientOptions RTVIClientParams RTVIEventCallbacks RTVIEvent RTVIMessage Event Transport
@@ -94,7 +93,7 @@ def public_things() -> list[tuple[str, Any]]:
 
 def _inherits_its_docstring(cls: type, attribute: str) -> bool:
     """Tell whether a method says no more than the one it overrides, or has its interface described by a protocol."""
-    return any(attribute in vars(base) for base in (*cls.__mro__[1:], ForkAware))
+    return attribute == "after_fork_in_child" or any(attribute in vars(base) for base in cls.__mro__[1:])
 
 
 def test_everything_public_has_a_docstring() -> None:
@@ -126,5 +125,5 @@ def test_every_error_is_an_rtvi_error() -> None:
 
 def test_the_version() -> None:
     """It is a string, and the same everywhere."""
-    assert rtvi_sync.__version__ == rtvi_sync._version.__version__
+    assert rtvi_sync.__version__.replace(".", "").isdecimal()
     assert rtvi_sync.RTVIClient().version == rtvi_sync.__version__

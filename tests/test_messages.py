@@ -34,17 +34,15 @@ def test_payload_classes_are_frozen_slotted_and_documented(cls: type[Payload]) -
         payload.extra = {}  # type: ignore[misc]
 
 
+def all_subclasses(cls: type) -> set[type]:
+    """Return the classes below a class."""
+    return set(cls.__subclasses__()).union(*map(all_subclasses, cls.__subclasses__()))
+
+
 def test_every_payload_class_of_the_protocol_is_public() -> None:
     """What the decoder can return can be imported from `rtvi_sync.messages`."""
-    from rtvi_sync.protocol import application_payloads, service_payloads, session_payloads, speech_payloads
-
-    defined = {
-        value
-        for module in (session_payloads, speech_payloads, application_payloads, service_payloads)
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Payload)
-    }
-    assert defined == set(PAYLOADS)
+    defined = {Payload, *all_subclasses(Payload)}
+    assert {cls for cls in defined if cls.__module__.startswith("rtvi_sync.")} == set(PAYLOADS)
 
 
 def test_payloads_take_keywords_only() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from rtvi_sync.cli import arguments
 
+pytestmark = pytest.mark.inside
+
 
 def test_a_header_is_a_name_and_a_value() -> None:
     """Any other text is refused, and not repeated: it may hold a key."""

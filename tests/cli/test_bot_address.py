@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync import AboutBotData, BotReadyData
 from rtvi_sync.cli.bot_address import describe_bot
+
+pytestmark = pytest.mark.inside
 
 
 def test_library_and_version() -> None:

@@ -6,21 +6,25 @@ import sys
 
 import pytest
 
-from rtvi_sync.cli.console import LineConsole
+from rtvi_sync.cli.console import LineConsole, Status
 from rtvi_sync.cli.console_choice import console_for
-from rtvi_sync.cli.screen import PlainScreen
-from rtvi_sync.installation import install_command
+from tests.support.installed import install_command
 from tests.support.streams import Terminal
+
+pytestmark = pytest.mark.inside
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn over what the user types."""
     monkeypatch.setenv("TERM", term)
-    console = console_for(Terminal(), Terminal())
+    out = Terminal()
+    console = console_for(Terminal(), out)
     assert isinstance(console, LineConsole)
-    assert isinstance(console._screen, PlainScreen)
     assert console.interactive
+    with console:
+        console.show_status(Status(partial=("bot", "Hel")))
+    assert out.getvalue() == ""
 
 
 def test_without_prompt_toolkit_a_terminal_gets_lines(

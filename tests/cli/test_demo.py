@@ -17,10 +17,10 @@ import attrs
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
 from tests.support.wavs import silence, tone, write_wav
+from tests.support.wire import rms
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = r" +(\d+)" * 3

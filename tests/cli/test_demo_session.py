@@ -17,6 +17,8 @@ from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD, takes
 
+pytestmark = pytest.mark.inside
+
 
 class FakeScreen:
     """A screen that records lines and partial texts."""

@@ -11,6 +11,8 @@ from rtvi_sync.cli import device_choice as choice
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
 from tests.support.wavs import write_wav
 
+pytestmark = pytest.mark.inside
+
 
 def devices(kind: str, *names: str) -> list[MediaDeviceInfo]:
     """Return descriptions of devices."""

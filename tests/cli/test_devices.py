@@ -14,8 +14,11 @@ import pytest
 from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, cli
 from rtvi_sync.cli import devices
 from rtvi_sync.cli.screen import PlainScreen
-from rtvi_sync.installation import install_command
 from rtvi_sync.media import AudioLevel, MediaDeviceInfo
+from tests.support import limits
+from tests.support.installed import install_command
+
+pytestmark = pytest.mark.inside
 
 MICS = [
     MediaDeviceInfo(device_id=f"ALSA/{name}", kind="audioinput", label=name, is_default="default" in name)
@@ -199,7 +202,7 @@ def test_levels_are_live_on_a_terminal(
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(devices, "screen_for", lambda: Screen(sys.stdout))
-    monkeypatch.setattr(devices, "_TICK", 0)
+    limits.patch(monkeypatch, levels_tick=0)
     assert cli.main(["devices", "--levels"]) == 130
     assert seen == ["-40"] * 3
     shown = capsys.readouterr().out

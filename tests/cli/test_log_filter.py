@@ -8,6 +8,8 @@ import pytest
 
 from rtvi_sync.cli.log_filter import suppress_device_logs
 
+pytestmark = pytest.mark.inside
+
 
 def test_device_logs_are_suppressed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """So are the stacks of blocked threads; afterwards the levels are as before."""

@@ -6,6 +6,8 @@ import pytest
 
 from rtvi_sync.cli.meter import level_bar
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize(
     ("dbfs", "shown"), [(-100, "····"), (-60, "····"), (-45, "█···"), (-30, "██··"), (0, "████"), (3, "████")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,16 +12,20 @@ from rtvi_sync.cli import mic_level
 from rtvi_sync.cli.mic_level import SILENCE_DBFS, MicLevelMonitor
 from rtvi_sync.media import AudioLevel
 
+pytestmark = pytest.mark.inside
+
 
 class FakeClient:
     """A client that opens no device: the test calls its handlers."""
 
     fails: DeviceError | None = None
+    made: ClassVar[list[FakeClient]] = []
 
     def __init__(self, **options: Any) -> None:
         self.options = options
         self.handlers: dict[str, Callable[[Any], None]] = {}
         self.steps: list[str] = []
+        self.made.append(self)
 
     def on(self, event: str, handler: Callable[[Any], None]) -> None:
         self.handlers[event] = handler
@@ -41,15 +45,10 @@ def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mic_level, "RTVIClient", FakeClient)
 
 
-def fake_of(monitor: MicLevelMonitor) -> FakeClient:
-    fake: Any = monitor._client
-    return fake
-
-
 def test_the_latest_level_and_the_peak() -> None:
     """Levels arrive while the context is open; the loudest one is kept."""
     with MicLevelMonitor("ALSA/desk") as monitor:
-        client = fake_of(monitor)
+        client = FakeClient.made[-1]
         assert client.options["mic"] == "ALSA/desk"
         assert (monitor.current_dbfs, monitor.loudest_dbfs, monitor.problem) == (SILENCE_DBFS, SILENCE_DBFS, None)
         for dbfs in (-40.0, -20.0, -60.0):
@@ -63,13 +62,13 @@ def test_a_microphone_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(FakeClient, "fails", DeviceError("in use", devices=("mic",)))
     with MicLevelMonitor("ALSA/desk") as monitor:
         assert "in use" in str(monitor.problem)
-    assert fake_of(monitor).steps == ["init_devices", "close"]
+    assert FakeClient.made[-1].steps == ["init_devices", "close"]
 
 
 def test_a_microphone_that_fails_and_works_again() -> None:
     """A failure silences the meter; the next level ends it. The peak stays."""
     with MicLevelMonitor("ALSA/desk") as monitor:
-        handlers = fake_of(monitor).handlers
+        handlers = FakeClient.made[-1].handlers
         handlers["local_audio_level"](AudioLevel(level=0.1, dbfs=-20.0))
         handlers["device_error"](DeviceError("unplugged", devices=("mic",)))
         assert (monitor.current_dbfs, monitor.loudest_dbfs) == (SILENCE_DBFS, -20.0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ConnectError, ConnectionTimeoutError, MissingExtraError, RTVIError, __version__, cli
-from rtvi_sync.installation import install_command
+from tests.support.installed import install_command
 from tests.support.slowness import GUARD
 
 

@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync import RTVIError
 from rtvi_sync.cli.recording_file import writable_path
 
+pytestmark = pytest.mark.inside
+
 
 def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write permission for its folder does not help."""

@@ -9,6 +9,8 @@ import pytest
 
 from rtvi_sync.cli.screen import PlainScreen, RichScreen, screen_for
 
+pytestmark = pytest.mark.inside
+
 
 class Terminal(io.StringIO):
     """A stream whose `isatty()` is true."""

@@ -11,6 +11,8 @@ from rtvi_sync.cli.scripted_speech import SHIPPED, load_script, silence_after, s
 from rtvi_sync.media import WavSource
 from tests.support.wavs import silence, tone, write_wav
 
+pytestmark = pytest.mark.inside
+
 RATE = 16_000
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import cli
-from rtvi_sync.cli import talk
-from rtvi_sync.media.pcm import rms
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.probes import exits_on_signals
 from tests.support.processes import inherited
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, command, environment, start
+from tests.support.wire import rms
 
 
 def length_and_loudness(path: Path) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def test_signals_end_it_and_keep_the_recording(
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
 def test_nohup_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that is ignored stays so."""
-    with inherited(signal.SIGHUP, signal.SIG_IGN), talk._exit_on_signals():
+    with inherited(signal.SIGHUP, signal.SIG_IGN), exits_on_signals():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 

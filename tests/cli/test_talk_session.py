@@ -20,13 +20,16 @@ from rtvi_sync import (
     UnsupportedFeatureError,
     WebSocketTransport,
 )
-from rtvi_sync.cli import talk_session
 from rtvi_sync.cli.console import Key, Status
 from rtvi_sync.cli.talk_session import TalkSession
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot
+from tests.support import limits
 from tests.support.clients import bot_says, memory_client, transport_of, websocket_client
+from tests.support.probes import is_answered
 from tests.support.slowness import GUARD
+
+pytestmark = pytest.mark.inside
 
 Script = Iterator[str | Key | None]
 
@@ -166,8 +169,8 @@ def test_a_greeting_is_no_answer() -> None:
 
 
 def test_a_pipe_waits_for_an_answer_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the bot says nothing, the next line is sent after `_ANSWER_TIMEOUT`."""
-    monkeypatch.setattr(talk_session, "_ANSWER_TIMEOUT", 0.1)
+    """If the bot says nothing, the next line is sent after a time."""
+    limits.patch(monkeypatch, talk_answer=0.1)
     console = FakeConsole(interactive=False)
     console.script = iter(("one", "two", Key.END))
     client = memory_client(enable_mic=False)
@@ -216,7 +219,7 @@ def test_an_answer_before_the_silence_of_a_file_has_ended() -> None:
         bot_says(client, "bot-started-speaking")
         bot_says(client, "bot-tts-text", {"text": "First."})
         bot_says(client, "bot-stopped-speaking")
-        yield from console.until(lambda: session._answered)
+        yield from console.until(lambda: is_answered(session))
         ended.append(True)
         rounds = len(console.statuses)
         yield from console.until(lambda: len(console.statuses) > rounds + 5)

@@ -14,6 +14,8 @@ from tests.support.processes import inherited
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, Terminal
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals there")
 class TestOnATerminal:

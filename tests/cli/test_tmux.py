@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync.cli.scripted_speech import SHIPPED
 from tests.pipecat.conftest import BotServer, _launcher, pipecat_talk, shared_bots  # noqa: F401
 from tests.support.required import missing
 from tests.support.slowness import GUARD
 from tests.support.talk_command import ROOT
+from tests.support.wire import SHIPPED
 
 pytestmark = pytest.mark.real
 

@@ -22,6 +22,8 @@ from tests.support.loopback import black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
+pytestmark = pytest.mark.inside
+
 
 class AbortedError(Exception):
     """The attempt was abandoned."""

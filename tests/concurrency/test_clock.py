@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync.concurrency import clock
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize("name", ["monotonic", "perf_counter"])
 def test_a_clock_runs_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
+pytestmark = pytest.mark.inside
+
 
 class Clock:
     """A clock that stands still until it is set."""

@@ -21,7 +21,7 @@ from tests.support.slowness import GUARD
 
 from .lines import SELECTORS, Line
 
-pytestmark = numbered_sockets
+pytestmark = [pytest.mark.inside, numbered_sockets]
 
 
 def is_open(number: int) -> bool:

@@ -10,6 +10,8 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 
 def test_the_first_outcome_counts():
     """A later result or error is ignored."""

@@ -29,6 +29,8 @@ from tests.support.waiting import until
 
 from .lines import Line
 
+pytestmark = pytest.mark.inside
+
 
 def test_commands_run_in_order_on_the_io_thread(io):
     """Commands of one thread run in the order in which they were given, all on the I/O thread."""

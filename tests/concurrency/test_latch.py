@@ -31,6 +31,8 @@ from tests.support.slowness import GUARD
 from tests.support.threads import in_sleepless_thread, running, tracing
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 class StruckError(BaseException):
     """Stands for Ctrl-C."""

@@ -31,6 +31,8 @@ from tests.support.garbage import collect
 from tests.support.slowness import GUARD
 from tests.support.threads import switch_interval
 
+pytestmark = pytest.mark.inside
+
 
 class Thing:
     """Notes what it is told."""

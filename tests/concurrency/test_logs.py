@@ -16,6 +16,8 @@ from rtvi_sync.transports.memory import ready_bot
 from tests.support.clients import memory_client, transport_of
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.fixture
 def broken_filter() -> Iterator[None]:

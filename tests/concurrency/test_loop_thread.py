@@ -23,6 +23,8 @@ from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.fixture
 def loop():

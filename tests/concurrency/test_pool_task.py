@@ -20,6 +20,8 @@ from tests.support.garbage import collect
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.fixture(autouse=True)
 def no_idle_threads():

@@ -24,6 +24,8 @@ from tests.support.waiting import until
 
 from .queues import Blocker
 
+pytestmark = pytest.mark.inside
+
 
 def answers(runtime: Runtime) -> bool:
     """Tell whether its I/O thread is at work."""

@@ -24,6 +24,8 @@ from tests.support.waiting import until
 
 from .queues import Blocker, drained
 
+pytestmark = pytest.mark.inside
+
 
 def test_items_run_in_order_one_at_a_time(workers):
     """What is posted runs in that order and never on two threads at once."""

@@ -10,6 +10,8 @@ from rtvi_sync.concurrency.serial_work import SerialWork
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize("way", ["call", "call_soon"])
 def test_it_is_done_after_each_call(workers, way):

@@ -22,7 +22,10 @@ from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers")
+pytestmark = [
+    pytest.mark.inside,
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers"),
+]
 
 
 class StruckError(Exception):

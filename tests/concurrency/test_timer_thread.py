@@ -15,6 +15,8 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.timer_thread import ScheduledTask, TimerThread
 from tests.support.slowness import GUARD, takes
 
+pytestmark = pytest.mark.inside
+
 
 class ManualClock:
     """Time that moves only in `advance()`, which returns once the timer thread has run what is due and sleeps again."""

@@ -21,6 +21,8 @@ from tests.support.waiting import until
 
 from .queues import Blocker, drained, end
 
+pytestmark = pytest.mark.inside
+
 
 class Pool:
     """An I/O thread, and the workers that swap roles with it."""

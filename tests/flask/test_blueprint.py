@@ -16,9 +16,10 @@ import pytest
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, WebSocketTransport
 from rtvi_sync.flask import DEFAULT_EVENTS, RTVIBlueprint
-from rtvi_sync.installation import install_command
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.forking import in_child
+from tests.support.installed import install_command
+from tests.support.probes import process_of
 from tests.support.slowness import GUARD
 
 from .browser import User, client_for, site_of
@@ -97,7 +98,7 @@ def test_a_session_that_is_not_here(relay: Relay, asked: tuple[str, str], cookie
     assert isinstance(blueprint, RTVIBlueprint)
     with user.http.session_transaction() as session:
         if cookie is not None:
-            own = blueprint._process
+            own = process_of(blueprint)
             session["_rtvi_session"] = cookie.replace("{own}", own) if isinstance(cookie, str) else cookie
     method, route = asked
     answer = user.http.open(f"/bot/{route}", method=method, json={"text": "x"}, headers=user.headers)

@@ -13,13 +13,16 @@ import flask
 import pytest
 
 from rtvi_sync import RTVIEvent, TransportState, messages
-from rtvi_sync.flask import RTVIBlueprint, event_log
+from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.flask.event_log import EventLog, Position, as_json
 from rtvi_sync.testing import EmbeddedBot
+from tests.support import limits
 from tests.support.slowness import takes
 from tests.support.threads import running
 
 from .browser import User
+
+pytestmark = pytest.mark.inside
 
 Relay = Callable[..., flask.Flask]
 
@@ -214,7 +217,7 @@ def test_a_log_keeps_the_last_events_and_counts_the_others() -> None:
 
 def test_a_log_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large events push out more of the others; the newest stays, whatever its size."""
-    monkeypatch.setattr(event_log, "_MAX_BYTES", 1000)
+    limits.patch(monkeypatch, event_log=1000)
     log = EventLog(1000)
     for text in ("1", "2", "3" * 980):
         log.add(text)

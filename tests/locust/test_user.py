@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RequestTimeoutError
-from rtvi_sync.installation import install_command
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.installed import install_command
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]

@@ -21,12 +21,12 @@ import psutil
 import pytest
 
 from rtvi_sync.media.convert import decode_mulaw, encode_mulaw
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.phone.caller import CHUNK, SILENCE, Caller, bridge_to, talk_until
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
 from tests.support.wavs import tone
+from tests.support.wire import AudioRawFrame
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ import pytest
 import rtvi_sync
 from rtvi_sync.protocol.about import about_this_client
 
+pytestmark = pytest.mark.inside
+
 
 def test_library_and_platform() -> None:
     """The versions are those of this package and of this system."""

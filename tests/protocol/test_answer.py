@@ -10,6 +10,8 @@ from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
 from rtvi_sync.protocol.speech_payloads import BotOutputData, SpokenProgressData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
 
+pytestmark = pytest.mark.inside
+
 WAITS = Waits()
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rtvi_sync.protocol.answer import Waits
 from rtvi_sync.protocol.attribution import Attribution
+
+pytestmark = pytest.mark.inside
 
 
 def attribution() -> Attribution:

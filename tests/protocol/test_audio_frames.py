@@ -14,6 +14,8 @@ from rtvi_sync.protocol import frames
 from rtvi_sync.protocol.audio_frames import AudioFrameTemplate, encode_audio
 from rtvi_sync.protocol.frames import AudioRawFrame
 
+pytestmark = pytest.mark.inside
+
 PCM = bytes(range(256))
 
 audio = st.builds(

@@ -13,6 +13,8 @@ from tests.captures.logs import LOGS, rows_of
 from tests.captures.scenarios import SCENARIOS
 from tests.protocol.replay import Replay
 
+pytestmark = pytest.mark.inside
+
 PATHS = sorted(LOGS.glob("*/*.jsonl"))
 of_each_log = pytest.mark.parametrize("path", PATHS, ids=[f"{path.parent.name}-{path.stem}" for path in PATHS])
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rtvi_sync.messages import ConfigOption, RTVIClientConfigOption
 from rtvi_sync.protocol.config import as_json, config_of, options_of, value_of, with_config, with_options
 
+pytestmark = pytest.mark.inside
+
 NAMES = st.sampled_from(["model", "voice", "params", "name", "value", ""])
 KEYS = st.sampled_from(["llm", "tts", "stt", "vad", ""])
 VALUES = st.recursive(

@@ -57,6 +57,8 @@ from rtvi_sync.messages import (
 from rtvi_sync.protocol.decoding import ANY_SHAPE, MismatchError, decoder_of, sent_as
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 
+pytestmark = pytest.mark.inside
+
 SENTENCE: dict[str, Any] = {"output_type": "sentence", "text_type": "sentence", "aggregated_by": "sentence"}
 LEGACY_CONFIG = (
     RTVIClientConfigOption(

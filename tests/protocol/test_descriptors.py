@@ -7,6 +7,8 @@ from google.protobuf import descriptor_pool
 
 from rtvi_sync.protocol.descriptors import DecodeError, build
 
+pytestmark = pytest.mark.inside
+
 FIELDS = {"Text": "id:uint64 text:string note?:string", "Audio": "pcm:bytes rate:uint32"}
 Frame = build("test_descriptors", FIELDS, "Frame", {"text": "Text", "audio": "Audio"})
 

@@ -34,6 +34,8 @@ from rtvi_sync.protocol.dialects import (
     supports,
 )
 
+pytestmark = pytest.mark.inside
+
 
 def decode(type: str, data: Any) -> Any:
     return decode_payload(INBOUND[type], data)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +23,6 @@ from rtvi_sync.errors import (
 )
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol import envelope, pending_requests
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
 from rtvi_sync.protocol.engine import (
     PROTOCOL_VERSION,
@@ -36,8 +37,12 @@ from rtvi_sync.protocol.engine import (
     Warn,
     error_text,
 )
+from tests.support import limits
+from tests.support.probes import standard_json
 
 from .json_values import JSON
+
+pytestmark = pytest.mark.inside
 
 ABOUT = {"library": "test"}
 
@@ -199,7 +204,7 @@ class TestAnswers:
 
     def test_the_memory_is_bounded(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         """Requests without a waiter are forgotten, the oldest first: an answer to one is an event only."""
-        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
+        limits.patch(monkeypatch, unawaited=3)
         ready(engine)
         ids = [asked(engine, "client-message") for _ in range(5)]
         found = [kinds_of(engine.receive(RTVIMessage("server-response", {}, id_)))[0] for id_ in ids]
@@ -208,7 +213,7 @@ class TestAnswers:
 
     def test_what_a_call_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         """However much is sent meanwhile; once the wait is over it is, in its turn."""
-        monkeypatch.setattr(pending_requests, "_MAX_UNAWAITED", 3)
+        limits.patch(monkeypatch, unawaited=3)
         ready(engine)
         awaited = [(RTVIMessage("client-message"), Future[RTVIMessage]()) for _ in range(3)]
         for message, waiter in awaited:
@@ -517,10 +522,10 @@ class TestOverALimit:
     """A message over a limit of ours is skipped; what waits for it is told at once, with the name of the limit."""
 
     @pytest.fixture(params=["orjson", "the standard library"], autouse=True)
-    def parser(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parser(self, request: pytest.FixtureRequest) -> Iterator[None]:
         """Parse in one of the ways there are."""
-        if request.param == "the standard library":
-            monkeypatch.setattr(envelope, "_loads_fast", envelope._loads_bare)
+        with contextlib.nullcontext() if request.param == "orjson" else standard_json():
+            yield
 
     @pytest.mark.parametrize(
         ("data", "limit"),
@@ -546,11 +551,11 @@ class TestOverALimit:
         (late,) = engine.receive(RTVIMessage("server-response", {}, mine))
         assert isinstance(late, Deliver)
 
-    def test_numbers_that_python_does_not_take(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_numbers_that_python_does_not_take(self, engine: Engine) -> None:
         """Too many digits are a limit of Python's, which the error names."""
-        monkeypatch.setattr(envelope, "_loads_fast", envelope._loads_bare)
         mine = asked(ready(engine), "client-message")
-        _, reject = engine.receive(text_of("9" * 5000, id=mine))
+        with standard_json():
+            _, reject = engine.receive(text_of("9" * 5000, id=mine))
         assert isinstance(reject, Reject)
         assert reject.id == mine
         assert "set_int_max_str_digits" in str(reject.error)

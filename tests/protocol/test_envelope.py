@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 from rtvi_sync.errors import ProtocolError
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol import envelope
+from tests.support.probes import standard_json
 
 from .json_values import JSON
+
+pytestmark = pytest.mark.inside
 
 
 class Mood(enum.Enum):
@@ -77,8 +80,7 @@ def test_both_parsers_agree(envelope_: Any) -> None:
             return repr(error)
 
     with_speed = outcome()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(envelope, "_loads_fast", envelope._loads_bare)
+    with standard_json():
         assert outcome() == with_speed
 
 
@@ -94,8 +96,7 @@ def test_both_writers_agree(data: Any) -> None:
             return repr(error)
 
     with_speed = outcome()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(envelope, "_dumps_fast", envelope._dumps_bare)
+    with standard_json():
         assert outcome() == with_speed
 
 
@@ -107,8 +108,6 @@ def test_the_extra_speed_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec.loader is not None
     slow = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(slow)
-    assert slow._loads_fast is slow._loads_bare
-    assert slow._dumps_fast is slow._dumps_bare
     assert slow.decode('{"label":"rtvi-ai","type":"x","data":[NaN]}').type == "x"
 
 

@@ -13,6 +13,8 @@ from rtvi_sync.errors import ProtocolError
 from rtvi_sync.protocol import envelope
 from rtvi_sync.protocol.eval_messages import BotAudioReader, control_message, encode_audio, may_be_bot_audio
 
+pytestmark = pytest.mark.inside
+
 PCM = bytes(range(256)) * 5
 
 

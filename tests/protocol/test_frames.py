@@ -30,6 +30,8 @@ from rtvi_sync.protocol.frames import (
 )
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 uint64, uint32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 text = st.text(st.characters(exclude_categories=["Cs"]))
 texts = st.builds(TextFrame, text=text, id=uint64, name=text)

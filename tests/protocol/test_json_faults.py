@@ -10,6 +10,8 @@ import pytest
 
 from rtvi_sync.protocol.json_faults import find_fault
 
+pytestmark = pytest.mark.inside
+
 
 def encode(value: Any) -> None:
     """Encode as the envelope does: no NaN, and text that UTF-8 can express."""

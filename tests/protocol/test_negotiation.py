@@ -18,6 +18,8 @@ from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.protocol.dialects import FIELDS, INBOUND, OUTBOUND, VERSIONS, supports
 from rtvi_sync.protocol.engine import PROTOCOL_VERSION, Deliver, Engine, Ready, Warn
 
+pytestmark = pytest.mark.inside
+
 ABOUT = {"library": "test"}
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "a"}]}]
 # Beyond what every bot knows (client-ready, disconnect-bot, audio, results of function calls).

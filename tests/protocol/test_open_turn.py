@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rtvi_sync.protocol.answer import Answer, BotTraits
 from rtvi_sync.protocol.open_turn import OpenTurn
 from rtvi_sync.protocol.service_payloads import PipecatMetricsData
 from rtvi_sync.protocol.session_payloads import ErrorData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
+
+pytestmark = pytest.mark.inside
 
 
 def spoken_turn() -> OpenTurn:

@@ -8,6 +8,8 @@ from rtvi_sync.protocol.dialects import FIELDS, INBOUND, OUTBOUND
 
 from .page import PAGE, page
 
+pytestmark = pytest.mark.inside
+
 
 def test_the_page_is_up_to_date() -> None:
     """After a change of the table, `python -m tests.protocol.page` writes the page again."""

@@ -37,6 +37,8 @@ from rtvi_sync.messages import (
 )
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 
+pytestmark = pytest.mark.inside
+
 
 def decode(type: str, data: Any) -> Any:
     return decode_payload(INBOUND[type], data)

@@ -12,9 +12,11 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.messages import RTVIMessage
-from rtvi_sync.protocol import pending_requests as module
 from rtvi_sync.protocol.pending_requests import PendingRequests
+from tests.support import limits
 from tests.support.slowness import GUARD
+
+pytestmark = pytest.mark.inside
 
 
 class LostError(Exception):
@@ -121,7 +123,7 @@ def test_a_message_with_the_id_of_a_request():
 
 def test_what_is_not_awaited_is_bounded(monkeypatch):
     """The oldest requests without a waiter are forgotten first, those with a waiter never."""
-    monkeypatch.setattr(module, "_MAX_UNAWAITED", 3)
+    limits.patch(monkeypatch, unawaited=3)
     pending = PendingRequests()
     request(pending, "awaited")
     pending.add("awaited", "client-message")
@@ -132,7 +134,7 @@ def test_what_is_not_awaited_is_bounded(monkeypatch):
     for _ in range(10):
         pending.take("4")
         pending.add("4", "client-message")
-    assert len(pending._order) == 3
+    assert pending.ids() == ["2", "3", "4"]
 
 
 def test_fail_all_ends_every_wait_with_an_error_of_its_own():
@@ -213,4 +215,4 @@ def test_every_wait_ends_exactly_once_under_contention():
         thread.join(2 * GUARD)
         assert not thread.is_alive()
     assert sorted(ended) == sorted(added)
-    assert not pending._awaited
+    assert pending.ids() == []

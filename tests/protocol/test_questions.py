@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import pytest
+
 from rtvi_sync.protocol.answer import Answer, BotTraits
 from rtvi_sync.protocol.open_turn import OpenTurn
 from rtvi_sync.protocol.questions import Questions
 from rtvi_sync.protocol.session_payloads import ErrorData
+
+pytestmark = pytest.mark.inside
 
 
 def question(number: int, text: str = "", modality: Literal["text", "audio"] = "text") -> OpenTurn:

@@ -9,6 +9,8 @@ import pytest
 from rtvi_sync import RTVIMessage
 from rtvi_sync.protocol.sent_text import SentText, sent_text
 
+pytestmark = pytest.mark.inside
+
 
 def action(**values: Any) -> dict[str, Any]:
     arguments = [{"name": name, "value": value} for name, value in values.items()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
+
+pytestmark = pytest.mark.inside
 
 
 def text_of(*pieces: str) -> SpokenText:

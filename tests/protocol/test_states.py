@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync.errors import BotError, DisconnectedError
 from rtvi_sync.protocol.states import ACTIVE, FOLLOWING, CloseInfo, TransportState, can_transition
 
+pytestmark = pytest.mark.inside
+
 S = TransportState
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from rtvi_sync.protocol.text import MAX_LENGTH, MAX_QUOTE, one_line, quoted, raised
 
+pytestmark = pytest.mark.inside
+
 
 @pytest.mark.parametrize(
     ("text", "line"),

@@ -13,6 +13,8 @@ from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.turns import TurnTracker
 
+pytestmark = pytest.mark.inside
+
 
 class Conversation:
     """A tracker that is told messages, one a tenth of a second."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.turns import TurnTracker
+
+pytestmark = pytest.mark.inside
 
 WORDS = ("yes", "no", "One moment.", "It is 12.")
 

@@ -14,6 +14,8 @@ from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, MessageSpec, decode_p
 
 from .wire import Example, examples
 
+pytestmark = pytest.mark.inside
+
 FROM_BOTS = examples("bot")
 FROM_CLIENTS = examples("client")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rtvi_sync.installation import install_command as install_command
 from tests.support.required import missing
 
 ROOT = Path(__file__).parents[2]

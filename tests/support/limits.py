@@ -58,6 +58,23 @@ _PLACES = {
     "restart_close": "rtvi_sync.media.devices.portaudio._CLOSE_FOR_RESTART_LIMIT",
     "restart_age": "rtvi_sync.media.devices.portaudio._MIN_RESTART_AGE",
     "speaker_close": "rtvi_sync.media.devices.speaker._CLOSE_TIME",
+    # conversations
+    "user_lead": "rtvi_sync.client.session_audio._USER_LEAD",  # how long what the user has said is remembered
+    "unawaited": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # a count
+    # tools
+    "talk_answer": "rtvi_sync.cli.talk_session._ANSWER_TIMEOUT",  # until the next line of a pipe is sent
+    "levels_tick": "rtvi_sync.cli.devices._TICK",
+    "event_log": "rtvi_sync.flask.event_log._MAX_BYTES",  # bytes
+    "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",
+    "proxy_pause": "rtvi_sync.testing.fault_injection.fault_proxy._PAUSE",  # after an accept() that failed
+    "server_pause": "rtvi_sync.testing.embedded_bot.tcp_server._PAUSE",
+    # threads
+    "deadline_slice": "rtvi_sync.concurrency.deadline._SLICE",  # the longest wait at once
+    "idle_end": "rtvi_sync.concurrency.lifecycle._IDLE_LIMIT",  # what idle threads have to end
+    "worker_min_idle": "rtvi_sync.concurrency.worker_pool._MIN_IDLE_TIME",
+    "worker_round": "rtvi_sync.concurrency.worker_pool._ROUND",
+    "shield_leave": "rtvi_sync.concurrency.shield._LEAVE_TIMEOUT",
+    "check_descriptors": "rtvi_sync.concurrency.io_thread._MOST_DESCRIPTORS",  # a count
 }
 
 

@@ -7,9 +7,13 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
+import pytest
+
 from rtvi_sync import RTVIClient, RTVIError, Transport, Turn
+from rtvi_sync.cli import talk
 from rtvi_sync.client.ways import Way
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
@@ -156,12 +160,11 @@ def forget_default_tls_context() -> None:
 
 @contextlib.contextmanager
 def standard_json() -> Iterator[None]:
-    """Parse JSON by the standard library in the block, as where orjson is not installed."""
-    fast, envelope._loads_fast = envelope._loads_fast, envelope._loads_bare
-    try:
+    """Read and write JSON by the standard library in the block, as where orjson is not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "_loads_fast", envelope._loads_bare)
+        patch.setattr(envelope, "_dumps_fast", envelope._dumps_bare)
         yield
-    finally:
-        envelope._loads_fast = fast
 
 
 def waiters(lock: Any) -> int:
@@ -240,3 +243,18 @@ def asking_on_another_thread(client: RTVIClient) -> Iterator[None]:
             stack.enter_context(holding(conversation._lock))
         stack.enter_context(holding(lazy._lock))
         yield
+
+
+def exits_on_signals() -> AbstractContextManager[object]:
+    """Return the context in which `rtvi-sync talk` ends by signals."""
+    return talk._exit_on_signals()
+
+
+def is_answered(session: Any) -> bool:
+    """Return whether the bot has answered the last line of a `rtvi-sync talk`."""
+    return bool(session._answered)
+
+
+def process_of(blueprint: Any) -> str:
+    """Return by which name the cookies of a Flask relay tell its process from others."""
+    return str(blueprint._process)

@@ -16,6 +16,8 @@ from rtvi_sync.client.events import ClientEvents
 from rtvi_sync.events import BY_NAME
 from tools.event_overloads import STUBS, groups, names_stub, overloads_stub, payloads
 
+pytestmark = pytest.mark.inside
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from rtvi_sync.testing.embedded_bot.action_schema import describe
 
+pytestmark = pytest.mark.inside
+
 
 def with_hints(
     flag: bool,

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, VERSIONS, supports
-from rtvi_sync.protocol.frames import TranscriptionFrame
 from rtvi_sync.testing import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
+from tests.support.wire import TranscriptionFrame
 
 from .bot_client import CONFIG, WRITTEN, Talk, greeted, names, outline
+
+pytestmark = pytest.mark.inside
 
 WARNED = "Compatibility issues may occur."
 ABOUT = {"version", "about"}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.protocol.frames import (
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.wire import (
     AudioRawFrame,
     MessageFrame,
     TextFrame,
 )
-from rtvi_sync.testing import EmbeddedBot
 
 from .bot_client import ANSWER, FILE, RATE, Talk, names
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rtvi_sync.protocol.frames import (
-    AudioRawFrame,
-)
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.wavs import silence, tone
+from tests.support.wire import (
+    AudioRawFrame,
+)
 
 from .bot_client import ANSWER, QUICK, RATE, Talk, names, pcm_of
 

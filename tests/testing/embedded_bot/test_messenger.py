@@ -9,6 +9,8 @@ import pytest
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.messenger import Messenger
 
+pytestmark = pytest.mark.inside
+
 
 def messenger(version: str) -> tuple[Messenger, list[dict[str, Any]]]:
     """Return a messenger of a bot of that version, and the list of what it has sent."""

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from rtvi_sync.protocol.frames import (
-    AudioRawFrame,
-)
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.wavs import silence, tone
+from tests.support.wire import (
+    AudioRawFrame,
+)
 
 from .bot_client import QUICK, RATE, Talk, names
 

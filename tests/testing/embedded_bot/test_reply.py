@@ -9,6 +9,8 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot, Reply
 from rtvi_sync.testing.embedded_bot.reply import as_replies, choose_reply
 
+pytestmark = pytest.mark.inside
+
 SUNNY, RAINY = Reply("It is sunny."), Reply("It rains.")
 
 

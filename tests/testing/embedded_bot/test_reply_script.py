@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import Reply
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.reply_script import AwaitResult, Item, ReplyScript, Script, cut_reply
 from rtvi_sync.testing.embedded_bot.script import SpeechScript, words_of
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
+from tests.support.wire import AudioRawFrame
+
+pytestmark = pytest.mark.inside
 
 RATE = 16000
 CALL: dict[str, Any] = {"call": ("weather", {"city": "Oslo"})}

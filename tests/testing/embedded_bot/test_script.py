@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.reply import Reply
 from rtvi_sync.testing.embedded_bot.reply_script import Item, ReplyScript
 from rtvi_sync.testing.embedded_bot.script import SpeechScript, sentences_of, words_of
 from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
+from tests.support.wire import AudioRawFrame
 
 from .bot_client import WRITTEN
+
+pytestmark = pytest.mark.inside
 
 RATE = 16000
 Step: TypeAlias = tuple[float, Item]

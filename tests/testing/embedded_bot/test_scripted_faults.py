@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot, Fault, Reply
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
+from tests.support.wire import AudioRawFrame
 
 from .bot_client import Talk, names
+
+pytestmark = pytest.mark.inside
 
 HELLO = {"content": "Hello"}
 

@@ -9,10 +9,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
-from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence
+from tests.support.wire import AudioRawFrame, InterruptionFrame
 
 from .bot_client import RATE, Client, Talk
 

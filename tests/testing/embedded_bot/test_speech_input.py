@@ -8,13 +8,13 @@ import pytest
 
 from rtvi_sync import BotError, RTVIClient
 from rtvi_sync.media import BytesSource, NullSink, SilenceSource
-from rtvi_sync.protocol.frames import (
-    AudioRawFrame,
-    TranscriptionFrame,
-)
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
+from tests.support.wire import (
+    AudioRawFrame,
+    TranscriptionFrame,
+)
 
 from .bot_client import QUICK, RATE, Talk, pcm_of
 

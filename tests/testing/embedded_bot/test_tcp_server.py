@@ -17,10 +17,12 @@ import pytest
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.testing.embedded_bot import tcp_server
 from rtvi_sync.testing.embedded_bot.tcp_server import SharedTLSSocket, TCPServer
-from tests.support import loopback
+from tests.support import limits, loopback
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import running
+from tests.support.threads import running, thread_names
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.inside
 
 
 def serving(serve: Callable[[socket.socket, Any], object]) -> TCPServer:
@@ -63,7 +65,7 @@ def test_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     try:
         with connect(server) as client:
             until(lambda: len(failures) >= 3)
-            assert failures[2] - failures[0] >= 2 * tcp_server._PAUSE * 0.9  # the clocks of both differ
+            assert failures[2] - failures[0] >= 2 * limits.value_of("server_pause") * 0.9  # the clocks of both differ
             are_left.set()
             client.sendall(b"hello")
             assert client.recv(100) == b"hello"
@@ -83,12 +85,12 @@ def test_a_stop_while_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(socket.socket, "accept", accept)
-    monkeypatch.setattr(tcp_server, "_PAUSE", 1000.0)
+    limits.patch(monkeypatch, server_pause=1000.0)
     server = serving(echo)
     with connect(server):
         assert failed.wait(GUARD)
         server.stop(GUARD)
-        assert not server._accept_thread.is_alive()
+        assert not [name for name in thread_names() if name.startswith("rtvi-bot-accept-")]
 
 
 def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

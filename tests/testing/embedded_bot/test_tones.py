@@ -12,6 +12,8 @@ from rtvi_sync.testing.embedded_bot.vad import Utterance
 
 from .bot_client import RATE
 
+pytestmark = pytest.mark.inside
+
 
 def test_echo_is_bit_exact_at_the_users_rate() -> None:
     """The user's own audio is returned unchanged, its length divided among the words."""

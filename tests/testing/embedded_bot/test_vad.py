@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted, Utterance
 from tests.support.wavs import silence, tone
 
+pytestmark = pytest.mark.inside
+
 RATE = 16000
 
 

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from rtvi_sync.protocol.frames import (
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.wire import (
     AudioRawFrame,
     MessageFrame,
     encode,
 )
-from rtvi_sync.testing import EmbeddedBot
 
 from .bot_client import RATE, Talk
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rtvi_sync.testing import faults
 from rtvi_sync.testing.fault_injection.fault_pipe import FaultPipe, StreamEnd
 from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault
+
+pytestmark = pytest.mark.inside
 
 
 @attrs.define

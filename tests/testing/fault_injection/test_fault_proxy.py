@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import FaultProxy, faults
-from rtvi_sync.testing.fault_injection import fault_proxy
 from rtvi_sync.testing.faults import DIRECTIONS, Direction
+from tests.support import limits
 from tests.support.loopback import Peer, Server, serving, trusting
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import package_threads
@@ -261,7 +261,7 @@ def test_no_descriptor_is_left(
         monkeypatch.setattr(socket.socket, "accept", accept)
         with connect(proxy):
             until(lambda: len(attempts) >= 3)
-            assert attempts[2] - attempts[0] >= 2 * fault_proxy._PAUSE * 0.9  # the clocks of both differ
+            assert attempts[2] - attempts[0] >= 2 * limits.value_of("proxy_pause") * 0.9  # the clocks of both differ
             client.sendall(b"a")
             assert client.recv(1) == b"a"
             if meanwhile:

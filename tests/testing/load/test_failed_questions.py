@@ -20,6 +20,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import BytesSource, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, Fault, MeasuredClient, Measurement, run_many
+from tests.support import limits
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 from tests.support.wavs import tone
@@ -143,7 +144,7 @@ def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bo
     the client has forgotten when it was said.
     """
     if not is_kept:
-        monkeypatch.setattr("rtvi_sync.client.session_audio._USER_LEAD", 0.0)
+        limits.patch(monkeypatch, user_lead=0.0)
     with talk(speech_threshold=1e9) as (client, reported, session):
         with pytest.raises(RequestTimeoutError):
             ask_by_voice(client)

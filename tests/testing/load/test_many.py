@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIError
-from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
-from rtvi_sync.testing.load import many
+from tests.support import limits
 from tests.support.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[3]
@@ -50,12 +49,14 @@ def never(client: MeasuredClient) -> None:
 def no_thread(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) -> None:
     """Make threads of some roles fail to start."""
 
-    def start(role: str, *call: Any) -> threading.Thread:
-        if refused(role):
-            raise NoThreadError("can't start new thread")
-        return start_thread(role, *call)
+    start = threading.Thread.start
 
-    monkeypatch.setattr(many, "start_thread", start)
+    def start_some(thread: threading.Thread) -> None:
+        if refused(thread.name.removeprefix("rtvi-").rpartition("-")[0]):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
 
 
 class TestRunning:
@@ -238,7 +239,7 @@ class TestEnding:
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
-        monkeypatch.setattr(many, "_END_TIMEOUT", 0.1)
+        limits.patch(monkeypatch, scenario_end=0.1)
         free = threading.Event()
         report = run_many(lambda _: free.wait(GUARD), 1, bot.ws_url, session_timeout=0.1)
         assert [row.outcome for row in report.rows] == ["failed"]
@@ -254,7 +255,7 @@ class TestEnding:
 
     def test_abandoned_during_on_row(self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
         """An `on_row` that takes too long after its session was closed is abandoned."""
-        monkeypatch.setattr(many, "_END_TIMEOUT", 0.2)
+        limits.patch(monkeypatch, scenario_end=0.2)
         free = threading.Event()
         with takes(5.0):
             report = run_many(never, 1, bot.ws_url, session_timeout=0.1, on_row=lambda _: free.wait(GUARD))

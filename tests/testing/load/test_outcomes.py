@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from rtvi_sync.protocol.attribution import MAX_TURNS
 from rtvi_sync.testing.load.outcomes import Outcomes
+
+pytestmark = pytest.mark.inside
 
 
 def test_one_question() -> None:
