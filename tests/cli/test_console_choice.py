@@ -22,8 +22,7 @@ def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) 
     console = console_for(Terminal(), out)
     assert isinstance(console, LineConsole)
     assert console.interactive
-    with console:
-        console.show_status(Status(partial=("bot", "Hel")))
+    console.show_status(Status(partial=("bot", "Hel")))
     assert out.getvalue() == ""
 
 
