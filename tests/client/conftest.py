@@ -12,7 +12,8 @@ from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fixture
 from tests.support.clients import acting_bot, memory_client
-from tests.support.fake_devices import FakeBackend
+from tests.support.fake_devices import FakeBackend, machine_of
+from tests.support.limits import changed
 from tests.support.slowness import GUARD
 
 
@@ -24,13 +25,12 @@ def old() -> Iterator[RTVIClient]:
 
 
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
-    """Return the machine of the test's clients."""
+def backend() -> Iterator[FakeBackend]:
+    """Yield the machine of the test's clients."""
     fake = FakeBackend()
-    monkeypatch.setattr("rtvi_sync.media.manager.audio_backend", lambda _: fake)
     # A speaker that finds the interpreter busy opens its device again at any time. Here openings are counted.
-    monkeypatch.setattr("rtvi_sync.media.devices.speaker._CONTENDED_WAIT", math.inf)
-    return fake
+    with machine_of(fake), changed(contended_wait=math.inf):
+        yield fake
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DeviceError, RTVIClient
-from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.errors import RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -20,12 +19,11 @@ from rtvi_sync.media import (
     SilenceSource,
     TrackData,
 )
-from rtvi_sync.media.devices import hotplug
-from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import manager_of
-from tests.support.fake_devices import FakeBackend, FakeInput, heard_by
+from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, watched
 from tests.support.garbage import collect
+from tests.support.moments import at
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
@@ -165,20 +163,20 @@ def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVICl
 
 
 def test_a_client_is_closed_while_its_devices_are_opened(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    client_of: Callable[..., RTVIClient], backend: FakeBackend
 ) -> None:
     """Nothing stays open, and the call says why."""
     entered, go_on = threading.Event(), threading.Event()
 
-    def acquire() -> Any:
+    def late(proceed: Callable[[], object], _: object) -> object:
         entered.set()
         assert go_on.wait(GUARD)
-        return acquire_runtime()
+        return proceed()
 
-    monkeypatch.setattr("rtvi_sync.client.device_controller.acquire_runtime", acquire)
     client = client_of()
-    opening = InThread(client.init_devices)
-    assert entered.wait(GUARD)
+    with at("devices take their threads", late):
+        opening = InThread(client.init_devices)
+        assert entered.wait(GUARD)
     client.close()
     go_on.set()
     with pytest.raises(RTVIError, match="closed for good"):
@@ -209,46 +207,29 @@ def test_a_device_that_hangs_before_a_session(
     go_on.set()
 
 
-def test_who_lacks_a_device_hears_of_new_ones(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one who begins to listen when it turns out that there is none."""
-    watches: list[Any] = []
-
-    class Watch:
-        def __init__(self, on_change: Any, list_devices: Any) -> None:
-            watches.append(list_devices)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(hotplug, "ListWatch", Watch)  # a backend of the application is listed by this one
+def test_who_lacks_a_device_hears_of_new_ones(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Devices that come are watched for as soon as something listens, also if it begins when there is none."""
     backend.there.clear()
-    with client_of() as client:
+    with watched() as watches, client_of() as client:
         threading.Event().wait(0.4)
         assert watches == []  # without a listener
         with client.events("available_mics_updated"):
-            until(lambda: watches == [backend.devices])
+            until(lambda: [watch.list_devices for watch in watches] == [backend.devices])
 
 
 @pytest.mark.parametrize("call", ["connect", "init_devices", "enable_mic"])
-def test_nothing_is_opened_after_the_end(
-    client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_nothing_is_opened_after_the_end(client_of: Callable[..., RTVIClient], backend: FakeBackend, call: str) -> None:
     """A call that is about to open a device when the session ends leaves the microphone closed."""
     entered, go_on = threading.Event(), threading.Event()
-    name = "_prepare" if call == "enable_mic" else "prepare"
-    prepare = getattr(MediaManager, name)
 
-    def late(manager: MediaManager, *args: Any, **options: Any) -> None:
+    def late(proceed: Callable[[], object], _: object) -> None:
         entered.set()
         assert go_on.wait(GUARD)
-        prepare(manager, *args, **options)
+        proceed()
 
     client = client_of(enable_mic=call == "connect", speaker=NullSink())
     if call != "connect":
         client.connect()
-    monkeypatch.setattr(MediaManager, name, late)
     calls: dict[str, Callable[[], object]] = {
         "connect": client.connect,
         "init_devices": client.init_devices,
@@ -256,8 +237,9 @@ def test_nothing_is_opened_after_the_end(
     }
     if call == "init_devices":
         manager_of(client).media.settings.mic = True
-    opening = InThread(calls[call])
-    assert entered.wait(GUARD)
+    with at("a device is opened" if call == "enable_mic" else "connect() opens the devices", late):
+        opening = InThread(calls[call])
+        assert entered.wait(GUARD)
     client.disconnect()
     go_on.set()
     with contextlib.suppress(RTVIError):

@@ -24,12 +24,10 @@ from rtvi_sync.media import (
     SilenceSource,
     WavSink,
 )
-from rtvi_sync.media.devices import hotplug as hotplug_module
-from rtvi_sync.media.devices.speaker import DeviceSpeaker
-from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import manager_of
-from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, info
+from tests.support.fake_devices import FakeBackend, FakeInput, heard_by, info, watched
+from tests.support.moments import at
+from tests.support.probes import audio_frame, interrupt_and_play, look_for_devices
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -49,7 +47,7 @@ def has_size(path: Path, size: int) -> bool:
 def say(session: Any, pcm: bytes) -> None:
     """Have the bot say something, all at once."""
     for start in range(0, len(pcm), 1920):
-        session.send_frame(AudioRawFrame(audio=pcm[start : start + 1920], sample_rate=24000, num_channels=1))
+        session.send_frame(audio_frame(pcm[start : start + 1920], 24000))
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -546,23 +544,11 @@ def test_a_backend_of_the_application(bot: EmbeddedBot) -> None:
 # -- devices that come and go -----------------------------------------------------------------------------------------
 
 
-def test_hot_plug(client_of: Callable[..., RTVIClient], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hot_plug(client_of: Callable[..., RTVIClient]) -> None:
     """Devices are not listed before there is a listener; then each changed list is reported, and only that."""
-    watches: list[Any] = []
-
-    class Watch:
-        def __init__(self, on_change: Any, *_: Any) -> None:
-            self.on_change, self.closed = on_change, False
-            watches.append(self)
-
-        def close(self) -> None:
-            self.closed = True
-
-    monkeypatch.setattr(hotplug_module, "ListWatch", Watch)
-    client = client_of()
-    with client:
+    with watched() as watches, client_of() as client:
         with client.events():  # who takes everything means nothing in particular
-            manager_of(client).media._session._hotplug.look()
+            look_for_devices(client)
             assert watches == []
         with client.events("available_mics_updated", "available_speakers_updated", timeout=GUARD) as events:
             until(lambda: len(watches) == 1)
@@ -606,30 +592,28 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 
 
 def test_speech_goes_on_while_the_speaker_is_switched(
-    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
 ) -> None:
     """Audio that arrives meanwhile comes after what has waited, and an interruption is meant for all of it."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
-        manager = manager_of(client).media
         say(session, struct.pack("<h", 1) * 240_000)
         until(lambda: client.stats().audio_received > 9.99)
-        write, written = DeviceSpeaker.write, threading.Event()
+        written = threading.Event()
 
-        def slowly(speaker: DeviceSpeaker, pcm: bytes, rate: int) -> None:
+        def slowly(go_on: Callable[[], object], _: object) -> None:
             if not written.is_set() and threading.current_thread().name != "MainThread":
                 written.set()
                 threading.Event().wait(0.1)
-            write(speaker, pcm, rate)
+            go_on()
 
-        monkeypatch.setattr(DeviceSpeaker, "write", slowly)
-        switching = InThread(lambda: client.update_speaker("fake/speaker_b"))
-        assert written.wait(GUARD)
-        manager.interrupt()
-        manager.receive_audio(struct.pack("<h", 2) * 24_000, 24000, 1)
-        switching.get()
-        until(lambda: struct.pack("<h", 2) * 9600 in backend.heard.get("fake/speaker_b", b""))
-        until(lambda: backend.heard["fake/speaker_b"].endswith(bytes(19200)))
+        with at("a speaker gets audio", slowly):
+            switching = InThread(lambda: client.update_speaker("fake/speaker_b"))
+            assert written.wait(GUARD)
+            interrupt_and_play(client, struct.pack("<h", 2) * 24_000, 24_000)
+            switching.get()
+            until(lambda: struct.pack("<h", 2) * 9600 in backend.heard.get("fake/speaker_b", b""))
+            until(lambda: backend.heard["fake/speaker_b"].endswith(bytes(19200)))
         assert struct.pack("<h", 1) * 4800 not in backend.heard["fake/speaker_b"]
 
 

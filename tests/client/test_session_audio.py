@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from rtvi_sync import BotReadyData, Event, RTVIEvent, Turn
-from rtvi_sync.client.conversation import ConversationTracker
-from rtvi_sync.client.session_audio import SessionAudio, Side
+from rtvi_sync import BotReadyData, RTVIEvent, Turn
+from rtvi_sync.client.session_audio import Side
 from rtvi_sync.media import AudioTrack
-from rtvi_sync.media.base import AudioFrame
 from rtvi_sync.protocol.engine import Deliver
 from rtvi_sync.session.first_messages import FirstMessages
+from tests.support.timed_talk import RATE_HZ, SECOND, Talk, frames, kept_moments, pcm, publish, queued_frames, send
 
-RATE_HZ = 8000
-SECOND = bytes([1]) * 16_000
-
-
-def pcm(level: int) -> bytes:
-    return array("h", [level, -level] * (RATE_HZ // 20)).tobytes()
-
-
-def frames(level: int, start: float, count: int) -> Iterator[AudioFrame]:
-    """Return frames of 0.1 s."""
-    for number in range(count):
-        yield AudioFrame(pcm=pcm(level), sample_rate_hz=RATE_HZ, timestamp=start + number / 10)
-
-
-def publish(track: AudioTrack, moments: range) -> None:
-    """Publish a second of audio at each of these moments."""
-    for at in moments:
-        track.publish(SECOND, RATE_HZ, at)
-
-
-class FakeMedia:
-    """The tracks of a session."""
-
-    def __init__(self) -> None:
-        self.bot, self.user = AudioTrack(label="bot"), AudioTrack(label="user")
-
-    def received(self) -> AudioTrack:
-        return self.bot
-
-    def sent(self) -> AudioTrack:
-        return self.user
+pytestmark = pytest.mark.inside
 
 
 class FakeIO:
@@ -55,63 +22,6 @@ class FakeIO:
 
     def call(self, function: object) -> None:
         """See `IOThread.call()`."""
-
-
-class Talk:
-    """A conversation whose time the test tells, with a bot that reports its interruptions."""
-
-    def __init__(self) -> None:
-        self.media = FakeMedia()
-        self.audio = SessionAudio(cast("Any", self.media), 120.0)
-        self.audio.begin(None)
-        self.ended: list[Turn] = []
-        follower = SimpleNamespace(
-            audio=self.audio, bot="", publish=self._publish, call_at=lambda due: None, read_at=0.0
-        )
-        self.follower = cast("Any", follower)
-        dispatcher = SimpleNamespace(observe=lambda types, function: None)
-        self.conversation = ConversationTracker(cast("Any", dispatcher), max_turn_audio=120.0)
-        self.conversation._follower, self.conversation._taken_until = self.follower, -1.0
-        self.conversation._tracker.begin_session(audio_out=True, version=(2, 0))
-
-    def _publish(self, type_: RTVIEvent, turn: Turn) -> None:
-        if type_ is RTVIEvent.TURN_ENDED:
-            self.ended.append(turn)
-
-    def tell(self, at: float, *events: str) -> None:
-        """Let events of the bot arrive; those of its texts have one."""
-        for name in events:
-            data = SimpleNamespace(text="Hi") if name == "bot-llm-text" else None
-            self.follower.read_at = 0.0  # enough time has passed
-            self.conversation._take(Event(type=RTVIEvent(name), data=data, received_at=at, message=None))
-
-    def ask(self, seconds: int) -> None:
-        """Let the user speak from the beginning on, and the bot begin its answer a second later."""
-        self.tell(0.0, "user-started-speaking")
-        self.hear(0.0, seconds, 3000)
-        self.tell(seconds + 0.5, "user-stopped-speaking")
-        self.answer(seconds + 1.0)
-
-    def answer(self, at: float) -> None:
-        """Let the bot begin an answer."""
-        self.tell(at, "bot-llm-started", "bot-llm-text")
-
-    def hear(self, start: float, seconds: int, level: int) -> None:
-        """Let the user's audio be sent, and be read now and then, as in a session whose bot sends events."""
-        for number in range(seconds):
-            send(self.media.user, frames(level, start + number, 10))
-            self.follower.read_at = 0.0
-            self.conversation._read_audio(self.follower, start + number + 1)
-
-    def end(self, at: float) -> list[Turn]:
-        """End the session; return its turns."""
-        self.conversation._end_session(self.follower, at)
-        return self.ended
-
-
-def send(track: AudioTrack, frames: Iterable[AudioFrame]) -> None:
-    for frame in frames:
-        track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
 
 
 def levels(turn: Turn) -> list[int]:
@@ -140,8 +50,7 @@ def test_an_idle_reader_keeps_little() -> None:
         side.read(track, idle=idle, at=0.0)
         for frame in frames(3000, 0.0, 100):
             track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
-        assert side._reader is not None
-        return len(side._reader.queued())
+        return queued_frames(side)
 
     assert lengths(idle=True) == 50
     assert lengths(idle=False) == 100
@@ -203,7 +112,7 @@ def test_an_event_that_comes_late() -> None:
     side.read(track, idle=True, at=0.0)
     publish(track, range(10))
     side.read(track, idle=True, at=8.0)
-    assert [frame.timestamp for frame in side._frames] == [6, 7, 8]
+    assert kept_moments(side) == [6, 7, 8]
     side.read(track, idle=True, at=20.0)
     assert side.take(0.0, 100.0) == ([], False)
 
@@ -282,7 +191,7 @@ def test_a_long_answer_to_a_long_question() -> None:
     talk = Talk()
     talk.ask(40)
     talk.hear(41.0, 100, 0)
-    assert talk.audio._user._seconds < 64
+    assert talk.user_seconds < 64
     (turn,) = talk.end(141.0)
     assert levels(turn) == [3000] * 400
     assert not turn.user_audio.truncated
@@ -364,10 +273,7 @@ def test_the_session_has_ended() -> None:
     talk.tell(2.0, "user-stopped-speaking")
     talk.answer(2.5)
     send(talk.media.bot, frames(3000, 3.0, 400))
-    ended = SimpleNamespace(received=lambda: None, sent=lambda: None)
-    for track in (talk.media.bot, talk.media.user):
-        track.end()
-    talk.audio._media = cast("Any", ended)
+    talk.lose_tracks()
     (turn,) = talk.end(45.0)
     assert len(turn.audio.pcm) == 400 * len(pcm(3000))
     assert levels(turn) == [3000] * 10

@@ -11,10 +11,12 @@ from rtvi_sync import (
     InvalidTransportParamsError,
     MemoryTransport,
     MissingExtraError,
+    RTVIClient,
     RTVIClientParams,
-    SmallWebRTCTransport,
+    RTVIError,
 )
 from rtvi_sync.client.ways import params_for, video_first, ways_to
+from tests.support.http_server import ScriptedServer
 
 pytestmark = pytest.mark.inside
 
@@ -77,11 +79,13 @@ def test_the_offer_beside_a_start_endpoint(url: str, offer: str | None) -> None:
     assert way.bot_url.offer_url == offer
 
 
-def test_headers_of_an_offer() -> None:
-    """Without a start request they go with the offer."""
-    (way,) = ways_to(OFFER, headers={"X-Key": "abc"})
-    assert isinstance(way.transport, SmallWebRTCTransport)
-    assert way.transport._target({"webrtc_url": OFFER}).headers == {"X-Key": "abc"}
+def test_headers_of_an_offer(server: ScriptedServer) -> None:
+    """Without a start request, the headers of `for_url()` go with the offer."""
+    client = RTVIClient.for_url(f"{server.url}/api/offer", headers={"X-Key": "abc"}, text_only=True)
+    with pytest.raises(RTVIError):
+        client.connect()
+    assert server.requests[0].path == "/api/offer"
+    assert server.requests[0].headers["x-key"] == "abc"
 
 
 def test_a_transport_of_the_application() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import MediaDeviceInfo
+from rtvi_sync.media import MediaDeviceInfo, manager
+from rtvi_sync.media.devices import hotplug
 
 
 def use_audio(monkeypatch: pytest.MonkeyPatch, backend: Any) -> None:
@@ -117,3 +120,40 @@ class FakeOutput(_Stream):
 def heard_by(session: Any) -> set[int]:
     """Return the samples that a bot has heard."""
     return set(struct.unpack(f"<{len(session.audio) // 2}h", session.audio))
+
+
+class FakeWatch:
+    """A watch of devices that come and go, whose changes the test tells by `on_change()`."""
+
+    def __init__(self, on_change: Any, list_devices: Any, *_: Any) -> None:
+        self.on_change, self.list_devices, self.closed = on_change, list_devices, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[list[FakeWatch]]:
+    """Watch no device of a backend of the application in the block; yield the list that gets each watch."""
+    watches: list[FakeWatch] = []
+
+    def watch(*arguments: Any) -> FakeWatch:
+        watches.append(FakeWatch(*arguments))
+        return watches[-1]
+
+    real, hotplug.ListWatch = hotplug.ListWatch, watch  # type: ignore[assignment, misc]
+    try:
+        yield watches
+    finally:
+        hotplug.ListWatch = real  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def machine_of(backend: FakeBackend) -> Iterator[None]:
+    """Let a backend be the machine of all clients in the block."""
+    real = getattr(manager, name := "audio_backend")
+    setattr(manager, name, lambda _: backend)
+    try:
+        yield
+    finally:
+        setattr(manager, name, real)

@@ -19,6 +19,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.protocol import envelope
+from rtvi_sync.protocol.frames import AudioRawFrame
 from rtvi_sync.session.connect_request import BotURL
 from rtvi_sync.transports.tls import default_context
 from tests.support.clients import manager_of, session_of, transport_of
@@ -258,3 +259,15 @@ def is_answered(session: Any) -> bool:
 def process_of(blueprint: Any) -> str:
     """Return by which name the cookies of a Flask relay tell its process from others."""
     return str(blueprint._process)
+
+
+def interrupt_and_play(client: RTVIClient, pcm: bytes, sample_rate_hz: int) -> None:
+    """Interrupt the bot and play audio, as on the thread that reads the network."""
+    media = manager_of(client).media
+    media.interrupt()
+    media.receive_audio(pcm, sample_rate_hz, 1)
+
+
+def audio_frame(pcm: bytes, sample_rate_hz: int) -> AudioRawFrame:
+    """Return a frame of audio that an embedded bot can send."""
+    return AudioRawFrame(audio=pcm, sample_rate=sample_rate_hz, num_channels=1)
