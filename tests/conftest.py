@@ -41,6 +41,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the clock of `tests.support.slowness` for all processes that share the tests."""
+    slowness.metronome()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Run tests that share servers in the same process, unless `--dist` says otherwise."""
@@ -61,9 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def helpers() -> None:
-    """Start the clock of `tests.support.slowness` and the warm Python, so that their descriptors belong to no test."""
-    slowness.metronome()
+def warm_python() -> None:
+    """Start the warm Python, so that its descriptors belong to no test."""
     warm.start()
 
 

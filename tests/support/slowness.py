@@ -14,9 +14,12 @@ import contextlib
 import functools
 import os
 import select
+import shutil
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +37,7 @@ LIMITS = (0.1, 1.0, 5.0, 25.0)
 _ROUND = range(10_000)
 _ROUND_SECONDS = 0.0004
 _COUNT = struct.Struct("Q")
+_ADDRESS = "RTVI_TEST_METRONOME"
 # Seconds that memory of this process alone may cost, which the clock does not see: a collection of garbage among ten
 # thousand tests, or pages that the system has to read again.
 _STALL = 0.5
@@ -42,40 +46,60 @@ _STALL = 0.5
 _WITHOUT_PAUSE, _BURST, _PAUSE = 1.0, 0.05, 0.2
 
 
-class _Metronome:
-    """A process that computes while a block is timed, and tells how many rounds it has made in all."""
+class Metronome:
+    """A process that computes while blocks are timed, and tells how many rounds it has made in all.
 
-    def __init__(self) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen([sys.executable, "-S", __file__], stdin=pipe, stdout=pipe, bufsize=0)
-        # Guards the pipes, so that each question gets its own answer. Held until the process answers, by tests only.
+    One serves all processes of a test run: the first starts it and tells its address by an environment variable.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(address)
+        # Guards the connection, so that each question gets its own answer. Held until the process answers.
         self._lock = threading.Lock()
-        self._pid = os.getpid()
-        atexit.register(self._close)
 
     def ask(self, question: bytes) -> int:
         """Tell that a block begins (`+`) or ends (`-`), or neither (`?`); the rounds so far."""
-        questions, answers = self._process.stdin, self._process.stdout
-        assert questions is not None
-        assert answers is not None
         with self._lock:
-            questions.write(question)
-            (rounds,) = _COUNT.unpack(answers.read(_COUNT.size))
+            self._socket.sendall(question)
+            (rounds,) = _COUNT.unpack(self._socket.recv(_COUNT.size, socket.MSG_WAITALL))
         return int(rounds)
 
-    def _close(self) -> None:
-        if os.getpid() == self._pid:  # a process that was forked has it, too
-            self._process.kill()
-            self._process.communicate()
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def start_metronome() -> tuple[str, subprocess.Popen[bytes]]:
+    """Start a process. Return the address at which it answers until its standard input is closed."""
+    folder = tempfile.mkdtemp(prefix="metronome")
+    address = os.path.join(folder, "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(100)
+        command = [sys.executable, "-S", __file__, str(listener.fileno())]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, pass_fds=[listener.fileno()])
+    pid = os.getpid()
+
+    def close() -> None:
+        if os.getpid() == pid:  # a process that was forked has it, too
+            process.communicate()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(close)
+    return address, process
 
 
 @functools.cache
-def _metronome_of(pid: int) -> _Metronome:
-    return _Metronome()
+def _metronome_of(pid: int) -> Metronome:
+    with contextlib.suppress(KeyError, OSError):  # none yet, or that of a run that is over
+        return Metronome(os.environ[_ADDRESS])
+    os.environ[_ADDRESS] = start_metronome()[0]
+    return Metronome(os.environ[_ADDRESS])
 
 
-def metronome() -> _Metronome:
-    """Return the one of this process, started by the first call."""
+def metronome() -> Metronome:
+    """Return the connection of this process, which the first call makes."""
     return _metronome_of(os.getpid())
 
 
@@ -136,38 +160,44 @@ def at_some_limit(check: Callable[[float], object]) -> None:
             return
 
 
-def _is_asked(seconds: float) -> bool:
-    """Wait for a question up to this long; tell whether there is one."""
-    return bool(select.select([0], [], [], seconds)[0])
-
-
-def _compute() -> None:
-    """Answer questions on standard input, and compute between them while blocks are timed, until it is closed.
+def _compute(listener: socket.socket) -> None:
+    """Answer questions, and compute between them while blocks are timed, until the standard input is closed.
 
     To compute all the time takes a processor from the tests. So where blocks last, pauses follow bursts; a pause counts
     as many rounds as the burst before would have made in its time. That is too few where the block itself computes:
     it has the time of the pause for itself, and is held to twice its limit in the worst case.
     """
-    blocks, rounds, begun = 0, 0.0, 0.0
+    blocks: dict[socket.socket, int] = {}  # that are being timed, by the connection that has told
+    rounds, begun = 0.0, 0.0
     while True:
-        if blocks and not _is_asked(0):
+        timing = any(blocks.values())
+        asked: list[int | socket.socket] = select.select([0, listener, *blocks], [], [], 0 if timing else None)[0]
+        if timing and not asked:
             start, before = time.monotonic(), rounds
             end = max(start + _BURST, begun + _WITHOUT_PAUSE)
-            while (now := time.monotonic()) < end and not _is_asked(0):
+            while (now := time.monotonic()) < end and not select.select([0, listener, *blocks], [], [], 0)[0]:
                 for _ in _ROUND:
                     pass
                 rounds += 1
-            _is_asked(_PAUSE)
+            select.select([0, listener, *blocks], [], [], _PAUSE)
             rounds += min(time.monotonic() - now, _PAUSE) * (rounds - before) / max(now - start, 1e-6)
-            continue
-        question = os.read(0, 1)
-        if not question:
-            return
-        if question == b"+":
-            begun = time.monotonic()
-        blocks += {b"+": 1, b"-": -1, b"?": 0}[question]
-        os.write(1, _COUNT.pack(int(rounds)))
+        for each in asked:
+            if isinstance(each, int):
+                return
+            if each is listener:
+                blocks[listener.accept()[0]] = 0
+                continue
+            question = each.recv(1)
+            if not question:
+                del blocks[each]
+                each.close()
+                continue
+            if question == b"+" and not any(blocks.values()):
+                begun = time.monotonic()
+            blocks[each] += {b"+": 1, b"-": -1, b"?": 0}[question]
+            with contextlib.suppress(OSError):  # it is gone
+                each.sendall(_COUNT.pack(int(rounds)))
 
 
 if __name__ == "__main__":
-    _compute()
+    _compute(socket.socket(fileno=int(sys.argv[1])))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,19 @@ class SteppedMetronome:
 
     def ask(self, question: bytes) -> int:
         return next(self._rounds)
+
+
+Own = tuple[slowness.Metronome, "subprocess.Popen[bytes]", str]
+
+
+@pytest.fixture
+def own() -> Iterator[Own]:
+    """Yield a metronome of the test's own, its process, and its address."""
+    address, process = slowness.start_metronome()
+    metronome = slowness.Metronome(address)
+    yield metronome, process, address
+    metronome.close()
+    process.communicate()
 
 
 @pytest.fixture
@@ -72,11 +87,12 @@ def test_what_the_block_raises_is_not_hidden() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the time of a process on Linux only")
-def test_the_metronome_leaves_the_processor_to_tests_that_last() -> None:
-    """It computes for at most a second and a part of the rest, and its clock goes on in its pauses."""
+def test_the_metronome_leaves_the_processor_to_tests_that_last(own: Own) -> None:
+    """The metronome computes for at most a second and a part of the rest, and its clock goes on in its pauses."""
+    metronome, process, _ = own
 
     def computed() -> float:
-        fields = Path(f"/proc/{metronome._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def speeds() -> tuple[float, float]:
@@ -90,7 +106,6 @@ def test_the_metronome_leaves_the_processor_to_tests_that_last() -> None:
         assert took <= slowness._WITHOUT_PAUSE + (end - began - slowness._WITHOUT_PAUSE) / 2
         return (second - first) / (pausing - began), (third - second) / (end - pausing)
 
-    metronome = slowness.metronome()
     for _ in range(5):  # other programs may begin or end meanwhile
         before = computed()
         without, with_pauses = speeds()
@@ -113,15 +128,27 @@ def test_the_first_limit_that_the_machine_keeps_is_enough() -> None:
         at_some_limit(lambda limit: check(limit, GUARD))
 
 
-def test_the_metronome_counts_while_a_block_is_timed_and_rests_after() -> None:
-    """Real process: it makes rounds while at least one of two overlapping blocks lasts, and none afterwards."""
-    ask = slowness.metronome().ask
-    with takes(GUARD):
-        before = ask(b"?")
-        with takes(GUARD):
-            pass
-        while ask(b"?") < before + 3:
-            threading.Event().wait(0.001)
-    rounds = ask(b"?")
+def test_the_metronome_counts_while_a_block_is_timed_and_rests_after(own: Own) -> None:
+    """The metronome makes rounds while at least one of two overlapping blocks lasts, and none afterwards."""
+    ask = own[0].ask
+    before = ask(b"+")
+    ask(b"+")
+    ask(b"-")
+    while ask(b"?") < before + 3:
+        threading.Event().wait(0.001)
+    rounds = ask(b"-")
     threading.Event().wait(0.02)
     assert ask(b"?") == rounds
+
+
+def test_a_process_that_is_gone_times_no_block(own: Own) -> None:
+    """The metronome rests when the process that has begun a block closes its connection."""
+    address = own[2]
+    other = slowness.Metronome(address)
+    other.ask(b"+")
+    other.close()
+    ask = own[0].ask
+    before = -1
+    while (rounds := ask(b"?")) != before:
+        before = rounds
+        threading.Event().wait(0.02)
