@@ -171,15 +171,16 @@ def _compute(listener: socket.socket) -> None:
     rounds, begun = 0.0, 0.0
     while True:
         timing = any(blocks.values())
-        asked: list[int | socket.socket] = select.select([0, listener, *blocks], [], [], 0 if timing else None)[0]
+        sources: list[int | socket.socket] = [0, listener, *blocks]
+        asked = select.select(sources, [], [], 0 if timing else None)[0]
         if timing and not asked:
             start, before = time.monotonic(), rounds
             end = max(start + _BURST, begun + _WITHOUT_PAUSE)
-            while (now := time.monotonic()) < end and not select.select([0, listener, *blocks], [], [], 0)[0]:
+            while (now := time.monotonic()) < end and not select.select(sources, [], [], 0)[0]:
                 for _ in _ROUND:
                     pass
                 rounds += 1
-            select.select([0, listener, *blocks], [], [], _PAUSE)
+            select.select(sources, [], [], _PAUSE)
             rounds += min(time.monotonic() - now, _PAUSE) * (rounds - before) / max(now - start, 1e-6)
         for each in asked:
             if isinstance(each, int):
