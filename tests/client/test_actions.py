@@ -149,12 +149,12 @@ class TestForms:
 
     @pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": []}])
     def test_without_arguments(self, client: RTVIClient, bot: ActingBot, arguments: dict[str, Any]) -> None:
-        """They may be left out."""
+        """The arguments of an action may be left out."""
         client.action({"service": "llm", "action": "run", **arguments})
         assert bot.asked == [{"service": "llm", "action": "run", "arguments": []}]
 
     def test_an_argument_without_a_value(self, client: RTVIClient, bot: ActingBot) -> None:
-        """Its value is null."""
+        """An argument without a value is sent as null."""
         client.action({"service": "llm", "action": "run", "arguments": [{"name": "a"}]})
         assert bot.asked[0]["arguments"] == [{"name": "a", "value": None}]
 
@@ -166,7 +166,7 @@ class TestForms:
         assert answer.data == {"result": {"got": value}}
 
     def test_each_call_is_a_message_of_its_own(self, client: RTVIClient) -> None:
-        """The same object may be sent twice."""
+        """The same action object may be sent twice; each call is a message of its own."""
         request = RTVIActionRequestData("llm", "run")
         assert client.action(request).id != client.action(request).id
 
@@ -188,7 +188,7 @@ class TestForms:
     )
     @pytest.mark.parametrize("way", WAYS)
     def test_what_is_no_action(self, client: RTVIClient, bot: ActingBot, way: Callable[..., Any], action: Any) -> None:
-        """It is a TypeError, and nothing is sent."""
+        """An argument that is no action is a TypeError, and nothing is sent."""
         with pytest.raises(TypeError):
             way(client, action)
         assert bot.asked == []
@@ -202,7 +202,7 @@ class TestForms:
 
     @pytest.mark.parametrize("value", [object(), float("nan"), b"x"])
     def test_values_that_are_no_json(self, client: RTVIClient, bot: ActingBot, value: Any) -> None:
-        """They are the caller's mistake, and nothing is sent."""
+        """Values that are no JSON are the caller's mistake, and nothing is sent."""
         with pytest.raises((TypeError, ValueError)):
             client.action({**RUN, "arguments": [{"name": "x", "value": value}]})
         assert bot.asked == []
@@ -303,7 +303,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("data", [None, {}])
     def test_answers_without_a_result(self, client: RTVIClient, bot: ActingBot, data: Any) -> None:
-        """They are handed over as they are."""
+        """Answers without a result are handed over as they are."""
         bot.results["slow"] = None
         call = InThread(lambda: client.action({"service": "llm", "action": "slow"}))
         until(lambda: bot.asked)
@@ -387,7 +387,7 @@ class TestWhoCanBeAsked:
                 assert client.action(RUN).data == {"result": True}
 
     def test_a_bot_of_2(self) -> None:
-        """It has no actions: nothing is sent, and the error says what it has instead."""
+        """A bot of RTVI 2 has no actions: nothing is sent, and the error says what it has instead."""
         with memory_client() as client:
             for call in (
                 lambda: client.action(RUN),

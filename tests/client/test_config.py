@@ -222,7 +222,7 @@ class TestConnecting:
 
     @pytest.mark.parametrize("data", [None, 5, {"config": 5}, {"config": [{"service": 5}]}])
     def test_an_answer_that_makes_no_sense(self, data: Any) -> None:
-        """It leaves None; the session goes on."""
+        """An answer that is no config leaves `config` None; the session goes on."""
         with memory_client(ConfigBot("1.0.0", tells=False, says={"get-config": data or {}})) as client:
             assert client.config is None
             assert client.state is TransportState.READY
@@ -299,7 +299,7 @@ class TestConfigProperty:
             assert client.config == config_of("a")
 
     def test_after_each_message(self) -> None:
-        """It is the last that was heard: of an update, of a question, or unasked for."""
+        """`config` is the last config that was heard: of an update, of a question, or unasked for."""
         bot = ConfigBot()
         with memory_client(bot) as client:
             client.update_config(update("b"))
@@ -312,7 +312,7 @@ class TestConfigProperty:
             assert client.config == []
 
     def test_after_the_end(self) -> None:
-        """It stays after `disconnect()`, until another session begins, which has its own."""
+        """`config` stays after `disconnect()`, until another session starts, which has its own."""
         bot = ConfigBot()
         client = memory_client(bot)
         with client:
@@ -446,7 +446,7 @@ class TestAsking:
                 call()
 
     def test_a_bot_of_2(self) -> None:
-        """Its version has no config: nothing is sent, and the error says what is there instead."""
+        """A bot of RTVI 2 has no config: nothing is sent, and the error says what is there instead."""
         with memory_client(deaf_bot) as client:
             for call in (
                 client.get_config,
@@ -571,7 +571,7 @@ class TestUpdating:
 
     @pytest.mark.parametrize("config", [None, "tts", {"service": "tts"}, [5], [{"service": "tts", "options": "x"}]])
     def test_what_is_no_config(self, config: Any) -> None:
-        """It is a TypeError, and nothing is sent."""
+        """An argument that is no config is a TypeError, and nothing is sent."""
         with memory_client(ConfigBot()) as client:
             with pytest.raises(TypeError):
                 client.update_config(config)
@@ -579,7 +579,7 @@ class TestUpdating:
 
     @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), b"x"])
     def test_values_that_are_no_json(self, value: Any) -> None:
-        """They are the caller's mistake; nothing is sent, and the session goes on."""
+        """Values that are no JSON are the caller's mistake; nothing is sent, and the session goes on."""
         with memory_client(ConfigBot()) as client:
             with pytest.raises((TypeError, ValueError)):
                 client.update_config(update(value))
@@ -700,7 +700,7 @@ class TestWithAConfig:
         assert given == VOICE
 
     def test_an_empty_config(self, client: RTVIClient) -> None:
-        """It is a config, not the absence of one."""
+        """An empty config is a config, not the absence of one."""
         assert client.get_service_options_from_config("tts", []) is None
         assert client.get_service_option_value_from_config("tts", "voice", []) is None
         assert client.set_service_option_in_config("a", {"name": "b", "value": 1}, []) == [

@@ -26,6 +26,7 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.http_server import Answer, ScriptedServer
 from tests.support.loopback import Peer, Server
+from tests.support.moments import at
 from tests.support.slowness import GUARD
 from tests.support.threads import thread_names
 
@@ -75,7 +76,7 @@ def test_the_limit_is_30_seconds(options: dict[str, Any], limited: bool) -> None
 
 
 def test_later_errors_name_what_connect_has_raised(server: ScriptedServer) -> None:
-    """They tell of all transports, not of the last one that was tried."""
+    """Errors after a failed connect() name all transports, not the last one that was tried."""
     server.answers["/ws"] = Answer({"detail": "The bot is busy"}, 503)
     client = RTVIClient.for_url(server.url.replace("http:", "ws:") + "/ws-client", **QUIET)
     server.answers["/ws-client"] = Answer({"detail": "Another client has it"}, 503)
@@ -117,11 +118,11 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
             assert "?token=abc&" in bot.wait_for_session(GUARD).path
 
 
-def test_without_the_extra_of_webrtc(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_of_webrtc(server: ScriptedServer) -> None:
     """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
-    monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
-    with pytest.raises(ConnectError, match=r"\n  eval: .*\n  webrtc: .* install .*\[webrtc\].*\.\n") as caught:
+    error = pytest.raises(ConnectError, match=r"\n  eval: .*\n  webrtc: .* install .*\[webrtc\].*\.\n")
+    with at("WebRTC is looked for", lambda *_: False), error as caught:
         connect(server.url, **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
 
@@ -228,7 +229,7 @@ def turned_on(client: RTVIClient, switch: str) -> RTVIClient:
 
 
 def test_a_bot_without_video(caplog: pytest.LogCaptureFixture) -> None:
-    """It is reached all the same, with a warning."""
+    """A bot without video is reached all the same, with a warning."""
     with EmbeddedBot() as bot, connect(bot.base_url, enable_cam=True, cam=NoPictures(), **QUIET) as client:
         assert isinstance(client.transport, WebSocketTransport)
     assert caplog.text.count("the transport that has reached the bot has no video") == 1

@@ -61,7 +61,7 @@ def test_it_begins_while_a_message_arrives() -> None:
 
 
 def test_it_begins_after_the_session() -> None:
-    """It waits for no event of a session that is over."""
+    """turns() after the session waits for no event of it, and the next session is followed."""
     with TalkingBot().client() as client:
         client.disconnect()
         assert client.turns() == ()
@@ -70,7 +70,7 @@ def test_it_begins_after_the_session() -> None:
 
 
 def test_the_next_session_begins_while_events_are_queued() -> None:
-    """They belong to the session that they came in."""
+    """Events that are queued when the next session starts belong to the session that they came in."""
     ended: list[Turn] = []
     with TalkingBot(greeting="Hello!").client(events="manual") as client:
         client.on("turn_ended", ended.append)
@@ -116,7 +116,7 @@ def test_a_first_message_that_breaks_the_protocol() -> None:
 
 
 def test_a_message_that_could_not_be_sent() -> None:
-    """Its turn has failed, and the next one is not confused."""
+    """The turn of a message that could not be sent has failed, and the next one is not confused."""
 
     def refuse(text: str) -> str:
         if text == "no":
@@ -154,7 +154,7 @@ def test_a_hundred_turns_are_kept() -> None:
 
 
 def test_a_full_stream_of_turns() -> None:
-    """It ends the session, as one of any other event does, so that no turn is lost silently."""
+    """A full stream of turns ends the session, as one of any other event does, so that no turn is lost silently."""
     with TalkingBot().client(max_queued_events=50) as client, client.events("turn_ended") as turns:
         for _ in range(51):
             client.ask("x", GUARD)
@@ -174,12 +174,13 @@ def test_a_stream_of_turns_with_much_audio() -> None:
 
 
 def test_a_turn_that_is_larger_than_a_queue() -> None:
-    """It is returned all the same."""
+    """A turn that is larger than `max_queued_bytes` is returned all the same."""
     with TalkingBot(audio=True).client(max_queued_bytes=4000) as client:
         assert [client.ask("x", GUARD).audio.pcm for _ in range(2)] == [tone(0.1)] * 2
 
 
 def test_the_end_of_a_session_ends_its_turns() -> None:
+    """The end of a session ends its open turn, which has failed."""
     with TalkingBot(lambda text: None).client() as client:
         client.turns()
         client.send_text("x")

@@ -84,7 +84,7 @@ def test_nothing_is_left_without_a_session(client_of: Callable[..., RTVIClient],
 
 
 def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
-    """Its devices are closed when it is collected, though a handler refers to it."""
+    """The devices of a dropped client are closed when it is collected, though a handler refers to it."""
     client = RTVIClient()
     client.on("local_audio_level", lambda level, client=client: None)
     client.init_devices()
@@ -185,7 +185,7 @@ def test_a_client_is_closed_while_its_devices_are_opened(
 
 
 def test_devices_that_cannot_be_had_leave_nothing(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """Not even a thread."""
+    """Devices that cannot be opened leave nothing behind, not even a thread."""
     before = set(thread_names())
     client = client_of(speaker="nowhere")
     with pytest.raises(DeviceError, match="nowhere"):

@@ -331,7 +331,7 @@ def test_a_transport_that_blocks(backend: FakeBackend) -> None:
 
 
 def test_a_switch_that_cannot_be_thrown(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """It stays where it was, so that the next session begins as this one."""
+    """A switch that cannot be thrown stays where it was, so that the next session starts as this one."""
     client = client_of(mic="fake/nowhere", enable_mic=False)
     with client:
         with pytest.raises(DeviceError, match="nowhere"):
@@ -417,7 +417,7 @@ def speech_of(backend: FakeBackend) -> bytes:
 
 
 def test_volume(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
-    """It is that of the speaker: tracks hear the bot as it speaks."""
+    """The volume is the speaker's: tracks hear the bot as it speaks."""
     speech = struct.pack("<h", 8000) * 24000
     with client_of(enable_mic=False) as client:
         assert (client.speaker_volume, client.is_speaker_enabled) == (1.0, True)
@@ -514,7 +514,7 @@ def test_tracks_that_begin_and_end(client_of: Callable[..., RTVIClient], bot: Em
 @pytest.mark.parametrize("feature", ["cam", "screen-share"])
 @pytest.mark.parametrize("where", ["in a session", "with devices", "outside"])
 def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str, where: str) -> None:
-    """It is refused by name, and the event fires, whenever it is asked for."""
+    """Video over WebSocket is refused by name, and the event fires, whenever it is asked for."""
     client = client_of(mic=SilenceSource(), speaker=NullSink())
     seen: list[UnsupportedFeatureError] = []
     client.on("unsupported_feature", seen.append)
@@ -532,7 +532,7 @@ def test_video_over_websocket(client_of: Callable[..., RTVIClient], feature: str
 
 
 def test_a_backend_of_the_application(bot: EmbeddedBot) -> None:
-    """It lists and opens the devices."""
+    """A backend of the application lists and opens the devices."""
     own = FakeBackend()
     client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD, audio_backend=own)
     assert [mic.label for mic in client.get_all_mics()] == ["mic_a", "mic_b"]

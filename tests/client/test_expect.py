@@ -41,7 +41,7 @@ def test_in_order(events: Any) -> None:
 
 
 def test_one_call_counts_once() -> None:
-    """It is announced by several messages."""
+    """A call that is announced by several messages counts once."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         says(client, [*call_of("get_weather"), RTVIMessage("llm-function-call", call_of("get_weather")[1].data)])
         settle(client)
@@ -66,6 +66,7 @@ def test_a_block_knows_nothing_of_the_block_before() -> None:
 
 
 def test_arguments_as_they_come_over_the_wire() -> None:
+    """A tuple in the expected arguments equals the list that comes over the wire."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         says(client, call_of("get_weather", cities=["Oslo", "Bergen"]))
         hangs_up(client)
@@ -103,6 +104,7 @@ def test_what_comes_after_an_absence() -> None:
 
 
 def test_where() -> None:
+    """where= skips events that do not meet it."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         for number in range(3):
             bot_says(client, "server-message", number)
@@ -372,6 +374,7 @@ class TestText:
 
 
 def test_outside_of_its_block(client: RTVIClient) -> None:
+    """expect() outside of a with statement is refused, and a block leaves no stream open."""
     with pytest.raises(RTVIError, match="with statement"):
         client.expect().event("metrics")
     with client.expect():

@@ -75,7 +75,7 @@ class TestRegistration:
         client.unregister_helper("search")
 
     def test_a_taken_name(self, client: RTVIClient) -> None:
-        """It is refused, and the first stays."""
+        """A helper under a taken name is refused, and the first stays."""
         first = client.register_helper("search", SearchHelper())
         with pytest.raises(RTVIError, match=r"unregister_helper\('search'\)"):
             client.register_helper("search", SearchHelper())
@@ -97,7 +97,7 @@ class TestRegistration:
 
     @pytest.mark.parametrize("helper", [None, object(), SearchHelper, {"search": SearchHelper}])
     def test_what_is_no_helper(self, client: RTVIClient, helper: Any) -> None:
-        """It is a TypeError, and the name stays free."""
+        """An object that is no helper is a TypeError, and the name stays free."""
         with pytest.raises(TypeError, match="RTVIClientHelper"):
             client.register_helper("search", helper)
         client.register_helper("search", SearchHelper())
@@ -163,7 +163,7 @@ class TestRegistration:
         assert client.register_helper("b", helper).service == "b"
 
     def test_before_a_session(self) -> None:
-        """It is registered once, for all sessions."""
+        """A helper that is registered before a session is registered once, for all sessions."""
         client = memory_client()
         helper = client.register_helper("search", SearchHelper())
         for n in (1, 2):
@@ -230,7 +230,7 @@ class TestMessages:
         assert [m.type for m in helper.messages] == ["bot-llm-text", "search-result", "server-message"] * 3
 
     def test_whole_messages(self, client: RTVIClient) -> None:
-        """They come as the bot sent them, with their id."""
+        """A helper gets its messages as the bot sent them, with their id."""
         helper = client.register_helper("search", SearchHelper())
         bot_says(client, "search-result", {"a": [1]}, "my-id")
         settle(client)
@@ -271,7 +271,7 @@ class TestMessages:
         assert (len(gone.messages), len(kept.messages)) == (0, 1)
 
     def test_one_that_raises(self, client: RTVIClient) -> None:
-        """It is told as of handlers, and affects nothing else."""
+        """The error of a helper is reported as one of a handler, and affects nothing else."""
         failure = ValueError("x")
 
         class BrokenHelper(SearchHelper):
@@ -300,7 +300,7 @@ class TestMessages:
         assert [message.type for message in helper.messages] == ["search-result", "bot-llm-text"]
 
     def test_manual_mode(self) -> None:
-        """Its messages come in `process_events()`."""
+        """In manual mode, process_events() delivers the messages of a helper."""
         with memory_client(events="manual") as client:
             helper = client.register_helper("search", SearchHelper())
             bot_says(client, "search-result", 1)
@@ -342,7 +342,7 @@ class TestEvents:
         assert heard == ["nothing", 1, 1, "nothing"]
 
     def test_callbacks(self) -> None:
-        """They may be given at once, in both spellings."""
+        """Callbacks of a helper may be given at once, in both spellings."""
         heard: list[Any] = []
         helper = SearchHelper({"on_found": heard.append, "onSaid": heard.append})
         helper.emit("found", 1)
@@ -351,7 +351,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("name", ["found", "on_fnd", "on_", "on_Found!", ""])
     def test_unknown_callbacks(self, name: str) -> None:
-        """They are refused, and the error says what there is."""
+        """Unknown callbacks of a helper are refused, and the error says which there are."""
         with pytest.raises(TypeError, match="on_found, on_said"):
             SearchHelper({name: print})
         with pytest.raises(TypeError, match="it has none"):

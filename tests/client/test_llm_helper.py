@@ -62,11 +62,11 @@ class TestCalls:
         assert call(old.register_helper("llm", LLMHelper())) == result
 
     def test_another_service(self, old: RTVIClient) -> None:
-        """It serves what it is registered for."""
+        """A helper serves the service that it is registered for."""
         assert old.register_helper("llm2", LLMHelper()).run() == ["llm2", "run", {"interrupt": False}]
 
     def test_errors(self, old: RTVIClient) -> None:
-        """They are those of `action()`, with the same time-outs."""
+        """The errors of a helper are those of `action()`, with the same time-outs."""
         llm = old.register_helper("llm", LLMHelper())
         with pytest.raises(RequestTimeoutError):
             old.action({"service": "llm", "action": "dead"}, timeout=0.05)

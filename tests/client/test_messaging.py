@@ -100,7 +100,7 @@ class TestOverALimit:
 
 class TestMessages:
     def test_send_message(self) -> None:
-        """It sends any message as it is, returns None and waits for nothing."""
+        """send_message() sends any message as it is, returns None and waits for nothing."""
         with memory_client(deaf_bot) as client:
             message = RTVIMessage("anything", {"a": [1, None]}, "my-id")
             assert client.send_message(message) is None  # type: ignore[func-returns-value]
@@ -426,7 +426,7 @@ class TestTheLineDies:
         assert heard[1].error.fatal is True
 
     def test_an_error_that_is_not_fatal(self) -> None:
-        """It is an event and no more."""
+        """An error that is not fatal is an event and no more."""
         with memory_client() as client, client.events("error", timeout=GUARD) as stream:
             bot_says(client, "error", {"error": "oops", "fatal": False})
             assert next(stream).data.message == "oops"

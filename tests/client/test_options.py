@@ -99,7 +99,7 @@ class TestOptions:
         "option", [{"mic": "1"}, {"mic": SilenceSource()}, {"speaker": print}, {"cam": "1"}, {"enable_cam": True}]
     )
     def test_text_only_has_no_devices(self, option: dict[str, Any]) -> None:
-        """It excludes every option that asks for one; the error names both."""
+        """text_only excludes every option that asks for a device; the error names both."""
         (name,) = option
         with pytest.raises(TypeError, match=rf"text_only and {name} exclude each other"):
             RTVIClient(text_only=True, **option)
@@ -155,7 +155,7 @@ class TestOptions:
             RTVIClient({"enableMic": True, "enable_mic": False})
 
     def test_an_object_and_keywords(self) -> None:
-        """It is one or the other."""
+        """An options object and keywords exclude each other."""
         with pytest.raises(TypeError, match="either one options object or keyword"):
             RTVIClient({"enable_mic": True}, timeout=1000)  # type: ignore[call-overload]
 
@@ -246,7 +246,7 @@ class TestCallbacks:
 
     @pytest.mark.parametrize("name", ["on_bot_redy", "bot_ready", "", "on_"])
     def test_a_misspelt_callback(self, name: str) -> None:
-        """It would never be called, so it is refused."""
+        """A misspelt callback would never be called, so it is refused."""
         with pytest.raises(TypeError, match="no callback"):
             RTVIClient(callbacks={name: lambda: None})
 

@@ -53,6 +53,7 @@ def test_by_text() -> None:
 
 
 def test_manual_mode() -> None:
+    """In manual mode, result() delivers the events for which barge_in() waits."""
     with TalkingBot().client(events="manual") as client:
         pending = client.barge_in("stop", after="server-message")
         bot_says(client, "server-message", 1)
@@ -60,6 +61,7 @@ def test_manual_mode() -> None:
 
 
 def test_where_and_delay() -> None:
+    """barge_in() asks once, the delay after the first event that meets where=."""
     bot = TalkingBot()
     with bot.client() as client:
         pending = client.barge_in("stop", after="server-message", where=lambda event: event.data == 2, delay=0.01)
@@ -96,7 +98,7 @@ def test_where_raises() -> None:
 
 
 def test_in_a_handler() -> None:
-    """It does not wait, so that handlers may call it."""
+    """barge_in() does not wait, so that handlers may call it."""
     with TalkingBot().client() as client:
         made = []
         client.once("server_message", lambda: made.append(client.barge_in("stop", after="metrics")))
@@ -208,6 +210,7 @@ def test_the_session_ends() -> None:
 
 
 def test_no_session() -> None:
+    """barge_in() without a session raises BotNotReadyError."""
     with TalkingBot().client() as client:
         client.disconnect()
         with pytest.raises(BotNotReadyError):
@@ -247,7 +250,7 @@ class SlowSource:
 
 
 def test_a_source_that_blocks_delays_no_event() -> None:
-    """It is opened on a worker."""
+    """A source whose opening blocks delays no event: it is opened on a worker."""
     opened, go = threading.Event(), threading.Event()
     with TalkingBot(audio=True).client() as client:
         pending = client.barge_in(SlowSource(opened, go), after="server-message")
@@ -315,7 +318,7 @@ def test_a_question_of_a_session_that_has_ended_claims_no_turn() -> None:
 
 
 def test_who_ended_the_session() -> None:
-    """That is told though the question has cleaned up by itself."""
+    """result() says who ended the session, though the question has cleaned up by itself."""
     bot = TalkingBot(waits)
     with bot.client() as client:
         pending = client.barge_in("story", after="server-message")
@@ -365,7 +368,7 @@ def test_a_question_that_is_not_heard() -> None:
 
 
 def test_turns_after_a_question_that_is_not_heard() -> None:
-    """They do not end the session, however much audio waits with them."""
+    """Turns after a question that is not heard do not end the session, however much audio they have."""
     size = len(tone(0.1))
     with TalkingBot(audio=True).client(max_queued_bytes=3 * size) as client:
         pending = client.barge_in(b"\0\0" * 800, after="server-message", sample_rate_hz=16_000)

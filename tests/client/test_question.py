@@ -127,6 +127,8 @@ def test_an_action_that_is_not_answered() -> None:
 
 
 def test_a_bot_that_ends_the_session_instead_of_an_action() -> None:
+    """A bot that hangs up makes ask() raise DisconnectedError, with the turn as far as it came."""
+
     def hang_up(transport: MemoryTransport, _: RTVIMessage) -> Iterable[RTVIMessage]:
         transport.end(CloseInfo(code=1000, initiator="server"))
         return []
@@ -210,7 +212,7 @@ CALL = RTVIMessage("llm-function-call-in-progress", {"function_name": "f\x1b[2J\
     ],
 )
 def test_what_a_bot_says_in_an_error(message: RTVIMessage, timeout: float, error: type[Exception], words: str) -> None:
-    """It is one line, whatever the bot has sent."""
+    """The text of a bot's error is one line, whatever the bot has sent."""
 
     def bot(_: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
         yield from acknowledgement(question)
@@ -414,6 +416,7 @@ def heard(text: str) -> list[RTVIMessage]:
 
 
 def test_not_heard() -> None:
+    """A spoken question that the bot does not hear makes ask() say so, and the microphone is back."""
     with TalkingBot(audio=True).client() as client:
         with pytest.raises(RequestTimeoutError, match="has not heard") as raised:
             client.ask(SPEECH, 0.3)
@@ -586,6 +589,7 @@ def test_bots_get_16_khz(version: str, question: Any) -> None:
 
 
 def test_a_transport_without_audio() -> None:
+    """A spoken question over a transport without audio raises DeviceError."""
     client = RTVIClient(transport=MemoryTransport())
     with client, pytest.raises(DeviceError, match="no audio"):
         client.ask(SPEECH, GUARD)

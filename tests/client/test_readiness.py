@@ -19,10 +19,10 @@ from rtvi_sync import (
     TransportState,
     WouldDeadlockError,
 )
-from tests.support.clients import manager_of, memory_client, ready_bot, silent_bot, transport_of
+from tests.support.clients import memory_client, ready_bot, silent_bot, transport_of
 from tests.support.http_server import Answer, ScriptedServer
 from tests.support.moments import at
-from tests.support.probes import waiting_calls
+from tests.support.probes import session_has_ended, waiting_calls
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread
 from tests.support.waiting import until
@@ -62,7 +62,7 @@ def test_no_replacement_is_missed(events: str) -> None:
 
 
 def test_on_a_thread_beside_connect() -> None:
-    """It waits for the session that begins next."""
+    """wait_until_ready() before connect() waits for the session that starts next."""
     answer = threading.Event()
 
     def late(transport, message):
@@ -120,7 +120,7 @@ def test_a_loss_that_is_not_replaced(is_waiting: bool, server: ScriptedServer) -
         client.on("reconnect_failed", heard.set)
         transport_of(client).end(LOSS)
         if is_waiting:
-            until(lambda: manager_of(client).last_session.ending.closed.is_set())
+            until(lambda: session_has_ended(client))
             waits = waiting(client)
             held.set()
             assert "401" in str(waits.error())

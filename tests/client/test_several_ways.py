@@ -260,6 +260,7 @@ def test_a_refusal_on_a_later_way_hides_nothing() -> None:
 
 
 def test_a_silent_way_is_left() -> None:
+    """connect() leaves a silent transport for the next one."""
     first, second = Named("first", is_silent), Named("second")
     with client_of(first, second, patience=0.1) as client:
         assert client.transport is second
@@ -290,6 +291,7 @@ def test_a_way_that_was_tried_twice_is_told_once() -> None:
 
 
 def test_the_limit_of_the_call_passes() -> None:
+    """The error of a connect() whose limit passes names each transport that was tried."""
     client = client_of(Named("first", resets), Named("second", is_silent))
     attempt = partial(connect_within, client)
     within = r"^No bot was reached within [\d.]+ s, by any transport:"
@@ -325,6 +327,7 @@ def test_disconnect_ends_the_call() -> None:
 
 
 def test_a_reconnect_uses_the_way_that_worked() -> None:
+    """A lost session is replaced over the transport that worked."""
     first, second = Named("first", resets), Named("second")
     with client_of(first, second, reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
         second.end(CloseInfo(initiator="network"))
@@ -333,6 +336,7 @@ def test_a_reconnect_uses_the_way_that_worked() -> None:
 
 
 def test_connect_again_tries_all_ways() -> None:
+    """Each connect() tries all transports again, from the first on."""
     first, second = Named("first", resets), Named("second")
     client = client_of(first, second)
     for count in (1, 2):

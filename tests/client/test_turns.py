@@ -28,8 +28,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.media import BytesSource, NullSink
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.clients import bot_says, session_of, settle, transport_of, websocket_client
-from tests.support.probes import listeners, questions_under_way, waiting_calls
+from tests.support.clients import bot_says, settle, transport_of, websocket_client
+from tests.support.probes import listeners, questions_under_way, readers_of_microphone, waiting_calls
 from tests.support.scripted_talk import (
     RATE,
     TalkingBot,
@@ -629,11 +629,9 @@ class TestAudio:
         source = BytesSource(tone(0.5), RATE)
         with EmbeddedBot() as bot, websocket_client(bot, mic=source, speaker=NullSink()) as client:
             assert source.wait(GUARD)
-            sent = session_of(client).media.sent()
-            assert sent is not None
-            assert sent.readers == {}
+            assert readers_of_microphone(client) == 0
             client.turns()
-            assert len(sent.readers) == 1
+            assert readers_of_microphone(client) == 1
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
     def test_less_is_kept(self, seconds: float) -> None:

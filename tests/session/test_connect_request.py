@@ -99,7 +99,7 @@ class TestDefaultRequest:
         ]
 
     def test_what_is_no_config(self, server: ScriptedServer) -> None:
-        """It is refused before a request is made, with an error that says where."""
+        """A config that is none is refused before a request is made, with an error that says where."""
         client = memory_client(params={"base_url": server.url, "config": [{"service": "llm", "options": "large"}]})
         with pytest.raises(TypeError, match=r"config\[0\]\.options must be a list"):
             client.connect()
@@ -191,7 +191,7 @@ class TestDefaultRequest:
         assert server.requests[1].headers["authorization"] == "Bearer abc"
 
     def test_redirect_to_another_origin(self, server: ScriptedServer) -> None:
-        """It is not followed, so that no credential leaves the origin."""
+        """A redirect to another origin is not followed, so that no credential leaves the origin."""
         server.answers["/connect/"] = Answer({}, 307, {"Location": "http://127.0.0.1:9/connect/"})
         client = memory_client(params={"base_url": server.url, "headers": {"Authorization": "Bearer abc"}})
         with pytest.raises(StartBotError, match="redirects") as caught:

@@ -167,7 +167,7 @@ class TestRegistration:
         assert heard == []
 
     def test_once_is_once(self, client: RTVIClient) -> None:
-        """Also if it registers itself again, raises, or is taken off before."""
+        """A once() handler runs once, also if it registers itself again, raises, or is taken off before."""
         heard: list[Any] = []
 
         def again(data: Any) -> None:
@@ -430,7 +430,7 @@ class TestMisbehaviour:
         assert "mine" in caplog.text
 
     def test_a_handler_of_handler_error_that_raises(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
-        """It is logged, and that is the end of it."""
+        """A handler of `handler_error` that raises is logged, and that is the end of it."""
 
         def broken() -> None:
             raise ValueError("again")
@@ -442,7 +442,7 @@ class TestMisbehaviour:
         assert len([r for r in caplog.records if r.exc_info]) == 2
 
     def test_a_receiver_with_a_wrong_signature(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
-        """It cannot be called, which is logged as any error of a handler."""
+        """A receiver that cannot be called is logged as any error of a handler."""
 
         def wrong(only_one: Any) -> None: ...
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no identity yet, and is not taken for the one that a stuck handler is on."""
+    """A thread that has no identity yet is not taken for the one that a stuck handler is on."""
     with memory_client() as client:
         publisher = session_of(client).publisher
         until(lambda: not in_handler(client))

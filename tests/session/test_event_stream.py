@@ -59,7 +59,7 @@ class TestEvents:
             assert [next(stream).data, next(stream).data] == [1, 2]
 
     def test_several_types_and_none(self) -> None:
-        """It yields the events it was asked for in their order, all of them if none is named."""
+        """events() yields the events it was asked for in their order, all of them if none is named."""
         with memory_client() as client:
             some = client.events("bot-llm-started", RTVIEvent.SERVER_MESSAGE, timeout=GUARD)
             everything = client.events(timeout=GUARD)
@@ -101,7 +101,7 @@ class TestEvents:
         assert next(stream, None) is None
 
     def test_opened_before_connect(self) -> None:
-        """It sees the session from its first event on, and ends with it."""
+        """A stream opened before connect() sees the session from its first event on, and ends with it."""
         client = memory_client()
         stream = client.events("bot_ready", "disconnected", timeout=GUARD)
         with client:
@@ -109,7 +109,7 @@ class TestEvents:
         assert [e.type for e in stream] == [RTVIEvent.DISCONNECTED]
 
     def test_opened_between_sessions(self) -> None:
-        """It belongs to the next session."""
+        """A stream opened between two sessions belongs to the next one."""
         client = memory_client()
         with client:
             pass
@@ -120,7 +120,7 @@ class TestEvents:
         assert list(stream) == []
 
     def test_opened_in_the_disconnected_handler(self) -> None:
-        """It belongs to the next session, too."""
+        """A stream opened in the handler of `disconnected` belongs to the next session."""
         client = memory_client()
         streams: list[Any] = []
         client.once("disconnected", lambda: streams.append(client.events("server_message", timeout=GUARD)))
@@ -268,7 +268,7 @@ class TestWaitFor:
             assert call.get().data == 5
 
     def test_where_that_raises(self) -> None:
-        """Its exception is the caller's."""
+        """An exception of where= is raised to the caller."""
         with memory_client() as client:
             call = waiting(client, lambda: client.wait_for("server_message", where=lambda e: 1 / 0, timeout=GUARD))
             say(client, 1)

@@ -60,7 +60,7 @@ def client_at(port: int, policy: ReconnectPolicy = POLICY, **options: Any) -> RT
 
 
 def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) -> None:
-    """It returns once the bot is there; each failed attempt is an event."""
+    """The first connect() returns once the bot is there; each failed attempt is an event."""
     attempts: list[int] = []
     kiosk.on("reconnecting", lambda data: attempts.append(data.attempt))
     connecting = InThread(kiosk.connect)

@@ -122,7 +122,7 @@ class TestResults:
 
     @pytest.mark.parametrize("value", [object(), {1, 2}, {"x": float("nan")}, b"bytes", {"x": object()}])
     def test_what_is_no_json(self, client: RTVIClient, value: Any, caplog: pytest.LogCaptureFixture) -> None:
-        """It is the function's failure: the bot and the program are told."""
+        """A result that is no JSON is the function's failure: the bot and the program are told."""
         heard = errors(client)
         client.register_function_call_handler("tool", lambda call: value)
         call(client)
@@ -274,7 +274,7 @@ class TestBesideTheLane:
         assert results(client) == ["done"]
 
     def test_a_slow_handler_delays_no_function(self, client: RTVIClient) -> None:
-        """Nor do handlers of events hold functions up."""
+        """A slow handler of an event delays no function."""
         release, entered = threading.Event(), threading.Event()
 
         def handler() -> None:
@@ -520,7 +520,7 @@ class TestRegistry:
         assert {a["tool_call_id"] for a in answers(client)} == {"1", "3"}
 
     def test_a_call_that_nobody_wanted(self, client: RTVIClient) -> None:
-        """It can be announced again, to a function that is there then."""
+        """A call that no function took can be announced again, to a function that is there then."""
         client.register_function_call_handler("other", lambda call: None)
         call(client)
         settle(client)
@@ -550,7 +550,7 @@ class TestTheEnd:
         assert answers(client) == []
 
     def test_a_function_that_connects_anew(self) -> None:
-        """It may begin another session, too."""
+        """A function that the bot calls may start another session."""
         client = memory_client()
 
         def function(call: FunctionCall) -> str:
@@ -703,7 +703,7 @@ class TestManualMode:
             assert results(client, 2) == [{"error": "ValueError: x"}, {"error": "SystemExit: 3"}]
 
     def test_blocking_calls(self) -> None:
-        """It may ask the bot; what it cannot wait for is refused at once, as in handlers."""
+        """A function may ask the bot; what it cannot wait for is refused at once, as in handlers."""
         client = memory_client(events="manual")
         found: list[Any] = []
 

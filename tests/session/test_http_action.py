@@ -340,7 +340,7 @@ def test_an_answer_over_a_limit() -> None:
 
 
 def test_another_message_over_a_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """It is skipped with a warning, as in a session."""
+    """A message over a limit is skipped with a warning, as in a session."""
 
     def respond(turn: Turn) -> None:
         later = message("bot-ready", DEEP)

@@ -73,7 +73,7 @@ def test_only_what_is_queued() -> None:
 
 
 def test_timeout() -> None:
-    """It waits for a first event as long as it is told, and not at all by default."""
+    """process_events() waits for a first event as long as it is told, and not at all by default."""
     client, heard = manual()
     with client:
         with takes(0.1):
@@ -210,7 +210,7 @@ def test_a_failed_connect() -> None:
 
 
 def test_process_events_in_a_handler() -> None:
-    """It could not run what is to run after the handler: `WouldDeadlockError`."""
+    """process_events() in a handler raises `WouldDeadlockError`."""
     client, _ = manual()
     errors: list[Any] = []
     client.on("handler_error", lambda failure: errors.append(failure.error))
@@ -256,7 +256,7 @@ class TestWhileTurnsAreFollowed:
         assert [(turn.user_text, turn.status) for turn in ended] == [("one", "failed")]
 
     def test_the_end_of_the_session(self) -> None:
-        """It ends the wait, so that a loop of such calls can end."""
+        """The end of the session ends the wait of process_events(), so that a loop of such calls can end."""
         client, _ = manual(bot=TalkingBot())
         with client:
             client.turns()

@@ -750,7 +750,7 @@ def test_what_a_call_is_told_after_a_session_that_replaced_another() -> None:
 
 
 def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
-    """It says that the client reconnects, although it does not know yet when."""
+    """A call before the first attempt is planned raises an error that says that the client reconnects."""
     told = queue.SimpleQueue[str]()
     with reconnecting_client(policy=SLOW) as client:
 
@@ -781,7 +781,7 @@ def test_an_attempt_of_connect_is_no_lost_session() -> None:
 
 
 def test_an_action_before_the_first_attempt_is_planned(server: ScriptedServer) -> None:
-    """It is refused as in the session, and not sent by HTTP to a bot of its own."""
+    """An action before the first attempt is planned is refused, and not sent by HTTP to a bot of its own."""
     told = queue.SimpleQueue[BaseException]()
     with reconnecting_client(policy=SLOW, params={"base_url": server.url}) as client:
 
@@ -860,7 +860,7 @@ def test_a_rule_that_disconnects() -> None:
 
 
 def test_a_rule_that_disconnects_after_a_failed_attempt(caplog: pytest.LogCaptureFixture) -> None:
-    """It runs on the thread for which `disconnect()` waits elsewhere."""
+    """A retry_on rule may disconnect, though it runs on the thread for which `disconnect()` waits elsewhere."""
     done = threading.Event()
 
     def rule(error: BaseException) -> bool:
@@ -1086,7 +1086,7 @@ def test_whoever_waits_for_a_session_is_told() -> None:
 
 
 def test_whoever_waits_is_told_while_the_thread_that_reconnects_begins() -> None:
-    """The same when the thread is at work already, and the one that has started it does not know it yet."""
+    """disconnect() ends a call that waits for the next session while the reconnect thread starts."""
     told = threading.Event()
 
     def late(go_on: Callable[[], Any], _: object) -> Any:
@@ -1159,7 +1159,7 @@ def test_the_handlers_of_bot_ready_have_a_bot() -> None:
 
 
 def test_whoever_waits_is_told_of_a_disconnect_in_a_handler() -> None:
-    """The same when disconnect() comes before the first attempt was even announced."""
+    """disconnect() in the handler of `disconnected` ends a call that waits for the next session."""
     with reconnecting_client(policy=SLOW) as client:
         client.on("disconnected", client.disconnect)
         client.connect()
@@ -1324,7 +1324,7 @@ def test_in_a_forked_child() -> None:
 
 
 def test_an_action_in_a_forked_child(server: ScriptedServer) -> None:
-    """It goes out as without a session: the parent's is not the child's to wait for."""
+    """An action in a forked child goes out as without a session: the parent's is not the child's to wait for."""
     with reconnecting_client(policy=SLOW, params={"base_url": server.url}) as client:
         client.connect({})
         lose(client)
@@ -1341,7 +1341,7 @@ def test_an_action_in_a_forked_child(server: ScriptedServer) -> None:
 
 
 def test_a_stream_in_a_forked_child_after_it_gave_up(server: ScriptedServer) -> None:
-    """It waits for the session that the child begins."""
+    """A stream opened after the client gave up waits, in a forked child, for the session that the child starts."""
     server.answers["/connect/"] = Answer({})
     with reconnecting_client(params={"base_url": server.url}) as client:
         client.connect()

@@ -27,6 +27,7 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "devices take their threads": ("client.device_controller:acquire_runtime", lambda: None),
     "connect() opens the devices": ("media.manager:MediaManager.prepare", lambda *_, **__: None),
     "a device is opened": ("media.manager:MediaManager._prepare", lambda *_, **__: None),
+    "WebRTC is looked for": ("transports.small_webrtc:is_installed", lambda *_: None),
     "a speaker gets audio": ("media.devices.speaker:DeviceSpeaker.write", lambda *_: None),
     "the source of a question is made": ("client.question_source:source_of", lambda *_: None),
 }

@@ -271,3 +271,9 @@ def interrupt_and_play(client: RTVIClient, pcm: bytes, sample_rate_hz: int) -> N
 def audio_frame(pcm: bytes, sample_rate_hz: int) -> AudioRawFrame:
     """Return a frame of audio that an embedded bot can send."""
     return AudioRawFrame(audio=pcm, sample_rate=sample_rate_hz, num_channels=1)
+
+
+def readers_of_microphone(client: RTVIClient) -> int:
+    """Return how many read what the microphone sends."""
+    sent = session_of(client).media.sent()
+    return 0 if sent is None else len(sent.readers)
