@@ -12,7 +12,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_the_rate_of_a_class_that_derives_from_the_protocol():
-    """It may be assigned in `__init__()`, stand in the class, or be a property."""
+    """The rate of a derived class may be assigned in `__init__()`, stand in the class, or be a property."""
 
     class Source(AudioSource):
         def read(self, frames: int) -> bytes:

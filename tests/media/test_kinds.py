@@ -46,7 +46,7 @@ def test_the_name_of_a_file_is_no_device(kind, name):
 
 
 def test_the_name_of_a_file_that_exists(tmp_path, monkeypatch):
-    """Also one without a suffix."""
+    """The name of a file that exists is a file, even without a suffix."""
     monkeypatch.chdir(tmp_path)
     assert choice_of("speaker", "answer") == "answer"
     (tmp_path / "answer").touch()
@@ -57,7 +57,7 @@ def test_the_name_of_a_file_that_exists(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes of this kind")
 def test_a_pipe_is_a_file():
-    """Also below /dev, where shells name theirs; a device there is none."""
+    """A pipe is a file, even below /dev, where shells name theirs; a device there is none."""
     reading, writing = os.pipe()
     name = f"/dev/fd/{reading}"
     assert is_file_name("mic", name)
@@ -88,7 +88,7 @@ def test_functions():
     ],
 )
 def test_a_function_that_could_not_be_called(kind, function, text):
-    """It is refused when it is chosen, not when the first audio comes."""
+    """A function that could not be called is refused when it is chosen, not when the first audio arrives."""
     with pytest.raises(TypeError, match=text):
         choice_of(kind, function)
 

@@ -220,7 +220,7 @@ def test_impossible_rates(rate):
 
 @given(st.lists(st.tuples(st.integers(-32768, 32767), st.integers(-32768, 32767))), st.integers(0, 3))
 def test_the_mean_of_two_channels(pairs, more):
-    """It is that of each pair, rounded down; an incomplete pair at the end is left out."""
+    """The mean of two channels is taken pair by pair and rounded down; an incomplete last pair is left out."""
     data = samples(*(value for pair in pairs for value in pair)) + b"\x7f" * more
     assert pcm.to_mono(data) == samples(*(sum(pair) // 2 for pair in pairs))
 

@@ -515,7 +515,7 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
 
 
 def test_the_counters_while_a_session_ends(talk, monkeypatch):
-    """They are of that session, as a handler of `audio_dropped` reads them, and of the last one afterwards."""
+    """The counters in a handler of `audio_dropped` are those of the session that ends, and stay afterwards."""
     counted: list[float] = []
     sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()

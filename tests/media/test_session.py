@@ -202,7 +202,7 @@ class TestInsertion:
     """A source that speaks in the microphone's place."""
 
     def test_while_the_microphone_is_off(self, talk, timer):
-        """It is sent, then silence, until it is removed; then nothing."""
+        """A question in place of a muted microphone is sent, then silence until it is removed, then nothing."""
         session = talk(mic=ToneSource(), enable_mic=False).begin()
         insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         timer.advance(0.1)
@@ -330,7 +330,7 @@ class TestInsertion:
         Lease(source, "mic", Deadline(GUARD)).release()
 
     def test_it_returns_late(self, talk, monkeypatch):
-        """Then it can be said again, as soon as that is done."""
+        """A source whose read returns late can be said again, as soon as that is done."""
         limits.patch(monkeypatch, source_end=GUARD)
         reading, go_on = threading.Event(), threading.Event()
 
@@ -352,7 +352,7 @@ class TestInsertion:
         assert session.manager.stop(GUARD) == []
 
     def test_a_source_that_is_in_use(self, talk):
-        """It is refused, and the microphone goes on."""
+        """A source that is the microphone already is refused as a question, and the microphone goes on."""
         source = ToneSource()
         session = talk(mic=source).begin()
         with pytest.raises(DeviceError, match="This source is this client's microphone already") as raised:
@@ -360,6 +360,7 @@ class TestInsertion:
         assert raised.value.type == "in-use"
 
     def test_no_audio(self, talk):
+        """A question without a session is refused."""
         with pytest.raises(DeviceError, match="no session"):
             talk().manager.insert(ToneSource(), AT_ONCE)
 

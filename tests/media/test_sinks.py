@@ -226,7 +226,7 @@ def test_a_wav_sink_whose_file_was_replaced(tmp_path):
 
 
 def test_a_wav_sink_whose_file_has_another_recording(tmp_path):
-    """It is not touched, though it is the same file: another sink, or a program, has overwritten it."""
+    """A file that another sink or program has overwritten with another recording is not touched."""
     path = tmp_path / "call.wav"
     first, second = WavSink(path), WavSink(path)
     for sink, pcm in ((first, b"abcd"), (second, b"efghij")):

@@ -28,6 +28,7 @@ def frame(pcm: bytes, rate: int = 8000) -> AudioFrame:
 
 
 def test_joined() -> None:
+    """Frames of audio are joined into one piece, which has their rate and length."""
     audio = turn_audio_of([frame(b"ab"), frame(b"cdef")])
     assert (audio.pcm, audio.sample_rate_hz, audio.seconds, audio.truncated) == (b"abcdef", 8000, 3 / 8000, False)
     assert audio
@@ -35,7 +36,7 @@ def test_joined() -> None:
 
 
 def test_in_a_notebook() -> None:
-    """It is a player with all of the audio, and its repr if there is none."""
+    """In a notebook audio is a player with all of it, and a plain repr if there is none."""
     audio = TurnAudio(pcm=b"abcdef", sample_rate_hz=8000)
     html = audio._repr_html_() or ""
     assert html.startswith('<audio controls src="data:audio/wav;base64,')
@@ -44,7 +45,7 @@ def test_in_a_notebook() -> None:
 
 
 def test_none() -> None:
-    """It is false, and has no bytes beside a header."""
+    """No audio is false, and has no bytes beside a header."""
     assert not TurnAudio()
     assert turn_audio_of([], truncated=True).truncated
     assert TurnAudio().seconds == 0.0
@@ -52,6 +53,7 @@ def test_none() -> None:
 
 
 def test_up_to_a_limit() -> None:
+    """Audio over the limit in seconds is cut off, and marked as truncated."""
     frames = [frame(b"ab" * 4000)] * 2
     assert turn_audio_of(frames, 1.0) == turn_audio_of(frames)
     cut = turn_audio_of(frames, 0.75)
@@ -101,6 +103,7 @@ def test_frames_of_another_rate_meet_without_a_click() -> None:
 
 
 def test_a_file(tmp_path: Path) -> None:
+    """`save()` writes the audio as a WAV file."""
     path = tmp_path / "turn.wav"
     TurnAudio(pcm=b"abcd", sample_rate_hz=24_000).save(path)
     with wave.open(str(path)) as file:
@@ -138,6 +141,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_numpy() -> None:
+    """`to_numpy()` returns the samples as 16-bit integers."""
     numpy = pytest.importorskip("numpy")
     samples = TurnAudio(pcm=b"\1\0\2\0", sample_rate_hz=8000).to_numpy()
     assert samples.dtype == numpy.int16
@@ -177,6 +181,7 @@ class TestPlay:
         assert (set(machine.rates), machine.open, media_threads()) == ({rate}, [], [])
 
     def test_none(self, machine: Loudspeaker) -> None:
+        """Nothing to play opens no loudspeaker."""
         TurnAudio().play()
         assert machine.opened == []
 
@@ -188,12 +193,13 @@ class TestPlay:
         assert machine.voice == pcm
 
     def test_on_another_thread(self, machine: Loudspeaker) -> None:
+        """`play()` works on another thread than the main one."""
         with running(TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play):
             pass
         assert machine.voice == tone(0.1)
 
     def test_ctrl_c(self, machine: Loudspeaker) -> None:
-        """It stops the sound, and leaves nothing open."""
+        """Ctrl-C during `play()` stops the sound, and leaves nothing open."""
 
         def interrupt() -> None:
             until(lambda: machine.voice)
@@ -205,12 +211,15 @@ class TestPlay:
         assert len(machine.voice) < len(tone(60.0))
 
     def test_no_loudspeaker(self, machine: Loudspeaker) -> None:
+        """`play()` on a machine without a loudspeaker raises an error of type "not-found"."""
         machine.there = []
         with pytest.raises(DeviceError) as raised:
             TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play()
         assert raised.value.type == "not-found"
 
     def test_no_pyaudio(self, machine: Loudspeaker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`play()` without the extra "audio" raises an error that names it."""
+
         def open_output(*_: object) -> FakeOutput:
             raise MissingExtraError("Playing audio", "audio")
 
@@ -219,6 +228,8 @@ class TestPlay:
             TurnAudio(pcm=tone(0.1), sample_rate_hz=24_000).play()
 
     def test_the_loudspeaker_fails(self, machine: Loudspeaker) -> None:
+        """A loudspeaker that fails during `play()` makes it raise the error of the device."""
+
         def unplug() -> None:
             until(lambda: machine.voice)
             machine.broken["fake/speaker_a"] = DeviceError("It was unplugged", devices=("speaker",))

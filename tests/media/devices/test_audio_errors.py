@@ -135,7 +135,7 @@ def test_a_hint_at_jack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: 
 
 
 def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library: str, stub: Stub) -> None:
-    """It is there, but the library of the system is not: no process could be started that would have said so before."""
+    """A library whose system library is missing makes an error that names it, where no process could say so before."""
     stub.set(missing="PortAudio library not found")
     for name in AUDIO_LIBRARIES:
         monkeypatch.delitem(sys.modules, name, raising=False)

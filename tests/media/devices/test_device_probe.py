@@ -57,7 +57,7 @@ device_probe.main({library!r}, "always", {json.dumps(json.dumps(sys.path))})
 
 @on_linux
 def test_it_ends_with_the_process_that_asks(library: str, stub: Stub) -> None:
-    """Also if that is killed."""
+    """The process that lists devices ends with the one that asks, even if that is killed."""
     program = f"""
 import sys
 sys.path[:] = {sys.path!r}

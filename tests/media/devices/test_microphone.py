@@ -194,7 +194,7 @@ def test_the_echo_is_cancelled(rig):
 
 
 def test_a_canceller_that_fails(rig):
-    """It is a failure of the microphone, which is opened again."""
+    """An echo canceller that fails is a failure of the microphone, which is opened again."""
     mic = rig()
     mic.echo = FakeEcho()
     mic.begin()

@@ -220,7 +220,7 @@ def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: Port
 
 
 def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """It is refused everything, whatever it calls, and touches no stream."""
+    """A forked child is refused everything, whatever it calls, and touches no stream of its parent's."""
     mic = audio.open_input(None, 16000, 0.02)
 
     def child() -> list[str]:
@@ -243,7 +243,7 @@ def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine,
 
 
 def test_a_forked_child_of_a_process_without_open_devices(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """It may use devices, also if the parent has used some before."""
+    """A forked child may use devices if its parent has none open, even if that has used some before."""
     audio.open_input(None, 16000, 0.02).close()
 
     def child() -> bytes:

@@ -69,7 +69,7 @@ def test_what_others_would_see_is_not_there_if_they_do_not(machine: FakeMachine,
 
 
 def test_a_microphone(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """It is asked for the wanted rate, one channel and the period, and read without an error for an overflow."""
+    """A microphone is opened at the wanted rate, one channel and the period, and an overflow is no error."""
     stream = audio.open_input(None, 16000, 0.02)
     assert (stream.device.device_id, stream.sample_rate_hz) == ("ALSA/desk", 16000)
     assert stream.read() == counted(0, 320)
@@ -121,7 +121,7 @@ def test_a_device_that_is_not_there(
 
 
 def test_no_default_device(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """There are microphones, but none is the default."""
+    """Without a default microphone the error says so, though there are microphones."""
     machine.defaults.clear()
     with pytest.raises(DeviceError, match=r"default.*ALSA/desk") as caught:
         audio.open_input(None, 16000, 0.02)
@@ -157,7 +157,7 @@ def test_portaudio_does_not_list(machine: FakeMachine, audio: PortAudioBackend) 
 
 
 def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """It is opened at its own rate; each read still returns one period at the wanted one."""
+    """A microphone that refuses the rate is opened at its own; each read returns one period at the wanted one."""
     machine.devices[0].rates = {44100}
     stream = audio.open_input(None, 16000, 0.02)
     assert stream.sample_rate_hz == 16000
@@ -250,7 +250,7 @@ def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PortAudioBack
 
 
 def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """They are typed; what follows fails too, the counts are 0, and closing works."""
+    """Errors of reading and writing are typed; what follows fails too, the counts are 0, and closing works."""
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     for opened in machine.streams:
         opened.failing = OSError(-9999, "Unanticipated host error")

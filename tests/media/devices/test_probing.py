@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_the_devices(library: str, stub: Stub) -> None:
-    """They are listed whatever libraries print, with names in any script; the process has ended."""
+    """Devices are listed whatever libraries print, with names in any script; the process has ended."""
     stub.set(devices=["desk", "耳"])
     found = probing.probe(library)
     assert found is not None
@@ -49,7 +49,7 @@ def test_portaudio_crashes(library: str, stub: Stub) -> None:
 
 
 def test_portaudio_hangs(library: str, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not waited for longer than the limit, and the process is ended."""
+    """A PortAudio that hangs is not waited for longer than the limit, and its process is ended."""
     monkeypatch.setattr(device_probe, "LIMIT", 0.5)
     stub.set(hang=True)
     with pytest.raises(DeviceError, match="does not answer"):
