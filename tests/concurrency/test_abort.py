@@ -20,6 +20,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from tests.support.forking import in_child
 from tests.support.loopback import black_hole, serving, trusting
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import finish, inner, lock_of, put, sockets_of
 from tests.support.threads import running
 
 pytestmark = pytest.mark.inside
@@ -63,7 +64,7 @@ def test_an_attempt_that_has_succeeded(controller, pair):
     signal, called = controller.signal, []
     signal.on_abort(lambda: called.append("then"))
     detach = signal.attach(pair[0])
-    signal._finish()
+    finish(signal)
     assert not controller.abort()
     assert (signal.aborted, called) == (False, [])
     pair[0].sendall(b"x")
@@ -245,7 +246,7 @@ def test_a_callback_may_use_the_signal(controller, pair):
     assert calls == [False, "inner"]
 
 
-def test_aborted_is_true_after_the_second_abort():
+def test_aborted_is_true_after_the_second_abort(monkeypatch: pytest.MonkeyPatch):
     """Once any `abort()` has returned, True or False, the signal says so: no thread may see it in between.
 
     The latch of the signal is opened last, so the test holds the first abort there and checks on another thread.
@@ -253,14 +254,14 @@ def test_aborted_is_true_after_the_second_abort():
     controller = AbortController(Deadline(None), AbortedError)
     signal = controller.signal
     reached, go_on = threading.Event(), threading.Event()
-    open_latch = signal._latch.set
+    open_latch = inner(signal, "latch").set
 
     def slow_set() -> None:
         reached.set()
         assert go_on.wait(GUARD)
         open_latch()
 
-    signal._latch = SimpleNamespace(set=slow_set)  # type: ignore[assignment]
+    put(monkeypatch, signal, "latch", SimpleNamespace(set=slow_set))
     with running(controller.abort) as first:
         assert reached.wait(GUARD)
         try:
@@ -312,14 +313,14 @@ def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, 
     left, right = pair
     signal = controller.signal
     detach = signal.attach(left)
-    (duplicate,) = signal._sockets
+    (duplicate,) = sockets_of(signal)
 
     def child() -> object:
-        held = list(signal._sockets)
+        held = list(sockets_of(signal))
         controller.abort()  # the lock is new: nothing hangs, and nothing is shut down
         return len(held), duplicate.fileno(), signal.wait(GUARD)
 
-    with signal._lock:
+    with lock_of(signal):
         assert in_child(child) == (0, -1, True)
     left.sendall(b"x")
     assert right.recv(1) == b"x"

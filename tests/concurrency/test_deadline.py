@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync.concurrency import deadline as module
 from rtvi_sync.concurrency.deadline import Deadline, join_thread, slice_of
+from tests.support import limits
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
@@ -97,7 +98,7 @@ def test_an_ended_thread_is_seen_after_the_limit():
 def test_a_thread_that_runs_on_is_given_up_at_the_limit(monkeypatch, piece):
     """Not earlier: where waits are sliced (Windows), the end of a slice is not the end of the wait."""
     if piece is not None:
-        monkeypatch.setattr(module, "_SLICE", piece)
+        limits.patch(monkeypatch, deadline_slice=piece)
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()

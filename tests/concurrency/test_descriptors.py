@@ -18,6 +18,7 @@ from tests.support.garbage import collect
 from tests.support.io_threads import on
 from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import inner, selector_of, wake, wakers_of
 
 from .lines import SELECTORS, Line
 
@@ -101,9 +102,9 @@ def test_an_abandoned_selector(kind):
 
 def own_descriptors(owner: IOThread) -> list[int]:
     """Return the descriptors of the I/O thread itself."""
-    assert owner._waker is not None
-    own: list[Any] = [owner._selector] if hasattr(owner._selector, "fileno") else []
-    return [opened.fileno() for opened in (*own, owner._wake_reader, owner._waker)]
+    assert wakers_of(owner)[1] is not None
+    own: list[Any] = [selector_of(owner)] if hasattr(selector_of(owner), "fileno") else []
+    return [opened.fileno() for opened in (*own, *wakers_of(owner))]
 
 
 def left(first: threading.Thread, owner: IOThread) -> None:
@@ -139,11 +140,11 @@ def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):
 
         def lose() -> None:
             """Close the descriptors on the I/O thread, which has a wake-up to read."""
-            io._wake()
+            wake(io)
             for number in numbers:
                 os.close(number)
             stack.enter_context(taken(numbers))
-            io._read_wake_up()
+            inner(io, "read a wake-up")()
 
         io.call(lose)
         assert on(io, lambda: 5) == 5

@@ -20,10 +20,12 @@ from rtvi_sync.concurrency import io_thread as module
 from rtvi_sync.concurrency.descriptors import Waker
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.io_threads import hold, on
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import inner, replace_waker, selector_of, stop, wakers_of
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -150,7 +152,7 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
     """How long the thread may wait for the next timer is counted from the moment at which it begins to wait."""
     now, timeouts, asked = [1000.0], [], threading.Event()
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    select = io._selector.select
+    select = selector_of(io).select
 
     def note(timeout: float | None) -> list:
         timeouts.append(timeout)
@@ -163,7 +165,7 @@ def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
     def plan() -> None:
         io.call_later(0.0, take_long)
         io.call_later(60.0, int)
-        monkeypatch.setattr(io._selector, "select", note)
+        monkeypatch.setattr(selector_of(io), "select", note)
 
     io.call(plan)
     assert asked.wait(GUARD)
@@ -307,7 +309,7 @@ def test_a_descriptor_that_the_application_closed(io, caplog):
         os.close(bad.sock.fileno())
         good.peer.sendall(b"x")
         good.wait(lambda: good.received == b"x")
-        if type(io._selector).__name__ in ("PollSelector", "SelectSelector"):  # others forget closed descriptors
+        if type(selector_of(io)).__name__ in ("PollSelector", "SelectSelector"):  # others forget closed descriptors
             bad.wait(lambda: bad.failure is not None)
         on(io, int)
         good.peer.sendall(b"y")
@@ -319,7 +321,7 @@ def test_a_selector_that_the_application_closed(io):
     with Line(io) as line, Line(io) as gone:
         on(io, int)
         os.close(gone.sock.fileno())
-        fileno = getattr(io._selector, "fileno", None)
+        fileno = getattr(selector_of(io), "fileno", None)
         # As the application would: the selector's descriptor, where it has one, and the pair that wakes the thread.
         if fileno is not None:
             os.close(fileno())
@@ -336,10 +338,10 @@ def _turns(io: IOThread) -> int:
     turns, done = 0, threading.Event()
     io.call_later(0.05, done.set)
     while True:
-        timeout = io._run_timers()
+        timeout = inner(io, "timers")()
         if done.is_set():
             return turns
-        io._serve_ready(timeout)
+        inner(io, "serve")(timeout)
         turns += 1
 
 
@@ -373,27 +375,27 @@ def test_a_finalizer_just_before_it_waits(io):
     done = threading.Event()
 
     def select_struck(timeout):
-        io._selector.select = select
+        selector_of(io).select = select
         io.call(done.set)
         return select(timeout)
 
-    select = io._selector.select
-    on(io, lambda: setattr(io._selector, "select", select_struck))
+    select = selector_of(io).select
+    on(io, lambda: setattr(selector_of(io), "select", select_struck))
     assert done.wait(GUARD)
 
 
 def test_a_finalizer_inside_the_wake_up_itself(io):
     """A finalizer or signal handler that interrupts `call()` at its innermost point may call it again."""
     inner: list[int] = []
-    real = io._waker
+    real = wakers_of(io)[1]
 
     class Interrupted:
         def wake(self) -> bool:
-            io._waker = real
+            replace_waker(io, real)
             io.call(lambda: inner.append(1))
             return real.wake()
 
-    io._waker = Interrupted()
+    replace_waker(io, Interrupted())
     with running(lambda: io.call(int)) as calling:
         calling.get()
     on(io, int)
@@ -431,13 +433,13 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     io = IOThread()
     numbers: list[int] = []
     monkeypatch.setattr(Waker, "send", slow)
-    with running(lambda: io.call(io._stop)):
+    with running(lambda: io.call(lambda: stop(io))):
         assert sending.wait(GUARD)
-        waker: Any = io._waker
+        waker: Any = wakers_of(io)[1]
         send(waker, b"\0")
         io.thread.join(GUARD)
         assert not io.thread.is_alive()
-        assert io._waker is None
+        assert wakers_of(io)[1] is None
         go_on.set()
     assert numbers[0] != -1
 
@@ -510,9 +512,9 @@ def test_a_forked_child_closes_its_copies(io):
         def child() -> object:
             io.call(int)
             io.close()
-            return io._wake_reader.fileno(), waker.fileno(), io._selector.get_map()
+            return wakers_of(io)[0].fileno(), waker.fileno(), selector_of(io).get_map()
 
-        waker = io._waker
+        waker = wakers_of(io)[1]
         assert waker is not None
         assert in_child(child) == (-1, -1, None)
         line.peer.sendall(b"x")
@@ -561,8 +563,8 @@ def test_steps_are_exact_though_epoll_counts_milliseconds(monkeypatch):
         return min(now - due for due, now in every_20_ms(io, 30)) < limit
 
     monkeypatch.setattr(selectors, "DefaultSelector", selectors.EpollSelector)
-    for most, exact in ((module._MOST_DESCRIPTORS, True), (0, False)):
-        monkeypatch.setattr(module, "_MOST_DESCRIPTORS", most)
+    for most, exact in ((limits.value_of("check_descriptors"), True), (0, False)):
+        limits.patch(monkeypatch, check_descriptors=most)
         io = IOThread()
         try:
             limit = 0.0002 if exact else 0.003

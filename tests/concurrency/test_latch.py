@@ -19,15 +19,16 @@ import pytest
 
 import rtvi_sync
 from rtvi_sync.client.helpers import RTVIClientHelper
-from rtvi_sync.concurrency import deadline as deadline_module
 from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch, Notifier, sleepless
 from rtvi_sync.errors import WouldDeadlockError
 from rtvi_sync.session.dispatcher import Dispatcher
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import sleepers_of
 from tests.support.threads import in_sleepless_thread, running, tracing
 from tests.support.waiting import until
 
@@ -128,10 +129,10 @@ def raise_struck() -> None:
 
 
 @contextmanager
-def waiting(wait: Callable[[], Any], notifier: Notifier, sleepers: int = 1) -> Iterator[Any]:
+def waiting(wait: Callable[[], Any], notifier: Notifier | Latch, sleepers: int = 1) -> Iterator[Any]:
     """Run a thread in `wait()`, and yield once `sleepers` threads sleep there."""
     with running(wait) as thread:
-        until(lambda: len(notifier._sleepers) >= sleepers)
+        until(lambda: len(sleepers_of(notifier)) >= sleepers)
         yield thread
 
 
@@ -146,7 +147,7 @@ def test_a_latch_opens_once_for_all():
         assert one.get() is two.get() is True
     assert latch.is_set()
     assert latch.wait(Deadline(0.0))
-    assert not latch._notifier._sleepers
+    assert not sleepers_of(latch)
 
 
 def test_a_notifier_wakes_the_threads_whose_condition_is_true():
@@ -184,7 +185,7 @@ def test_a_wait_of_any_length(timeout):
 
 def test_sliced_waits_go_on_until_the_limit(monkeypatch):
     """Where waits are sliced (Windows), the end of a slice is not the end of the wait."""
-    monkeypatch.setattr(deadline_module, "_SLICE", 0.001)
+    limits.patch(monkeypatch, deadline_slice=0.001)
     began = time.monotonic()
     assert not Latch().wait(Deadline(0.05))
     assert time.monotonic() - began >= 0.05
@@ -225,8 +226,8 @@ def test_ctrl_c_at_any_instruction_of_set():
     def scene(act: Callable[[Callable[[], object]], None]) -> None:
         latch = Latch()
         with (
-            waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier) as one,
-            waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier, sleepers=2) as two,
+            waiting(lambda: latch.wait(Deadline(GUARD)), latch) as one,
+            waiting(lambda: latch.wait(Deadline(GUARD)), latch, sleepers=2) as two,
         ):
             act(latch.set)
             if not latch.is_set():
@@ -270,7 +271,7 @@ def test_a_signal_reaches_a_wait_without_limit(reaction: str):
     main = threading.get_ident()
 
     def send() -> None:
-        until(lambda: latch._notifier._sleepers)
+        until(lambda: sleepers_of(latch))
         signal.pthread_kill(main, signal.SIGUSR1)
 
     sender = threading.Thread(target=send)
@@ -284,7 +285,7 @@ def test_a_signal_reaches_a_wait_without_limit(reaction: str):
     finally:
         sender.join()
         signal.signal(signal.SIGUSR1, before)
-    assert not latch._notifier._sleepers
+    assert not sleepers_of(latch)
 
 
 def test_a_latch_in_a_forked_child():
@@ -296,7 +297,7 @@ def test_a_latch_in_a_forked_child():
         latch.set()
         return before, latch.wait(Deadline(0.0))
 
-    with waiting(lambda: latch.wait(Deadline(GUARD)), latch._notifier) as other:
+    with waiting(lambda: latch.wait(Deadline(GUARD)), latch) as other:
         assert in_child(child) == (False, True)
         assert not latch.is_set()
         latch.set()
@@ -317,7 +318,7 @@ def test_a_wait_on_a_sleepless_thread():
 
     with running(serve) as served:
         assert served.get() == (False, True)
-    assert not latch._notifier._sleepers
+    assert not sleepers_of(latch)
     assert not Latch().wait(Deadline(0.01))
 
 
@@ -336,13 +337,14 @@ COLLECT = """
 import gc, threading
 from rtvi_sync.concurrency.latch import Notifier
 
+from tests.support.thread_parts import sleepers_of
 notifier, sleepers = Notifier(), [threading.Lock() for _ in range(5)]
 # As if other threads left while a finalizer runs. No list is kept for reuse, so that each new one may collect.
-gc.callbacks.append(lambda phase, info: notifier._sleepers.clear())
+gc.callbacks.append(lambda phase, info: sleepers_of(notifier).clear())
 kept = [[] for _ in range(200)]
 gc.set_threshold(1)
 for _ in range(300):
-    notifier._sleepers.extend(sleepers)
+    sleepers_of(notifier).extend(sleepers)
     notifier.notify_all()
     kept += ([], [], [], [])
 """

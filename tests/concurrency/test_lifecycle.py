@@ -29,6 +29,7 @@ from rtvi_sync.concurrency.lifecycle import (
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import at_exit, lock_of
 from tests.support.threads import switch_interval
 
 pytestmark = pytest.mark.inside
@@ -182,7 +183,7 @@ def test_all_that_registered_is_told_of_the_fork():
 
 def test_a_fork_while_another_thread_registers():
     """A lock that another thread held at the fork does not exist in the child: registering works there."""
-    with lifecycle._lock:
+    with lock_of(lifecycle):
         assert in_child(lambda: register_for_fork(Thing())) is None
         assert in_child(lambda: register_for_exit(Thing())) is None
 
@@ -193,7 +194,7 @@ def test_what_lived_in_the_parent_does_not_end_in_the_child():
     register_for_exit(thing)
 
     def child() -> list[str]:
-        lifecycle._at_exit()
+        at_exit()
         return thing.told
 
     assert in_child(child) == []
@@ -214,7 +215,7 @@ def test_registered_objects_are_not_kept():
     del thing
     collect()
     assert collected == [1]
-    lifecycle._at_exit()
+    at_exit()
 
 
 def test_exit_tells_all_that_are_registered(caplog):
@@ -225,7 +226,7 @@ def test_exit_tells_all_that_are_registered(caplog):
         register_for_exit(thing)
     unregister_for_exit(ended)
     with caplog.at_level(logging.ERROR):
-        lifecycle._at_exit()
+        at_exit()
     assert [thing.told for thing in things] == [["fork"]] * 3
     assert ended.told == []
     assert "mine" in caplog.text
@@ -252,7 +253,7 @@ def test_exit_while_others_register():
             for thread in threads:
                 thread.start()
             for _ in range(10):
-                lifecycle._at_exit()
+                at_exit()
     finally:
         stop.set()
         for thread in threads:

@@ -21,6 +21,7 @@ from rtvi_sync.errors import DisconnectedError, WouldDeadlockError
 from tests.support.forking import in_child
 from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import end_sockets_of, inner, put, selector_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
@@ -62,7 +63,7 @@ def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPa
             found.append(loop_thread.acquire_loop())
         return start_thread(*args)
 
-    monkeypatch.setattr(loop_thread, "_slot", slot := loop_thread._Slot())
+    put(monkeypatch, loop_thread, "slot", slot := inner(loop_thread, "kind of slot")())
     monkeypatch.setattr(loop_thread, "start_thread", start_late)
     loop = loop_thread.acquire_loop()
     assert found == [loop]
@@ -79,7 +80,7 @@ def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(loop_thread, "start_thread", refuse)
     with pytest.raises(RuntimeError, match="new thread"):
         loop_thread.acquire_loop()
-    assert slot._current is None
+    assert inner(slot, "current") is None
 
 
 def test_a_failure_reaches_the_waiting_thread(loop):
@@ -150,7 +151,7 @@ def test_a_scope_ends_what_was_begun_in_it(loop):
             return await asyncio.create_task(begin())
 
         def sockets():
-            return len(loop._selector.get_map()) - 1
+            return len(selector_of(loop).get_map()) - 1
 
         begun = [*result_of(loop.run(begin_in(scope))), *result_of(loop.run(begin_in(others)))]
         assert sockets() == 4
@@ -209,9 +210,9 @@ def test_descriptors_that_the_application_closes():
         return made[0].get_extra_info("socket").fileno()
 
     result_of(loop.run(open_socket()))
-    numbers = [key.fd for key in loop._selector.get_map().values()] + [vars(loop._loop)["_csock"].fileno()]
-    if isinstance(loop._selector, getattr(selectors, "EpollSelector", ())):
-        numbers.append(loop._selector.fileno())
+    numbers = [key.fd for key in selector_of(loop).get_map().values()] + [end_sockets_of(loop)[0].fileno()]
+    if isinstance(selector_of(loop), getattr(selectors, "EpollSelector", ())):
+        numbers.append(selector_of(loop).fileno())
     for number in numbers:
         os.close(number)
     files = [os.open(os.devnull, os.O_RDWR) for _ in numbers]
@@ -236,8 +237,8 @@ def test_a_selector_that_the_application_closes():
     """The thread ends, and the next user gets a new loop."""
     loop = acquire_loop()
     result_of(loop.run(this_thread()))
-    left = [vars(loop._loop)[name].fileno() for name in ("_csock", "_ssock")]
-    os.close(loop._selector.fileno())
+    left = [each.fileno() for each in end_sockets_of(loop)]
+    os.close(selector_of(loop).fileno())
     loop.call(int)
     loop.thread.join(GUARD)
     for number in left:  # nothing tells whether they were closed, too

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle
 from rtvi_sync.concurrency import pool_task as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, stop_idle_threads
@@ -18,6 +17,7 @@ from rtvi_sync.concurrency.pool_task import PoolTask
 from tests.support.forking import in_child
 from tests.support.garbage import collect
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import at_exit, task_pool
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
@@ -122,7 +122,7 @@ def test_a_free_thread_leaves_after_a_while(monkeypatch):
     made(lambda: thread.append(threading.current_thread()))
     thread[0].join(GUARD)
     assert not thread[0].is_alive()
-    assert not module._pool.idle_threads
+    assert not task_pool().idle_threads
     ran = threading.Event()
     made(ran.set)
     assert ran.is_set()
@@ -144,12 +144,12 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
                 outcome.append("began")
                 finalizer(offer)
 
-    before, module._pool.idle_threads = module._pool.idle_threads, Offers()
+    before, task_pool().idle_threads = task_pool().idle_threads, Offers()
     try:
         made(lambda: None)
         stop_idle_threads()
     finally:
-        module._pool.idle_threads = before
+        task_pool().idle_threads = before
     assert outcome == ["began", "made", True]
 
 
@@ -183,7 +183,7 @@ def test_in_a_forked_child():
     busy.start()
     made(lambda: None)
     assert in_child(child)
-    assert not module._pool.idle_threads  # those that were free have left before the fork
+    assert not task_pool().idle_threads  # those that were free have left before the fork
     let_go.set()
     assert busy.done.wait(Deadline(GUARD))
 
@@ -193,7 +193,7 @@ def test_a_task_that_forked(monkeypatch):
     forks: list[str] = []
     monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
     made(lambda: forks.append("now"))
-    assert not module._pool.idle_threads
+    assert not task_pool().idle_threads
 
 
 def test_from_many_threads(monkeypatch):
@@ -223,5 +223,5 @@ def test_from_many_threads(monkeypatch):
 def test_exit_stops_them():
     """When the sessions have ended at exit, what is free leaves."""
     made(lambda: None)
-    lifecycle._at_exit()
-    assert not module._pool.idle_threads
+    at_exit()
+    assert not task_pool().idle_threads

@@ -11,14 +11,15 @@ from typing import NoReturn
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle, worker_pool
 from rtvi_sync.concurrency import runtime as module
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.lifecycle import stop_idle_threads
 from rtvi_sync.concurrency.runtime import Runtime, acquire_runtime
 from rtvi_sync.concurrency.serial_queue import SerialQueue
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import inner, lock_of, put, selector_of, shared_by, slot_of, wake
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
@@ -101,7 +102,7 @@ class Work:
 
 def test_a_worker_that_is_called_at_the_end_is_waited_for(monkeypatch):
     """The I/O thread calls a worker as it ends, for what waits for the next round."""
-    monkeypatch.setattr(worker_pool, "_ROUND", GUARD)
+    limits.patch(monkeypatch, worker_round=GUARD)
     joined: list[threading.Thread] = []
     began, stopping, over, waited_for = [threading.Event() for _ in range(4)]
 
@@ -132,7 +133,7 @@ def test_a_worker_that_is_called_at_the_end_is_waited_for(monkeypatch):
 
 def test_a_thread_that_is_late_is_not_waited_for(monkeypatch):
     """A handler that hangs holds `stop_idle_threads()` up to its limit only."""
-    monkeypatch.setattr(lifecycle, "_IDLE_LIMIT", 0.05)
+    limits.patch(monkeypatch, idle_end=0.05)
     runtime = acquire_runtime()
     queue, begun, let_go = SerialQueue(), threading.Event(), threading.Event()
 
@@ -211,7 +212,7 @@ def test_acquire_and_release_from_many_threads(monkeypatch):
     for thread in package_threads():  # some are on their way out
         thread.join(GUARD)
     until(lambda: not package_threads())  # the last ones may be on their way out
-    assert module._slot._current is None
+    assert shared_by(module) is None
 
 
 def test_a_runtime_that_cannot_be_made_is_not_counted(monkeypatch):
@@ -239,7 +240,7 @@ def test_a_runtime_is_made_while_its_lock_is_free(monkeypatch):
     free = []
 
     def is_free() -> bool:
-        lock = module._slot._lock
+        lock = lock_of(slot_of(module))
         if not lock.acquire(blocking=False):
             return False
         lock.release()
@@ -290,18 +291,18 @@ def test_a_runtime_whose_io_thread_failed_is_replaced(monkeypatch, fault):
         return []
 
     with monkeypatch.context() as patch:
-        patch.setattr(io, "_open", no_descriptors)
+        put(patch, io, "open", no_descriptors)
         if fault == "a fault of the thread":
-            patch.setattr(io, "_run_timers", _fail_with(MemoryError()))
-            io._wake()
+            put(patch, io, "timers", _fail_with(MemoryError()))
+            wake(io)
         elif fault == "no descriptors for a new selector":
-            io.call(lambda: os.close(io._selector.fileno()))
+            io.call(lambda: os.close(selector_of(io).fileno()))
         else:
-            patch.setattr(io._selector, "select", block)
-            io._wake()
+            patch.setattr(selector_of(io), "select", block)
+            wake(io)
             assert blocks.wait(GUARD)
-            os.close(io._selector.fileno())
-            io._start_replacement(io._resumed_by)
+            os.close(selector_of(io).fileno())
+            inner(io, "start another thread")(inner(io, "resumed by"))
         until(lambda: io.ended)
         let_go.set()
     new = acquire_runtime()
@@ -323,7 +324,7 @@ def test_a_forked_child_gets_a_runtime_of_its_own():
         stop_idle_threads()
         return new is not runtime, answered, new.io.thread.is_alive()
 
-    with module._slot._lock:
+    with lock_of(slot_of(module)):
         assert in_child(child) == (True, True, False)
     assert answers(runtime)
     runtime.release()
@@ -338,7 +339,7 @@ def test_a_child_cannot_retire_the_parents_runtime():
         stop_idle_threads()
         return runtime.users
 
-    with runtime.workers._lock, runtime.timer._lock:
+    with lock_of(runtime.workers), lock_of(runtime.timer):
         assert in_child(child) == 1
     assert answers(runtime)
     runtime.release()

@@ -19,6 +19,7 @@ from rtvi_sync.concurrency.serial_work import Drainable
 from rtvi_sync.concurrency.worker_pool import WorkerPool
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import idle_workers, inner, lock_of, put
 from tests.support.threads import in_sleepless_thread, package_threads, running, switch_interval
 from tests.support.waiting import until
 
@@ -48,14 +49,14 @@ def test_items_run_in_order_one_at_a_time(workers):
 def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
     """What is posted after the worker's last look, while it still has the queue, is run and not left lying."""
     queue, late = SerialQueue(), threading.Event()
-    release = queue._release
+    release = inner(queue, "release")
 
     def post_and_release() -> None:
-        monkeypatch.setattr(queue, "_release", release)
+        put(monkeypatch, queue, "release", release)
         queue.post(late.set, workers)
         release()
 
-    monkeypatch.setattr(queue, "_release", post_and_release)
+    put(monkeypatch, queue, "release", post_and_release)
     queue.post(int, workers)
     assert late.wait(GUARD)
 
@@ -99,7 +100,7 @@ def post_together(queues: list[SerialQueue], items: list, workers: WorkerPool) -
     """Post on a thread like the I/O thread; no worker takes a queue before all of them are ready."""
 
     def post() -> None:
-        with in_sleepless_thread(), workers._lock:
+        with in_sleepless_thread(), lock_of(workers):
             for queue, item in zip(queues, items, strict=True):
                 queue.post(item, workers)
 
@@ -130,7 +131,7 @@ def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count)
     """Each worker that comes calls another one as long as a queue waits: all items block at once."""
     for _ in range(idle):
         drained(SerialQueue(), workers)
-    until(lambda: len(workers._idle) == idle)
+    until(lambda: len(idle_workers(workers)) == idle)
     blockers = [Blocker() for _ in range(count)]
     post_together([SerialQueue() for _ in blockers], blockers, workers)
     for blocker in blockers:
@@ -165,7 +166,7 @@ def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_Worker", interrupted)
+    put(monkeypatch, module, "worker", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SerialQueue().post(first.set, workers)
     SerialQueue().post(second.set, workers)
@@ -589,7 +590,7 @@ def test_a_forked_child_starts_with_an_empty_queue(workers):
         new.close()
         return len(queue), seen, queue.is_current
 
-    with queue._lock:
+    with lock_of(queue):
         assert in_child(child) == (0, [1], False)
     blocker.let_go.set()
     drained(queue, workers)
@@ -625,7 +626,7 @@ def test_ctrl_c_before_a_worker_is_called_for_a_queue_that_is_ready(workers, mon
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "_call_worker", interrupted)
+    put(monkeypatch, workers, "call a worker", interrupted)
     with pytest.raises(KeyboardInterrupt):
         queue.post(lambda: seen.append("first"), workers)
     queue.post(done.set, workers)
@@ -639,21 +640,21 @@ def test_ctrl_c_before_a_called_worker_is_woken(workers, monkeypatch):
     crashed: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
     drained(SerialQueue(), workers)
-    until(lambda: workers._idle)
-    workers._idle.popitem()
+    until(lambda: idle_workers(workers))
+    idle_workers(workers).popitem()
     until(lambda: not workers.threads())
     assert crashed == []
-    assert not workers._idle
+    assert not idle_workers(workers)
 
 
 def test_a_worker_that_is_woken_too_often(workers):
     """It finds nothing to do, rests again, and runs the next item."""
     drained(SerialQueue(), workers)
-    until(lambda: workers._idle)
-    (worker,) = workers._idle
+    until(lambda: idle_workers(workers))
+    (worker,) = idle_workers(workers)
     for _ in range(2):
         worker.wake()
-    until(lambda: worker.sleeper.locked() and worker in workers._idle)
+    until(lambda: worker.sleeper.locked() and worker in idle_workers(workers))
     drained(SerialQueue(), workers)
     assert worker.thread in workers.threads()
 

@@ -15,8 +15,9 @@ from types import FrameType
 
 import pytest
 
-from rtvi_sync.concurrency import lifecycle, pool_task, shield
+from rtvi_sync.concurrency import lifecycle, pool_task
 from rtvi_sync.concurrency.shield import shielded
+from tests.support import limits
 from tests.support.measuring import AFTER_COVERAGE, in_coverage
 from tests.support.slowness import GUARD
 from tests.support.threads import package_threads, running
@@ -118,7 +119,7 @@ def test_it_is_told_when_the_caller_is_struck(striker: Striker):
 
 def test_work_that_does_not_listen_is_left_behind(striker: Striker, monkeypatch):
     """The wait for its end has a limit."""
-    monkeypatch.setattr(shield, "_LEAVE_TIMEOUT", 0.05)
+    limits.patch(monkeypatch, shield_leave=0.05)
     stop, told = threading.Event(), []
 
     def work() -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from rtvi_sync.concurrency import worker_pool as module
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.serial_queue import SerialQueue
 from rtvi_sync.concurrency.worker_pool import WorkerPool
+from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.io_threads import on
 from tests.support.slowness import GUARD
+from tests.support.thread_parts import idle_workers, inner, lock_of, put, stop
 from tests.support.waiting import until
 
 from .queues import Blocker, drained, end
@@ -43,7 +46,7 @@ class Pool:
     def rest(self) -> None:
         """Wait until one worker rests."""
         drained(SerialQueue(), self.workers)
-        until(lambda: self.workers._idle)
+        until(lambda: idle_workers(self.workers))
 
     def close(self) -> None:
         self.workers.close()
@@ -55,7 +58,7 @@ class Pool:
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     """Make a pool whose threads must all end after the test. The I/O thread swaps roles however short it was idle."""
-    monkeypatch.setattr(module, "_MIN_IDLE_TIME", 0.0)
+    limits.patch(monkeypatch, worker_min_idle=0.0)
     pool = Pool()
     yield pool
     pool.close()
@@ -72,19 +75,19 @@ def thread_of(pool: Pool, queue: SerialQueue) -> threading.Thread:
 def test_the_io_thread_runs_what_became_ready_on_it(pool):
     """An idle worker takes its place, and has it until the next time."""
     pool.rest()
-    first, second = pool.io.thread, next(iter(pool.workers._idle)).thread
+    first, second = pool.io.thread, next(iter(idle_workers(pool.workers))).thread
     queue = SerialQueue()
     for before, after in ((first, second), (second, first), (first, second)):
         assert on(pool.io, threading.current_thread) is pool.io.thread is before
         assert thread_of(pool, queue) is before
         assert on(pool.io, threading.current_thread) is pool.io.thread is after
-        until(lambda: pool.workers._idle)
+        until(lambda: idle_workers(pool.workers))
 
 
 def test_a_thread_is_named_by_its_role(pool):
     """Items run on threads named rtvi-worker-<n> only, and commands on one named rtvi-io-<n>; each keeps its number."""
     pool.rest()
-    threads = [pool.io.thread, next(iter(pool.workers._idle)).thread]
+    threads = [pool.io.thread, next(iter(idle_workers(pool.workers))).thread]
     numbers = [thread.name.rpartition("-")[2] for thread in threads]
     for turn in range(3):
         reader, other = turn % 2, 1 - turn % 2
@@ -93,7 +96,7 @@ def test_a_thread_is_named_by_its_role(pool):
         until(functools.partial(bool, ran_on))
         assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
         assert on(pool.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
-        until(lambda: pool.workers._idle)
+        until(lambda: idle_workers(pool.workers))
 
 
 def test_no_worker_is_idle(pool):
@@ -107,11 +110,11 @@ def test_an_io_thread_that_has_not_rested(pool, monkeypatch):
     """It goes on to read, and an idle worker runs the item; once it has rested it runs the next one itself."""
     pool.rest()
     reader = pool.io.thread
-    monkeypatch.setattr(module, "_MIN_IDLE_TIME", GUARD)
+    limits.patch(monkeypatch, worker_min_idle=GUARD)
     assert thread_of(pool, SerialQueue()) is not reader
     assert pool.io.thread is reader
-    until(lambda: pool.workers._idle)
-    monkeypatch.setattr(module, "_MIN_IDLE_TIME", 1e-6)
+    until(lambda: idle_workers(pool.workers))
+    limits.patch(monkeypatch, worker_min_idle=1e-6)
     assert thread_of(pool, SerialQueue()) is reader
 
 
@@ -131,12 +134,12 @@ def test_the_only_idle_worker_leaves_in_the_very_moment(pool):
 
     def post() -> None:
         SerialQueue().post(lambda: ran_on.append(threading.current_thread()), pool.workers)
-        (worker,) = pool.workers._idle
-        with pool.workers._lock:
-            pool.workers._idle.clear()
+        (worker,) = idle_workers(pool.workers)
+        with lock_of(pool.workers):
+            idle_workers(pool.workers).clear()
         leaving.append(worker)
 
-    leaving: list[module._Worker] = []
+    leaving: list[Any] = []
     pool.io.call(post)
     until(lambda: ran_on)
     assert pool.io.thread is reader is not ran_on[0]
@@ -150,8 +153,8 @@ def test_a_worker_that_was_awake_was_faster(pool):
     promote = pool.workers.promote
 
     def late() -> bool:
-        with pool.workers._lock:
-            pool.workers._ready.clear()
+        with lock_of(pool.workers):
+            inner(pool.workers, "ready").clear()
         queue.drain()
         pool.workers.promote = promote
         return promote()
@@ -255,7 +258,7 @@ def test_much_to_read(pool):
     assert len(ran_on) == 3
     assert reader not in ran_on
     assert on(pool.io, threading.current_thread) is reader
-    until(lambda: pool.workers._idle)
+    until(lambda: idle_workers(pool.workers))
     assert thread_of(pool, queue) is reader
 
 
@@ -281,7 +284,7 @@ def test_what_is_queued_by_the_last_command(pool):
     seen: list[int] = []
 
     def last() -> None:
-        pool.io._stop()
+        stop(pool.io)
         SerialQueue().post(lambda: seen.append(1), pool.workers)
 
     pool.io.call(last)
@@ -377,7 +380,7 @@ class Noting:
 
 def test_work_of_a_round_is_done_together(pool, monkeypatch):
     """The first is done at once, those that follow in the next round, and each once; then the next is first again."""
-    monkeypatch.setattr(module, "_ROUND", 0.2)
+    limits.patch(monkeypatch, worker_round=0.2)
     first, *others = [Noting() for _ in range(5)]
     pool.workers.submit_soon(first)
     until(lambda: first.done_at)
@@ -386,7 +389,7 @@ def test_work_of_a_round_is_done_together(pool, monkeypatch):
             pool.workers.submit_soon(work)
     until(lambda: all(work.done_at for work in others))
     assert all(work.done_at[0] >= first.done_at[0] + 0.1 for work in others)
-    monkeypatch.setattr(module, "_ROUND", 0.0)
+    limits.patch(monkeypatch, worker_round=0.0)
     pool.workers.submit_soon(first)
     until(lambda: len(first.done_at) == 2)
     assert [len(work.done_at) for work in others] == [1] * 4
@@ -395,7 +398,7 @@ def test_work_of_a_round_is_done_together(pool, monkeypatch):
 def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
     """The work is done all the same, though no round begins any more."""
     work, began = Noting(), time.monotonic()
-    pool.workers._plan_round(pool.io)  # the task of rounds exists
+    inner(pool.workers, "plan a round")(pool.io)  # the task of rounds exists
 
     def end_meanwhile() -> float:
         monkeypatch.undo()
@@ -403,7 +406,7 @@ def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
         pool.io.thread.join(GUARD)
         return began
 
-    pool.workers._round_began = began
+    put(pytest.MonkeyPatch(), pool.workers, "start of a round", began)  # not undone with the clock
     monkeypatch.setattr(module, "monotonic", end_meanwhile)
     pool.workers.submit_soon(work)
     until(lambda: work.done_at)
@@ -411,25 +414,25 @@ def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
 
 def test_a_round_that_is_not_planned_because_of_ctrl_c(pool, monkeypatch):
     """The work is done all the same, and so is what comes later."""
-    monkeypatch.setattr(module, "_ROUND", GUARD)
-    monkeypatch.setattr(pool.workers, "_round_began", time.monotonic())
+    limits.patch(monkeypatch, worker_round=GUARD)
+    put(monkeypatch, pool.workers, "start of a round", time.monotonic())
 
     def interrupted(_: IOThread) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pool.workers, "_plan_round", interrupted)
+        put(patch, pool.workers, "plan a round", interrupted)
         work = Noting()
         with pytest.raises(KeyboardInterrupt):
             pool.workers.submit_soon(work)
     until(lambda: work.done_at)
-    assert not pool.workers._round_planned
+    assert not inner(pool.workers, "planned")
 
 
 def test_a_round_that_waits_when_the_io_thread_ends(monkeypatch):
     """Its work is done all the same, and what comes later is done at once, as by workers without an I/O thread."""
     pool = Pool()
-    monkeypatch.setattr(module, "_ROUND", GUARD)
+    limits.patch(monkeypatch, worker_round=GUARD)
     first, second, third = Noting(), Noting(), Noting()
     for work in (first, second):
         pool.workers.submit_soon(work)
