@@ -54,24 +54,22 @@ SAMPLES = sorted(ROOT.joinpath("samples").glob("*.py"))
 
 @pytest.mark.parametrize("name", TALKERS)
 def test_a_bot_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> None:
-    """Without a traceback, and with the address that was tried."""
-    assert "refused" in failure(tmp_path, "-m", f"samples.{name}", *TALKERS[name]).lower()
+    """A sample that reaches no bot ends without a traceback, and with the address that was tried."""
+    assert "refused" in failure(tmp_path, name, *TALKERS[name]).lower()
 
 
 @pytest.mark.parametrize("name", [*TALKERS, *OTHERS])
 def test_a_wrong_url_is_one_line(name: str, tmp_path: Path) -> None:
-    """It is refused before anything is started, and the line says what a URL looks like."""
-    line = failure(tmp_path, "-m", f"samples.{name}", "--url", "ftp://127.0.0.1/x")
+    """A URL of another kind is refused before anything is started, and the line says what a URL looks like."""
+    line = failure(tmp_path, name, "--url", "ftp://127.0.0.1/x")
     assert re.search(r"begin with ws://|URL such as tcp://", line)
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_package_that_is_missing_is_one_line(name: str, tmp_path: Path) -> None:
-    """It names the package."""
-    hidden = f"import runpy, sys; sys.modules[{NEEDED[name]!r}] = None; sys.argv[1:] = sys.argv[1:]"
-    start = f"runpy.run_module('samples.{name}', run_name='__main__', alter_sys=True)"
-    line = failure(tmp_path, "-c", f"{hidden}; {start}", *(["--execute"] if name == "notebook" else []))
-    assert NEEDED[name] in line
+    """A sample whose package is missing ends with a line that names the package."""
+    hidden = f"import sys; sys.modules[{NEEDED[name]!r}] = None"
+    assert NEEDED[name] in failure(tmp_path, name, *(["--execute"] if name == "notebook" else []), first=hidden)
 
 
 def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +115,7 @@ def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_be_used_is_one_line(broker: str, reason: str, tmp_path: Path) -> None:
     """It does not answer, there is no such kind, or its package is missing."""
     pytest.importorskip("celery")
-    line = failure(tmp_path, "-m", "samples.celery_task", "--broker", broker, "Hello")
+    line = failure(tmp_path, "celery_task", "--broker", broker, "Hello")
     assert re.fullmatch(rf"Celery's broker cannot be used: .*{reason}.*celery\[redis\]\n", line)
     assert "secret" not in line
 

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import textwrap
 from pathlib import Path
 
-from .slowness import GUARD
+from .processes import run_python
 
+# As `python -m` runs it, which finds `samples` in the folder of the project.
+_RUN = """
+    import runpy, sys
+    sys.path[0] = sys.argv.pop(1)
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
 ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, name: str, *arguments: str) -> list[str]:
     """Return the lines that a sample prints; it has to succeed without a word on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"samples.{name}", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    return done.stdout.splitlines()
+    status, out, err = run_python(_RUN, str(ROOT), f"samples.{name}", *arguments, folder=folder)
+    assert (status, err) == (0, ""), out
+    return out.splitlines()
 
 
-def failure(folder: Path, *command: str) -> str:
-    """Return the one line of an error that a sample ends with; the status is 1."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    return done.stderr
+def failure(folder: Path, name: str, *arguments: str, first: str = "") -> str:
+    """Return the one line of an error that a sample ends with; the status is 1.
+
+    Args:
+        folder: where it runs.
+        name: of the sample.
+        arguments: of its own.
+        first: a line of Python that runs before.
+    """
+    script = f"{first}\n{textwrap.dedent(_RUN)}"
+    status, _, err = run_python(script, str(ROOT), f"samples.{name}", *arguments, folder=folder)
+    assert (status, err.count("\n")) == (1, 1), err
+    return err
