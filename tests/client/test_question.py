@@ -17,6 +17,7 @@ from rtvi_sync import (
     CloseInfo,
     DeviceError,
     DisconnectedError,
+    LLMHelper,
     MemoryTransport,
     RequestRejectedError,
     RequestTimeoutError,
@@ -116,6 +117,21 @@ def test_an_action_that_is_refused() -> None:
         with pytest.raises(RequestRejectedError, match="no service llm"):
             client.ask("Hi", GUARD)
         until(lambda: [turn.status for turn in client.turns()] == ["failed"])
+
+
+def test_the_service_of_an_action() -> None:
+    """The action that asks a bot of RTVI 0.3 goes to the service under which an LLMHelper is registered."""
+    services: list[str] = []
+
+    def refuse(_: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
+        services.append(message.data["service"])
+        return [RTVIMessage("error-response", {"error": "no"}, message.id)]
+
+    with asked_by_action(refuse) as client:
+        client.register_helper("gpt", LLMHelper())
+        with pytest.raises(RequestRejectedError):
+            client.ask("Hi", GUARD)
+    assert services == ["gpt"]
 
 
 def test_an_action_that_is_not_answered() -> None:

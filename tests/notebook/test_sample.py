@@ -74,7 +74,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Execut
         # By default the files would have the same names as those of the program's kernel.
         files = {"transport": "ipc", "ip": str(out.with_name("kernel"))} if os.name == "posix" else {}
         kernel = Config({"KernelManager": files})
-        NotebookClient(notebook, timeout=GUARD, kernel_name="python3", config=kernel).execute(env=ENVIRON)
+        NotebookClient(notebook, timeout=int(GUARD), kernel_name="python3", config=kernel).execute(env=ENVIRON)
         status, printed, errors = finish(program)
     assert (status, errors) == (0, "")
     return Executed(notebook), Executed(nbformat.read(out, as_version=4), printed)
