@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from rtvi_sync.cli.scripted_speech import SHIPPED
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.protocol import frames
-from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND
+from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, load_payload
 from rtvi_sync.protocol.frames import (
     AudioRawFrame,
     Frame,
@@ -35,9 +37,17 @@ __all__ = [
     "InterruptionFrame",
     "decode",
     "encode",
+    "forget_payloads",
     "frames",
     "is_generator",
     "rms",
     "snake_case",
     "tones",
 ]
+
+
+def forget_payloads() -> None:
+    """Forget the imports of the classes of payloads, in a process that needs none of them again."""
+    load_payload.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("rtvi_sync.protocol.") and name.endswith("_payloads")]:
+        del sys.modules[name]

@@ -11,8 +11,7 @@ from benchmarks import parts
 from benchmarks.peers.ours import Ours
 from benchmarks.scenarios.session import Counting
 from benchmarks.server import Command
-from rtvi_sync import RTVIClient
-from rtvi_sync.transports.memory import MemoryTransport
+from rtvi_sync import MemoryTransport, RTVIClient
 
 MANY = 1000
 

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIClientHelper, RTVIEventCallbacks, signals
-from rtvi_sync.protocol.dialects import load_payload
 from tests.support.clients import memory_client
 from tests.support.forking import in_child
+from tests.support.wire import forget_payloads
 
 from .counted import run
 
@@ -91,8 +91,7 @@ def test_payload_classes_are_imported_before_there_is_a_listener(listen: Callabl
 
     def child() -> bool:
         client = memory_client()
-        sys.modules.pop(PAYLOADS, None)
-        load_payload.cache_clear()
+        forget_payloads()
         listen(client)
         return PAYLOADS in sys.modules
 
