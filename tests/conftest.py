@@ -25,7 +25,10 @@ from tests.support.threads import open_descriptors, package_threads
 from tools.results import VARIABLE
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("default")
+# The runner of mutants needs no smallest example, which takes most of a minute to find.
+phases = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
+hypothesis.settings.register_profile("unshrunk", deadline=None, phases=phases)
+hypothesis.settings.load_profile(os.environ.get("RTVI_TEST_HYPOTHESIS", "default"))
 
 # Nothing is heard and nothing recorded on this machine: a client without devices of the test's own finds none. It is
 # said before anything imports PyAudio, and to the processes that tests start too. tests/audio brings its devices along.

@@ -36,6 +36,7 @@ MODULE = Module(
             "The limit counts from the beginning of the block.",
             "self._next, self._since = position, max(self._since, event.received_at)",
             "self._next = position",
+            tests=("tests/client/test_expect.py::test_where_the_limit_counts_from",),
         ),
         Mutant(
             "The limit does not count from the last message sent.",

@@ -30,8 +30,9 @@ MOST_PROCESSES = 2
 #: A mutant hangs if its tests run for longer than this many times what they take without it, and `LIMIT_SECONDS`.
 LIMIT_FACTOR = 3.0
 LIMIT_SECONDS = 20.0
-# Seconds for which a test of a mutant waits for what must happen (`GUARD` in tests/support/slowness.py).
-_GUARD = "10"
+# Seconds for which a test of a mutant waits for what must happen (`GUARD` in tests/support/slowness.py), and the
+# profile of Hypothesis (tests/conftest.py).
+_ENVIRON = {"RTVI_TEST_GUARD": "10", "RTVI_TEST_HYPOTHESIS": "unshrunk"}
 # What no test reads: copying it would take long.
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__", ".*_cache", "node_modules", "*.egg-info")
 _PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider")
@@ -226,7 +227,7 @@ class Copy:
 
     def _run_tests(self, tests: Sequence[str], limit: float | None) -> tuple[int | None, str, float]:
         """Run tests. Return the exit status of pytest, its output, and the seconds; the status of a hang is None."""
-        environ = {**os.environ, "PYTHONPATH": str(self._root), "RTVI_TEST_GUARD": _GUARD}
+        environ = {**os.environ, "PYTHONPATH": str(self._root), **_ENVIRON}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
