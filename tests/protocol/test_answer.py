@@ -42,11 +42,13 @@ def segment(text: str, spoken: str, id: int = 1) -> BotOutputData:
     ids=["speech", "first speech", "no voice", "silent", "empty run", "nothing"],
 )
 def test_what_is_owed(answer: Answer, seconds: float | None) -> None:
+    """The missing part of an answer decides how long the turn waits for it."""
     wait = answer.wait(WAITS)
     assert (wait[0] if wait is not None else None) == seconds
 
 
 def test_a_bot_that_tells_no_words_has_spoken_what_it_had_written() -> None:
+    """A bot that reports no spoken words counts as having spoken its whole text when its speech stops."""
     answer = answer_of("Yes, of course.")
     answer.start_speaking()
     assert answer.is_under_way
@@ -67,6 +69,7 @@ def test_words_before_their_speech_are_not_all() -> None:
 
 
 def test_speech_that_breaks_off() -> None:
+    """An answer whose speech breaks off waits for more speech; `spoken_share` counts what was spoken."""
     answer = answer_of("Yes. It is twelve.")
     answer.start_speaking()
     assert answer.speak("Yes.")
@@ -78,6 +81,7 @@ def test_speech_that_breaks_off() -> None:
 
 
 def test_a_function_owes_a_run_and_that_is_spoken() -> None:
+    """When a function call has ended, the answer waits for another run of the model, and then for its speech."""
     answer = Answer(BotTraits(has_voice=True), aloud=False)
     answer.start_run()
     answer.call(1.0, "get")
@@ -95,6 +99,7 @@ def test_a_function_owes_a_run_and_that_is_spoken() -> None:
 
 
 def test_a_cancelled_function_owes_no_run() -> None:
+    """An answer waits for no run of the model after a cancelled function call."""
     answer = Answer(BotTraits())
     answer.call(1.0, "get", "7")
     answer.end_call(2.0, "7", cancelled=True)
@@ -103,7 +108,7 @@ def test_a_cancelled_function_owes_no_run() -> None:
 
 
 def test_the_end_of_a_run_that_is_told_twice() -> None:
-    """It ends the next run, which goes on with its text."""
+    """A run's end that is reported twice ends the next run early; the text of that run resumes it."""
     answer = answer_of("Yes.")
     answer.start_run()
     answer.stop_run()
@@ -194,7 +199,7 @@ def test_a_million_characters_are_kept() -> None:
 
 
 def test_a_filler_that_goes_on_when_the_model_writes_already() -> None:
-    """Its words stay together, before the text that is spoken after them."""
+    """A filler's late words stay together, before the text that the model already writes."""
     answer = answer_of("")
     answer.add_spoken("One")
     answer.start_speaking()
@@ -207,6 +212,7 @@ def test_a_filler_that_goes_on_when_the_model_writes_already() -> None:
 
 
 def test_a_filler_that_is_told_when_it_was_spoken() -> None:
+    """A filler that is reported only when it was spoken precedes the text that the model has written."""
     answer = answer_of("It is twelve.")
     answer.start_speaking()
     assert not answer.speak("One moment.")
@@ -224,6 +230,7 @@ def test_the_text_of_all_runs_is_bounded() -> None:
 
 
 def test_many_parts_are_bounded() -> None:
+    """An answer of many segments keeps at most `MAX_CHARACTERS` of text."""
     answer = Answer(BotTraits())
     for count in range(1200):
         answer.add_segment(segment("a" * 200, "", count))
@@ -231,6 +238,7 @@ def test_many_parts_are_bounded() -> None:
 
 
 def test_what_is_kept_of_functions_is_bounded() -> None:
+    """The names, arguments and results that an answer keeps of its function calls are limited in size."""
     answer = Answer(BotTraits())
     answer.call(1.0, "first", "1", {"a": "a" * 600_000})
     answer.call(1.0, "second", "2", {"a": "a" * 600_000})

@@ -17,6 +17,7 @@ def attribution() -> Attribution:
 
 
 def test_output_that_nobody_asked_for_is_a_turn_of_the_bot() -> None:
+    """Output without a question is a turn of the bot, which ends once; later output is another turn."""
     turns = attribution()
     turn = turns.answer(1.0)
     assert turn.modality is None
@@ -29,6 +30,7 @@ def test_output_that_nobody_asked_for_is_a_turn_of_the_bot() -> None:
 
 
 def test_a_run_of_the_model_answers_the_question_that_the_bot_has() -> None:
+    """A run of the model answers a question only once the bot has acknowledged the question."""
     turns = attribution()
     question = turns.begin("text")
     turns.ask(question, 1.0)
@@ -40,6 +42,7 @@ def test_a_run_of_the_model_answers_the_question_that_the_bot_has() -> None:
 
 
 def test_a_bot_that_is_quiet_for_too_long() -> None:
+    """A bot that is silent past the limit for its first speech ends its turn, and counts as a bot without a voice."""
     turns = attribution()
     turn = turns.answer(1.0, by_model=True)
     turn.answer.start_run()
@@ -71,6 +74,7 @@ def test_what_has_no_end_is_ended() -> None:
 
 
 def test_many_questions_are_bounded() -> None:
+    """At most 1000 unanswered questions and 100 records of turns are kept."""
     turns = attribution()
     for count in range(1100):
         turns.ask(turns.begin("text"), float(count))

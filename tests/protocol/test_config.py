@@ -65,7 +65,7 @@ class TestForms:
         assert all(isinstance(option, ConfigOption) for e in copied for option in e.options)
 
     def test_as_json(self) -> None:
-        """It is what bots know; other fields that they sent go back to them."""
+        """as_json() returns a config in the bots' form, with the other fields that bots sent."""
         config: list[RTVIClientConfigOption | dict[str, Any]] = [
             RTVIClientConfigOption("llm", (ConfigOption("model", "large", extra={"type": "string"}),), extra={"on": 1}),
             {"service": "tts"},
@@ -126,7 +126,7 @@ class TestForms:
         ],
     )
     def test_what_is_no_option(self, options: Any, where: str) -> None:
-        """It is refused, and the error says where."""
+        """A value that is no option raises a TypeError that names its place."""
         with pytest.raises(TypeError, match=where):
             with_options([], "llm", options)
 
@@ -181,14 +181,14 @@ class TestReading:
     @settings(max_examples=30)
     @given(CONFIG, KEYS, NAMES)
     def test_getters(self, config: list[Any], service: str, name: str) -> None:
-        """They find what is there, and None for what is not."""
+        """Getters return what a config holds, and None for what it lacks."""
         found = options_of(config, service)
         assert found == next((e for e in config_of(config) if e.service == service), None)
         values = [option.value for option in found.options if option.name == name] if found is not None else []
         assert value_of(config, service, name) == (values[0] if values else None)
 
     def test_falsy_values(self) -> None:
-        """They are values, not absent ones."""
+        """Falsy values of options are values, not missing ones."""
         config = [entry("a", zero=0, no=False, empty="", nothing=None)]
         assert [value_of(config, "a", n) for n in ("zero", "no", "empty", "nothing")] == [0, False, "", None]
 
@@ -232,7 +232,7 @@ class TestSetting:
         assert with_config(expected, changes) == expected
 
     def test_one_option_or_several(self) -> None:
-        """One may stand for a list of one, as object or mapping."""
+        """with_options() takes one option, as object or mapping, in place of a list of one."""
         for option in (ConfigOption("a", 1), {"name": "a", "value": 1}):
             expected = [entry("llm", a=1)]
             assert with_options([], "llm", option) == expected

@@ -89,7 +89,7 @@ def unsupported(type_: str, id_: str) -> RTVIMessage:
 
 class TestHandshake:
     def test_client_ready(self, engine: Engine) -> None:
-        """It carries the protocol version, who we are, and an id."""
+        """`client-ready` carries the protocol version, the client's description and an id."""
         assert engine.client_ready.type == "client-ready"
         assert engine.client_ready.data == {"version": PROTOCOL_VERSION, "about": ABOUT}
         assert engine.client_ready.id
@@ -106,7 +106,7 @@ class TestHandshake:
         assert engine.bot_ready is effect.data
 
     def test_legacy_bot_ready(self, engine: Engine) -> None:
-        """That of protocol 0.3 carries the bot's config."""
+        """The `bot-ready` of protocol 0.3 carries the bot's config."""
         data = {"version": "0.3.0", "config": [{"service": "tts", "options": [{"name": "voice", "value": "a"}]}]}
         (effect,) = engine.receive(RTVIMessage("bot-ready", data, "1"))
         assert isinstance(effect, Ready)
@@ -121,7 +121,7 @@ class TestHandshake:
 
     @pytest.mark.parametrize("data", [5, "text", [], {"version": 5}, {"config": "x"}])
     def test_broken_bot_ready(self, engine: Engine, data: Any) -> None:
-        """One that cannot be understood ends the session with an error that says what is wrong."""
+        """A `bot-ready` that cannot be decoded closes the session with a `ProtocolError` that names it."""
         (effect,) = engine.receive(RTVIMessage("bot-ready", data, "1"))
         assert isinstance(effect, Close)
         assert isinstance(effect.error, ProtocolError)
@@ -129,7 +129,7 @@ class TestHandshake:
         assert engine.bot_ready is None
 
     def test_metrics_may_come_first(self, engine: Engine) -> None:
-        """As anything else may that a bot sends when it starts."""
+        """Metrics, like anything else that a bot sends when it starts, may precede `bot-ready`."""
         (effect,) = engine.receive({"label": "rtvi-ai", "type": "metrics", "data": {"ttfb": []}})
         assert isinstance(effect, Deliver)
         assert effect.event is RTVIEvent.METRICS
@@ -145,7 +145,7 @@ class TestHandshake:
         ready(engine)
 
     def test_a_second_bot_ready(self, engine: Engine) -> None:
-        """It answers a second client-ready: an event as others, and no second handshake."""
+        """A second `bot-ready` resolves the request that it answers and is an event, but no second handshake."""
         first = ready(engine).bot_ready
         effects = engine.receive(RTVIMessage("bot-ready", {"version": "9.9.9"}, asked(engine, "client-ready")))
         assert kinds_of(effects) == [Resolve, RTVIEvent.BOT_READY]
@@ -153,7 +153,7 @@ class TestHandshake:
         assert engine.bot_ready is first
 
     def test_a_second_broken_bot_ready(self, engine: Engine) -> None:
-        """It ends nothing."""
+        """A second `bot-ready` that cannot be decoded ends nothing."""
         assert kinds_of(ready(engine).receive(RTVIMessage("bot-ready", 5, "second"))) == [RTVIEvent.BOT_READY]
 
 
@@ -163,7 +163,7 @@ ANSWERED = {spec.type: spec.answer for spec in OUTBOUND.values() if spec.answer 
 class TestAnswers:
     @pytest.mark.parametrize("type_", sorted(ANSWERED.keys() - {"client-ready"}))
     def test_an_answer(self, engine: Engine, type_: str) -> None:
-        """It resolves the call with its id, once, and is an event, in this order."""
+        """An answer first resolves the request with its id, once, and then is an event."""
         id_ = asked(old(engine), type_)
         message = RTVIMessage(ANSWERED[type_], {}, id_)
         event = INBOUND[message.type].event
@@ -194,7 +194,7 @@ class TestAnswers:
         assert any(isinstance(e, Deliver) for e in effects)
 
     def test_what_has_no_answer_is_not_remembered(self, engine: Engine) -> None:
-        """Nor is what the table does not have, or what has no id."""
+        """A message whose type has no answer in the table, or that has no id, is not remembered."""
         ready(engine)
         engine.outbound(RTVIMessage("client-message", {}, None))
         for type_ in ("send-text", "disconnect-bot", "of-my-own"):
@@ -253,7 +253,7 @@ class TestAnswers:
 
 class TestRefusals:
     def test_a_refusal(self, engine: Engine) -> None:
-        """It rejects the call with its id, once, and is a `message_error`."""
+        """A refusal rejects the request with its id, once, and is a `message_error`."""
         id_ = asked(ready(engine), "client-message")
         message = RTVIMessage("error-response", {"error": "no"}, id_)
         rejected, delivered = engine.receive(message)
@@ -268,7 +268,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("id_", [None, "unasked"])
     def test_of_nothing_that_was_asked(self, engine: Engine, id_: str | None) -> None:
-        """It is a `message_error` only, and no feature is taken for missing because of it."""
+        """A refusal that belongs to no request is a `message_error` only, and marks no feature as missing."""
         message = RTVIMessage("error-response", {"error": "Unsupported type get-config"}, id_)
         assert kinds_of(old(engine).receive(message)) == [RTVIEvent.MESSAGE_ERROR]
         asked(engine, "get-config")
@@ -358,7 +358,7 @@ class TestConfig:
         assert (engine.config is None) is ("config" not in data)
 
     def test_as_last_heard(self, engine: Engine) -> None:
-        """That of bot-ready, then that of each `config` message, asked for or not; a broken one changes nothing."""
+        """The config is that of the latest valid `bot-ready` or `config` message, asked for or not."""
         ready(engine, "0.3.0", **config("a"))
         told = [engine.config]
         for message in (
@@ -452,7 +452,7 @@ class TestEvents:
             ("it broke", False),
         ],
     )
-    def test_errors(self, engine: Engine, data: Any, fatal: bool) -> None:
+    def test_a_fatal_error_ends_the_session(self, engine: Engine, data: Any, fatal: bool) -> None:
         """A fatal error is delivered and ends the session; any other is delivered."""
         effects = ready(engine).receive({"label": "rtvi-ai", "type": "error", "data": data})
         assert [type(e) for e in effects] == ([Deliver, Close] if fatal else [Deliver])
@@ -562,14 +562,14 @@ class TestOverALimit:
 
     @pytest.mark.parametrize("hand_over", [lambda m: m, RTVIMessage.to_dict], ids=["message", "document"])
     def test_what_a_transport_has_parsed(self, engine: Engine, hand_over: Any) -> None:
-        """It is held to the same depth."""
+        """A message that a transport has already parsed has the same limit of depth."""
         mine = asked(ready(engine), "client-message")
         _, reject = engine.receive(hand_over(RTVIMessage("server-response", nested(101), mine)))
         assert isinstance(reject, Reject)
         assert (reject.id, "MAX_DEPTH" in str(reject.error)) == (mine, True)
 
     def test_an_answer_of_which_nothing_can_be_read(self, engine: Engine) -> None:
-        """It may be what any call waits for: all fail. What is nested in the data is not taken for the message's."""
+        """An unreadable answer fails all calls; a type and an id that are nested in its data are ignored."""
         ids = [asked(ready(engine) if not n else engine, "client-message") for n in range(3)]
         inner = json.dumps({"id": ids[0], "type": "metrics"})
         data = f"[{inner}, {'1,' * 100_000}{inner}]"

@@ -134,8 +134,8 @@ class TestDecode:
             (bytearray(b'{"label":"rtvi-ai","type":"x"}'), RTVIMessage("x", None, None)),
         ],
     )
-    def test_messages(self, text: str | bytes, message: RTVIMessage) -> None:
-        """Text and bytes; absent fields are None, unknown ones are ignored."""
+    def test_text_and_bytes_are_decoded(self, text: str | bytes, message: RTVIMessage) -> None:
+        """decode() takes text and bytes; absent fields are None, unknown ones are ignored."""
         assert envelope.decode(text) == message
 
     @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def message(data: Any, type: str = "eval-bot-audio") -> bytes:
 
 
 def test_the_users_audio() -> None:
-    """It is what `envelope.encode()` would return, and bots read it."""
+    """The user's audio is a `raw-audio` message with its samples in base64, its rate and its channels."""
     for size, rate in ((0, 16000), (640, 16000), (1, 8000), (1280, 48000)):
         sent = json.loads(encode_audio(PCM[:size], rate))
         assert (sent["label"], sent["type"], isinstance(sent["id"], str)) == ("rtvi-ai", "raw-audio", True)
@@ -38,7 +38,7 @@ def test_the_users_audio() -> None:
 
 
 def test_a_control_message() -> None:
-    """It is a client message whose id is its type, as Pipecat's own harness sends it."""
+    """A control message is a client message whose id is its type, as in Pipecat's own harness."""
     assert json.loads(envelope.encode(control_message("eval-context", {"messages": []}))) == {
         "label": "rtvi-ai",
         "type": "client-message",

@@ -334,7 +334,7 @@ def test_lives_beside_the_servers_own_descriptors(order: str, backend: str) -> N
 
 
 def test_all_of_this_holds_without_the_c_extension() -> None:
-    """The same tests pass on protobuf's implementation in pure Python."""
+    """All tests of this file also pass on protobuf's implementation in pure Python."""
     code = (
         "import sys, pytest; from google.protobuf.internal import api_implementation as api;"
         "assert api.Type() == 'python';"

@@ -55,7 +55,7 @@ def test_what_json_has_is_no_fault() -> None:
 
 
 def test_a_shared_value_is_no_circle() -> None:
-    """The same list in two places is written twice."""
+    """A list that data contain in two places is written twice."""
     shared = [1]
     assert fault([shared, shared]) is None
 

@@ -20,6 +20,7 @@ def spoken_turn() -> OpenTurn:
 
 
 def test_partial_words_replace_each_other() -> None:
+    """Partial words replace the partial words before them, and final words are joined."""
     turn = spoken_turn()
     turn.told_text = "hello bot"
     assert turn.user_text == "hello bot"
@@ -32,6 +33,7 @@ def test_partial_words_replace_each_other() -> None:
 
 
 def test_the_first_moment_is_kept() -> None:
+    """time_first() keeps the first time of a moment, and time() the last."""
     turn = spoken_turn()
     turn.time_first(first_token=1.0)
     turn.time_first(first_token=2.0)
@@ -51,6 +53,7 @@ def test_a_result_that_is_no_json() -> None:
 
 
 def test_what_a_bot_sends_is_bounded() -> None:
+    """A turn keeps at most 500 entries in its timeline and `MAX_CHARACTERS` of the user's text."""
     turn = spoken_turn()
     for count in range(600):
         turn.note(float(count), "bot", "speaks")
@@ -63,6 +66,7 @@ def test_what_a_bot_sends_is_bounded() -> None:
 
 
 def test_an_entry_of_the_timeline_is_bounded() -> None:
+    """An entry of the timeline keeps at most 2000 characters."""
     turn = spoken_turn()
     turn.note(1.0, "bot", "error", "a" * 3000)
     turn.note_end_of_call(2.0, "bot", "1", "a" * 3000)

@@ -197,8 +197,8 @@ def test_capabilities_of_another_shape(capabilities: Any) -> None:
         (None, "", False),
     ],
 )
-def test_errors(data: Any, message: str, fatal: bool) -> None:
-    """The standard writes `message`, Pipecat `error`; one that says nothing is an error still."""
+def test_both_forms_of_an_error_are_decoded(data: Any, message: str, fatal: bool) -> None:
+    """The standard writes `message`, Pipecat `error`; an error with neither has an empty message."""
     assert decode("error", data) == ErrorData(message=message, fatal=fatal)
 
 

@@ -90,7 +90,7 @@ def test_an_abandoned_request():
 
 
 def test_a_late_answer():
-    """It finds the request, without a waiter, once."""
+    """A late answer finds its abandoned request once, without a waiter."""
     pending = PendingRequests()
     pending.abandon("a", request(pending, "a"))
     taken = pending.take("a")

@@ -30,6 +30,7 @@ def questions_of(bot: BotTraits, *turns: OpenTurn) -> Questions:
 
 
 def test_a_typed_question_is_found_by_its_message_and_its_text() -> None:
+    """A typed question is found by its message's id and by its text, even if the bot joins several texts."""
     one, two = question(1, "Who?"), question(2, "Why?")
     questions = questions_of(BotTraits(), one, two)
     assert questions.of_message("2") is two
@@ -77,6 +78,7 @@ def test_a_user_who_speaks_again_is_not_answered_by_an_error() -> None:
 
 
 def test_a_question_without_letters_is_found_by_itself_only() -> None:
+    """A question without letters is found only by its exact text."""
     thumb, empty, who = question(1, "👍"), question(2), question(3, "Who?")
     questions = questions_of(BotTraits(), question(4, "👎"), thumb, who, empty)
     assert questions.of_text("Who?") is who
@@ -86,12 +88,14 @@ def test_a_question_without_letters_is_found_by_itself_only() -> None:
 
 
 def test_a_text_that_runs_no_model_is_no_question() -> None:
+    """A text that runs no model is not found as a question."""
     questions = questions_of(BotTraits(), question(1, "Who?"))
     questions.add_silently("1")
     assert questions.of_message("1") is None
 
 
 def test_every_message_that_the_bot_acknowledges_by_is_needed() -> None:
+    """A question is reached only once the bot has sent every acknowledgement that it is known to send."""
     bot, one = BotTraits(tells_user_input=True), question(1, "Who?")
     questions = questions_of(bot, one)
     reached = [questions.is_first_reached, questions.may_first_be_answered(by_model=True)]
@@ -105,12 +109,14 @@ def test_every_message_that_the_bot_acknowledges_by_is_needed() -> None:
 
 
 def test_a_bot_that_acknowledges_nothing_may_answer_at_once() -> None:
+    """A bot that acknowledges nothing may answer a question at once."""
     questions = questions_of(BotTraits(), question(1, "Who?"))
     assert not questions.is_first_reached
     assert questions.may_first_be_answered(by_model=False)
 
 
 def test_a_spoken_question_is_reached_at_its_end() -> None:
+    """A spoken question is reached when the user has stopped speaking."""
     spoken = question(1, modality="audio")
     questions = questions_of(BotTraits(), spoken)
     spoken.is_speaking = True

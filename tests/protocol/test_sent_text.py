@@ -42,4 +42,5 @@ def action(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_said(type_: str, data: Any, said: SentText | None) -> None:
+    """sent_text() returns a message's text, whether it runs the model, and whether the answer is spoken."""
     assert sent_text(RTVIMessage(type_, data)) == said

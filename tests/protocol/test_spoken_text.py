@@ -19,6 +19,7 @@ def text_of(*pieces: str) -> SpokenText:
 
 
 def test_words_move_the_cursor() -> None:
+    """Spoken words move the cursor through the written text, whatever its markup and punctuation."""
     text = text_of("**Bold** words,", " 3.5 km - and `code`: done.")
     for words, spoken in (("bold", "**Bold**"), ("words", "**Bold** words,"), ("3.5 km", "**Bold** words, 3.5 km")):
         assert text.speak(words)
@@ -28,6 +29,7 @@ def test_words_move_the_cursor() -> None:
 
 
 def test_words_that_do_not_come_next() -> None:
+    """Words that are not the next ones of the text do not move the cursor."""
     text = text_of("a" * 60, " end")
     assert not text.speak("other")
     assert not text.speak("end")  # too far ahead to be what is spoken now
@@ -49,6 +51,7 @@ def test_a_text_that_grows_behind_the_cursor() -> None:
 
 
 def test_segments_are_found_in_their_order() -> None:
+    """Segments are found in their order, and the cursor never moves back."""
     text = text_of("Yes. No. Yes.")
     assert [text.locate("Yes."), text.locate("No."), text.locate("Yes."), text.locate("Yes.")] == [0, 3, 5, None]
     text.speak_until(5)
@@ -57,6 +60,7 @@ def test_segments_are_found_in_their_order() -> None:
 
 
 def test_letters_without_case() -> None:
+    """Words are compared without case, even where a change of case changes the number of letters."""
     assert letters_of("Straße, 3.5!") == "strasse35"
     text = text_of("Straße, ja")
     assert text.speak("STRASSE")
@@ -77,11 +81,13 @@ def test_any_text(text: str, letters: int) -> None:
 
 
 def test_a_text_is_bounded() -> None:
+    """A text is cut at `MAX_CHARACTERS`."""
     text = text_of("a" * MAX_CHARACTERS, "more")
     assert len(text.text) == len(text.letters) == MAX_CHARACTERS
 
 
 def test_what_is_not_meant_to_be_spoken_is_not_due() -> None:
+    """Text that is not meant to be spoken is not waited for."""
     text = text_of("Yes. (smiles)")
     text.unspoken_letters = len("smiles")
     assert text.speak("Yes.")

@@ -144,7 +144,7 @@ def test_who_wanted_the_end() -> None:
 
 
 def test_close_info() -> None:
-    """It is a value: frozen, comparable, with defaults for a normal end of the client's own."""
+    """`CloseInfo` is an immutable, comparable value; its defaults describe a normal end by the client."""
     info = CloseInfo()
     assert (info.code, info.reason, info.initiator, info.error) == (None, "", "client", None)
     assert info == CloseInfo()

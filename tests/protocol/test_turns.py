@@ -83,6 +83,7 @@ class Conversation:
 
 
 def test_a_typed_question() -> None:
+    """A typed question has one turn, which is complete when the answer was written and spoken."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -110,6 +111,7 @@ def test_a_file(told: bool) -> None:
 
 
 def test_a_function_with_a_filler_is_one_turn() -> None:
+    """A function call, its filler and the answer are one turn."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -175,6 +177,7 @@ def test_a_greeting_that_a_question_cut_before_it_was_told(speaks_early: bool) -
 
 
 def test_speech_of_what_was_cut_is_not_that_of_the_next_question() -> None:
+    """Speech of an answer that was cut does not count as speech of the next question's answer."""
     talk = Conversation((2, 2))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -191,6 +194,7 @@ def test_speech_of_what_was_cut_is_not_that_of_the_next_question() -> None:
 
 
 def test_speech_that_began_before_the_question_was_told_and_ends_before_its_answer_is_spoken() -> None:
+    """Speech that started before the question's acknowledgement does not end the turn when it stops."""
     talk = Conversation((2, 2))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -205,7 +209,7 @@ def test_speech_that_began_before_the_question_was_told_and_ends_before_its_answ
 
 @pytest.mark.parametrize("sentences", [["Hello."], ["Hello there, my friend.", "How are you?"]])
 def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole(sentences: list[str]) -> None:
-    """Its run began after the question had interrupted the bot, so that nothing cut it."""
+    """A greeting whose run started after the question's interruption was not cut: its turn is complete."""
     talk = Conversation((2, 2))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -234,6 +238,7 @@ def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
 
 
 def test_speech_after_an_interruption_by_a_question_that_is_not_acknowledged_yet() -> None:
+    """Speech between a question's interruption and its acknowledgement is not the answer."""
     talk = Conversation((2, 2))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -246,7 +251,7 @@ def test_speech_after_an_interruption_by_a_question_that_is_not_acknowledged_yet
 
 
 def test_a_bot_that_only_speaks_is_waited_for_once() -> None:
-    """Its first answer may be something else, until it is known to acknowledge nothing."""
+    """The client waits for the acknowledgement of a bot that only speaks in the first turn only."""
     talk = Conversation((1, 2))
     waited = []
     for count in range(2):
@@ -260,7 +265,7 @@ def test_a_bot_that_only_speaks_is_waited_for_once() -> None:
 
 
 def test_a_text_that_is_typed_while_the_user_speaks() -> None:
-    """It is answered first, and the speech when it is over."""
+    """A text that is typed while the user speaks is answered first, and the speech afterwards."""
     talk = Conversation((1, 2))
     talk.bot("user-started-speaking")
     talk.ask("Hi?")
@@ -292,10 +297,7 @@ def test_a_cancelled_function_is_an_interrupted_answer() -> None:
 
 @pytest.mark.parametrize("is_last", [True, False])
 def test_a_function_that_took_too_long(is_last: bool) -> None:
-    """It is cancelled without an interruption, and the model runs to say so: that is the answer.
-
-    So since Pipecat 1.11, beside other functions that have returned, too.
-    """
+    """A function call that took too long is cancelled, and the answer is the run in which the model says so."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -431,6 +433,7 @@ def test_two_quick_questions_are_answered_one_after_the_other() -> None:
 
 
 def test_a_greeting_is_a_turn_of_the_bot() -> None:
+    """A greeting is a turn that the bot started."""
     talk = Conversation()
     talk.progress("Hello, welcome.", "Hello,")
     talk.bot("bot-started-speaking")
@@ -441,7 +444,7 @@ def test_a_greeting_is_a_turn_of_the_bot() -> None:
 
 
 def test_a_greeting_that_a_question_interrupts() -> None:
-    """Its words and its end come after the question, and belong to it all the same."""
+    """The late words and the late end of a greeting that a question interrupted belong to the greeting."""
     talk = Conversation()
     talk.progress("Hello, welcome to you.", "Hello,")
     talk.bot("bot-started-speaking")
@@ -460,7 +463,7 @@ def test_a_greeting_that_a_question_interrupts() -> None:
 
 @pytest.mark.parametrize("late", ["text", "function"])
 def test_what_the_model_tells_after_an_interruption(late: str) -> None:
-    """It belongs to what was interrupted, and is no turn of the bot."""
+    """Text and function calls that arrive after an interruption belong to the interrupted turn."""
     talk = Conversation()
     talk.ask("Story?", "a")
     talk.acknowledge("Story?", "a")
@@ -557,6 +560,7 @@ def test_the_timeline_quotes_what_was_said() -> None:
 
 
 def test_a_text_only_bot_is_waited_for_once() -> None:
+    """The client waits for the speech of a text-only bot in the first turn only."""
     talk = Conversation()
     for number, text in enumerate(("One?", "Two?"), 1):
         talk.ask(text, text)
@@ -570,6 +574,7 @@ def test_a_text_only_bot_is_waited_for_once() -> None:
 
 
 def test_an_empty_run_is_an_unreported_function() -> None:
+    """An empty run counts as an unreported function call, so that the turn waits for another run."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -581,6 +586,7 @@ def test_an_empty_run_is_an_unreported_function() -> None:
 
 
 def test_an_error_explains_an_empty_run() -> None:
+    """An error after an empty run ends the turn, which then has no text."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -591,7 +597,7 @@ def test_an_error_explains_an_empty_run() -> None:
 
 
 def test_a_greeting_by_the_model_of_a_bot_that_acknowledges_later() -> None:
-    """It was taken for the answer until the bot told that it has the question."""
+    """A greeting that was taken for the answer is a turn of the bot once the bot acknowledges the question."""
     talk = Conversation((1, 2))
     talk.ask("Hi?")
     talk.run("Welcome.")
@@ -620,6 +626,7 @@ def test_a_bot_that_is_configured_to_tell_no_user_input() -> None:
 
 
 def test_what_is_said_to_a_bot_that_is_configured_to_tell_no_user_input() -> None:
+    """The transcript is the user's text if the bot is configured to report no user input."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     talk.bot("user-transcription", {"text": "What is it?", "final": True})
@@ -641,6 +648,7 @@ def test_a_greeting_by_the_model_before_the_first_user_input() -> None:
 
 
 def test_a_spoken_question() -> None:
+    """A spoken question has one turn, with its final transcript and the answer."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     talk.bot("user-transcription", {"text": "What", "final": False})
@@ -678,6 +686,7 @@ def test_a_model_that_decides_that_the_user_has_finished() -> None:
 
 
 def test_a_model_that_calls_a_function_before_the_end_of_speech_is_reported() -> None:
+    """A function call that the model makes before the end of speech is reported belongs to the user's turn."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "Weather?")
@@ -694,7 +703,7 @@ def test_a_model_that_calls_a_function_before_the_end_of_speech_is_reported() ->
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["after the run", "during the run"])
 def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
-    """Its run without text ends nothing while the user speaks: what the user goes on to say belongs to the turn."""
+    """A run without text does not end the turn while the user speaks; what the user adds belongs to the turn."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "I would like")
@@ -753,7 +762,7 @@ def test_a_model_that_hears_the_end_of_speech_before_the_bot_reports_it(version:
 
 @pytest.mark.parametrize("has_stopped", [False, True], ids=["speaking", "silent"])
 def test_a_model_that_asks_the_user_to_go_on(has_stopped: bool) -> None:
-    """Its words answer the user who was found not finished, also after a wait for the end of speech in vain."""
+    """A model that asks the user to go on has answered, whether or not the user had stopped speaking."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "I would like")
@@ -809,7 +818,7 @@ def test_a_text_that_is_typed_by_a_user_found_not_finished() -> None:
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["during the run", "after the run"])
 def test_an_error_of_a_model_that_was_to_decide_whether_the_user_has_finished(is_late: bool) -> None:
-    """It ends the turn: such a run without text is no verdict."""
+    """An error of a model that was to decide whether the user has finished ends the turn as failed."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "What is it?")
@@ -824,6 +833,7 @@ def test_an_error_of_a_model_that_was_to_decide_whether_the_user_has_finished(is
 
 
 def test_the_end_of_the_session_in_mid_answer() -> None:
+    """The end of the session ends a turn in mid-answer as failed, with the text so far."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.acknowledge("Hi?")
@@ -873,6 +883,7 @@ def test_the_end_of_the_session_behind_a_function() -> None:
 
 
 def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
+    """The end of the session ends the turn of an unanswered question as failed."""
     talk = Conversation()
     talk.ask("Hi?")
     talk._took(talk.tracker.end_session(talk.now))
@@ -880,7 +891,7 @@ def test_a_question_that_nobody_answers_ends_with_the_session() -> None:
 
 
 def test_speech_before_the_model_is_no_answer() -> None:
-    """This bot is not known yet to have a model: what it says first was taken for the answer."""
+    """Speech before the first known run of a bot's model is a turn of the bot, not the answer."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.acknowledge("Hi?")
@@ -895,6 +906,7 @@ def test_speech_before_the_model_is_no_answer() -> None:
 
 
 def test_a_bot_without_a_model() -> None:
+    """A bot without a model answers with its speech, whose text is exact to the sentence."""
     talk = Conversation((1, 2))
     talk.bot("user-started-speaking")
     talk.bot("user-transcription", {"text": "Hi?", "final": True})

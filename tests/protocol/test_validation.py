@@ -219,7 +219,7 @@ def test_functions_that_can_be_called() -> None:
 
 
 def test_a_partial_of_arguments_that_its_function_lacks() -> None:
-    """It cannot be called at all; a built-in function without a signature may take anything."""
+    """A partial with too many arguments cannot be called; a built-in function without a signature takes anything."""
     too_many: Any = [1, 2, 3]
     assert not rules.takes(functools.partial(with_defaults, *too_many), 4)
     assert rules.takes(functools.partial(max, 1), 2)
