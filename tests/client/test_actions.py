@@ -166,7 +166,7 @@ class TestForms:
         assert answer.data == {"result": {"got": value}}
 
     def test_each_call_is_a_message_of_its_own(self, client: RTVIClient) -> None:
-        """The same action object may be sent twice; each call is a message of its own."""
+        """One action object may be sent twice; each call is a message of its own."""
         request = RTVIActionRequestData("llm", "run")
         assert client.action(request).id != client.action(request).id
 
@@ -259,7 +259,7 @@ class TestAnswers:
         assert [call.get().data["result"] for call in calls] == list(range(5))
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_refused(self, client: RTVIClient, way: Callable[..., Any]) -> None:
+    def test_a_refused_action_raises(self, client: RTVIClient, way: Callable[..., Any]) -> None:
         """`RequestRejectedError` has the bot's message and words; `message_error` fires once; the session goes on."""
         heard: list[Any] = []
         client.on("message_error", lambda data: heard.append(data.message))
@@ -335,8 +335,8 @@ class TestAnswers:
                 calls[how]()
             assert client.connected
 
-    def test_in_a_handler(self, client: RTVIClient) -> None:
-        """A handler may call actions."""
+    def test_a_handler_may_call_actions(self, client: RTVIClient) -> None:
+        """A handler may call actions, and gets their answers."""
         answers: list[Any] = []
         done = threading.Event()
 
@@ -350,16 +350,16 @@ class TestAnswers:
         assert done.wait(GUARD)
         assert answers == [{"result": True}] * 2
 
-    def test_manual_mode(self, bot: ActingBot) -> None:
-        """Calls are answered without `process_events()`."""
+    def test_manual_mode_answers_calls_without_process_events(self, bot: ActingBot) -> None:
+        """In manual mode, calls are answered without `process_events()`."""
         with memory_client(bot, events="manual") as client:
             assert client.action(RUN).data == {"result": True}
             assert client.describe_actions().type == "actions-available"
 
 
 class TestWhoCanBeAsked:
-    def test_while_connecting(self) -> None:
-        """A session that is being prepared is no reason to ask a server instead."""
+    def test_no_server_is_asked_while_the_client_connects(self) -> None:
+        """While the client connects, a call raises `BotNotReadyError` instead of asking a server."""
         client = memory_client(lambda transport, message: None, params={"base_url": "http://127.0.0.1:1"})
         client.params.endpoints.connect = None
         connecting = InThread(client.connect)
@@ -424,8 +424,10 @@ class TestWhoCanBeAsked:
         assert bot.asked == []
 
     @pytest.mark.parametrize("initiator", ["client", "server"])
-    def test_the_session_ends(self, client: RTVIClient, bot: ActingBot, initiator: str) -> None:
-        """A waiting call gets `DisconnectedError`."""
+    def test_the_end_of_the_session_ends_waiting_calls(
+        self, client: RTVIClient, bot: ActingBot, initiator: str
+    ) -> None:
+        """The end of the session ends a waiting call with `DisconnectedError`."""
         bot.results["dead"] = None
         dead = {"service": "llm", "action": "dead"}
         calls = [InThread(lambda: client.action(dead)), InThread(lambda: list(client.action_stream(dead)))]

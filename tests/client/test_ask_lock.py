@@ -19,7 +19,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_first_come_first_served() -> None:
-    """One that gives up, and one that raises, release the lock."""
+    """Callers get the lock in the order of their calls; one that times out or raises does not block the others."""
     lock, order = AskLock(), list[int]()
     leave = threading.Event()
 

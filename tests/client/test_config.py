@@ -151,8 +151,7 @@ class TestConnecting:
 
     @pytest.mark.parametrize("version", ["0.3.0", "1.2.0"])
     def test_a_bot_that_has_none(self, version: str) -> None:
-        """One that does not know `get-config` leaves None and no `message_error`; later calls about config are refused
-        before a byte is sent."""
+        """A bot without a config leaves `config` None, without a `message_error`; later calls about it send nothing."""
         client = memory_client(ConfigBot(version, tells=False, says={"get-config": "Unsupported type get-config"}))
         heard = told(client)
         with client:
@@ -247,7 +246,7 @@ class TestConnecting:
             assert client.config == config_of("a")
 
     def test_a_session_that_ends_at_once(self) -> None:
-        """One that is over before the bot could be asked is a `DisconnectedError` too."""
+        """A session that ends before the bot was asked for its config makes connect() raise `DisconnectedError`."""
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
             yield RTVIMessage("bot-ready", {"version": "1.0.0"}, message.id)
@@ -374,7 +373,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("data", [{}, {"config": 5}, {"config": [{"options": []}]}])
     def test_answers_of_another_shape(self, data: Any) -> None:
-        """They are a `ProtocolError` that says where; the session goes on and the known config stays."""
+        """An answer of another shape is a `ProtocolError` that names the place; session and known config stay."""
         client = memory_client(ConfigBot(says=dict.fromkeys(ANSWERS, data)))
         heard = told(client)
         with client:
@@ -406,7 +405,7 @@ class TestAsking:
             bot_says(client, "config", {"config": VOICE}, transport_of(client).sent[-1].id)
             assert waiting.get() == config_of("a")
 
-    def test_refused(self) -> None:
+    def test_a_refused_question_raises(self) -> None:
         """A refusal is a `RequestRejectedError` with the message, and a `message_error`."""
         refusals = {"get-config": "no", "describe-config": "no"}
         client = memory_client(ConfigBot(says=refusals))
@@ -460,8 +459,8 @@ class TestAsking:
                 assert (error.feature, error.needed_version, error.bot_version) == ("config", "before 2.0", "2.2.0")
             assert sent(client) == ["client-ready"]
 
-    def test_the_session_ends(self) -> None:
-        """A waiting call gets `DisconnectedError`."""
+    def test_the_end_of_the_session_ends_waiting_calls(self) -> None:
+        """The end of the session ends a waiting call with `DisconnectedError`."""
         with memory_client(ConfigBot(says=dict.fromkeys(ANSWERS, None)), request_timeout=None) as client:
             calls = [
                 InThread(client.get_config),
@@ -480,8 +479,7 @@ class TestUpdating:
     @pytest.mark.parametrize("config", [update("b"), [RTVIClientConfigOption("tts", [ConfigOption("voice", "b")])]])
     @pytest.mark.parametrize("interrupt", [False, True])
     def test_update(self, config: Any, interrupt: bool) -> None:
-        """Only what is given is sent; the bot's message with its whole config comes back; `config` and then
-        `config_updated` fire, once each."""
+        """update_config() sends its argument only and returns the bot's config; both events fire once."""
         client = memory_client(ConfigBot())
         heard = told(client)
         with client, client.events("config", "config_updated", timeout=GUARD) as stream:
@@ -515,7 +513,7 @@ class TestUpdating:
             settle(client)
         assert heard == ["config", config_of("b"), "'nosuch'"]
 
-    def test_refused(self) -> None:
+    def test_a_refused_update_keeps_the_known_config(self) -> None:
         """`ConfigUpdateError` has the bot's message; `message_error` fires once, no `config_updated`; the known config
         stays, and the session goes on."""
         words = "Exception processing message: 'nosuch'"
@@ -603,8 +601,8 @@ class TestUpdating:
             settle(client)
         assert heard == ["config", "updated"] * 100
 
-    def test_in_a_handler(self) -> None:
-        """A handler may update, and ask; the events of it follow when it has returned."""
+    def test_a_handler_may_update_and_ask(self) -> None:
+        """A handler may update the config and read it; the update's events follow when the handler has returned."""
         client = memory_client(ConfigBot())
         heard = told(client)
         done = threading.Event()
@@ -621,8 +619,8 @@ class TestUpdating:
             settle(client)
         assert heard == ["b", "config", "config_updated", "config"]
 
-    def test_manual_mode(self) -> None:
-        """Calls are answered without `process_events()`, which then delivers the events in order."""
+    def test_manual_mode_answers_calls_without_process_events(self) -> None:
+        """In manual mode, calls are answered without `process_events()`, which delivers their events in order."""
         client = memory_client(ConfigBot("1.0.0", tells=False), events="manual")
         heard = told(client)
         with client:
@@ -642,8 +640,8 @@ class TestUpdating:
                 client.update_config(update("x" * 1000))
             assert client.get_config() == config_of("a")
 
-    def test_in_a_forked_child(self) -> None:
-        """The session is the parent's: calls that need it say so, and what needs none works."""
+    def test_a_forked_child_can_only_read_the_known_config(self) -> None:
+        """In a forked child, a call that needs the session raises `ForkedProcessError`; the config is still known."""
 
         def child() -> str:
             try:
@@ -722,7 +720,7 @@ class TestWithoutAConfig:
             assert sent(client) == ["client-ready", *["get-config"] * 4]
 
     def test_setters_start_from_the_known_config(self) -> None:
-        """They send no request, and change neither the client's config nor the bot's."""
+        """Setters send no request, and change neither the client's config nor the bot's."""
         with memory_client(ConfigBot()) as client:
             assert client.set_service_option_in_config("tts", ConfigOption("voice", "b")) == config_of("b")
             assert client.set_config_options(update("b")) == config_of("b")

@@ -37,6 +37,7 @@ QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_ti
     "form", [lambda bot: bot.ws_url, lambda bot: bot.base_url, lambda bot: f"{bot.base_url}/start"]
 )
 def test_the_client_is_connected(form: Callable[[EmbeddedBot], str]) -> None:
+    """connect() returns a ready client for the URL of a WebSocket, of a server or of a start endpoint."""
     with EmbeddedBot(replies="Noon.") as bot, connect(form(bot), **QUIET) as client:
         assert client.state is TransportState.READY
         assert isinstance(client.transport, WebSocketTransport)
@@ -100,6 +101,7 @@ def test_later_errors_name_what_connect_has_raised(server: ScriptedServer) -> No
 
 
 def test_leaving_it_disconnects() -> None:
+    """Leaving the `with` block disconnects the client and leaves no thread."""
     with connect("ws://bot.example", transport=MemoryTransport()) as client:
         pass
     assert client.state is TransportState.DISCONNECTED
@@ -242,7 +244,7 @@ class NoPictures:
 
 
 def test_a_server_for_websockets_only() -> None:
-    """It hangs up on a start request and asks a GET to upgrade: the WebSocket is the server itself."""
+    """A server that hangs up on a start request and asks a GET to upgrade is itself the WebSocket."""
     with EmbeddedBot() as bot:
         url = bot.ws_url.replace("ws:", "http:").removesuffix("/ws")
         with connect(url, **QUIET) as client:

@@ -197,7 +197,7 @@ def test_devices_that_cannot_be_had_leave_nothing(client_of: Callable[..., RTVIC
 def test_a_device_that_hangs_before_a_session(
     client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is noticed there, too."""
+    """A device that hangs before a session is reported."""
     go_on, read = threading.Event(), FakeInput.read
     client = client_of(speaker=NullSink())
     with client.events("device_error", timeout=GUARD) as events:

@@ -121,7 +121,7 @@ def test_files(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: 
 
 
 def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path) -> None:
-    """It is read again for each session, and by `update_mic()`; one that is gone, or open, is sent as it was."""
+    """A file is read again for each session and by `update_mic()`; one that is gone, or open, is sent as it was."""
     path = write_wav(tmp_path / "a.wav", [b"\xe8\x03" * 1600])
     client = client_of(mic=path)
     with client:
@@ -454,7 +454,7 @@ def test_a_muted_speaker(client_of: Callable[..., RTVIClient], bot: EmbeddedBot,
 
 
 def test_levels_of_the_bot(client_of: Callable[..., RTVIClient], bot: EmbeddedBot) -> None:
-    """They come while it speaks, at most 20 a second, and end with silence, of which the bot sends nothing."""
+    """Levels of the bot arrive while it speaks, and end with silence, though the bot sends none."""
     client = client_of(mic=SilenceSource(), speaker=NullSink())
     levels: list[AudioLevel] = []
     client.on("remote_audio_level", levels.append)
@@ -646,7 +646,7 @@ def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeB
 def test_a_microphone_that_hangs(
     client_of: Callable[..., RTVIClient], backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, at_first: str
 ) -> None:
-    """It is noticed, though it may be the first device of the session; and it is not loud any more."""
+    """A microphone that hangs is reported, even as the session's first device, and its level falls to 0."""
     go_on, read = threading.Event(), FakeInput.read
     levels: list[AudioLevel] = []
     client = client_of(mic=SilenceSource() if at_first == "a source" else None, speaker=NullSink())
@@ -675,7 +675,7 @@ def test_back_to_the_default_while_muted(client_of: Callable[..., RTVIClient], b
 
 
 def test_a_transport_that_fails_to_send(bot: EmbeddedBot, backend: FakeBackend, caplog: Any) -> None:
-    """Its error is logged once; the microphone goes on for the readers of its track."""
+    """A transport's error in send_audio() is logged once; the microphone's track goes on."""
 
     class Broken(WebSocketTransport):
         def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:

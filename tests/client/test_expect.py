@@ -132,6 +132,7 @@ def test_where() -> None:
     ],
 )
 def test_not_met(demand: Callable[[Expect], object], kind: str, words: str) -> None:
+    """An expectation that is not met raises an error with its kind, its reason, the turn and the timeline."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         client.send_text("one")
         says(client, call_of("get_weather", city="Oslo"))
@@ -145,6 +146,7 @@ def test_not_met(demand: Callable[[Expect], object], kind: str, words: str) -> N
 
 
 def test_no_call_at_all() -> None:
+    """If the bot called no function, the error says so, and has no turn."""
     with TalkingBot().client() as client, client.expect(0.0) as expect:
         with pytest.raises(ExpectationError, match="it called no function") as raised:
             expect.call("f", a=1)
@@ -183,8 +185,8 @@ def test_where_the_limit_counts_from(what: str) -> None:
     at_some_limit(check)
 
 
-def test_the_session_ends() -> None:
-    """What is awaited did not come; what must not come did not either."""
+def test_the_end_of_the_session_fails_what_is_awaited() -> None:
+    """The end of the session fails an event that is awaited, and meets absent() and no_more()."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         hangs_up(client)
         with pytest.raises(ExpectationError, match="before the session ended") as raised:
@@ -230,6 +232,7 @@ class TestNoMore:
                 expect.no_more(for_=0.0)
 
     def test_speech_that_has_begun(self) -> None:
+        """no_more() fails while the bot speaks, and is met when the speech has stopped."""
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, begun("Once upon a time."))
             expect.event("bot-started-speaking")
@@ -240,6 +243,7 @@ class TestNoMore:
             expect.no_more(for_=0.0)
 
     def test_speech_that_had_begun_before_the_block(self) -> None:
+        """no_more() fails during speech that started before the block."""
         with TalkingBot().client() as client:
             assert client.turns() == ()
             says(client, begun("Once upon a time."))
@@ -252,7 +256,7 @@ class TestNoMore:
                 expect.no_more(for_=0.0)
 
     def test_a_text_that_was_met_as_it_was_written(self) -> None:
-        """It is spoken later; nothing more comes when its turn is over."""
+        """A text that was met as it was written is spoken later; then no_more() fails until the turn is met, too."""
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, written("Once upon a time."))
             expect.text("time")
@@ -266,7 +270,7 @@ class TestNoMore:
             expect.no_more(for_=0.0)
 
     def test_a_call_whose_announcement_was_met(self) -> None:
-        """That has no id: the next one with an id belongs to it, and others do not."""
+        """An announcement that was met covers the next call with an id, and no other call."""
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, [ANNOUNCED, called("-in-progress"), called("")])
             settle(client)
@@ -279,7 +283,7 @@ class TestNoMore:
 
     @pytest.mark.parametrize("first", ["", "-in-progress"])
     def test_a_call_that_was_met(self, first: str) -> None:
-        """It is announced several times, in an order that depends on the bot, and ends."""
+        """A function call that was met covers all its messages, in any order."""
         rest = [called(""), called("-in-progress", arguments={}), ANNOUNCED, called("-stopped", result=1)]
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, [called(first), *rest])
@@ -288,7 +292,7 @@ class TestNoMore:
             expect.no_more(for_=0.0)
 
     def test_what_was_interrupted(self) -> None:
-        """One more word of it, and its end, are nothing more."""
+        """A late word of interrupted speech and its end do not fail no_more()."""
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, begun("Once upon a time."))
             says(client, [RTVIMessage("bot-interrupted", None), RTVIMessage("bot-tts-text", {"text": "upon"}), STOPPED])
@@ -326,13 +330,14 @@ class TestText:
         ],
     )
     def test_an_announcement(self, announced: dict[str, Any]) -> None:
-        """It does not count: with the next speech the bot repeats those of what was interrupted."""
+        """An announcement of a text does not count as speech: the bot repeats announcements of what was interrupted."""
         repeated = self.output("Once upon a time.", 1, **announced)
         with pytest.raises(ExpectationError, match="but it said 'I stop'") as raised:
             self.said(repeated, *says_aloud("I stop"), contains="time", within=0.0)
         assert raised.value.kind == "text_mismatch"
 
     def test_as_far_as_it_was_said(self) -> None:
+        """A text counts as far as it was spoken."""
         text = "Once upon a time."
         assert self.said(self.progress(text, "Once upon", 1), contains="upon") == "Once upon"
         with pytest.raises(ExpectationError, match="it said 'Once upon'"):
@@ -351,7 +356,7 @@ class TestText:
         assert self.said(*[RTVIMessage("bot-tts-text", {"text": "no"})] * 2, contains="no no") == "no no"
 
     def test_words_after_an_interruption(self) -> None:
-        """They belong to what was interrupted, until the bot goes on."""
+        """Words after an interruption belong to what was interrupted, until the bot goes on."""
         stale, interrupted = self.progress("Once upon a time.", "Once upon", 1), RTVIMessage("bot-interrupted", None)
         with TalkingBot(lambda text: None).client() as client, client.expect(GUARD) as expect:
             says(client, [interrupted, stale, RTVIMessage("bot-tts-text", {"text": "upon"})])
@@ -392,7 +397,7 @@ def test_after_the_block() -> None:
 
 
 def test_a_turn_before_the_block_is_not_shown() -> None:
-    """It has nothing to do with what is expected; one that is under way has, with the bot that answers."""
+    """An error shows no turn from before the block, but shows the turn in progress."""
     bot = TalkingBot(lambda text: None if text == "open" else "Yes.")
     with bot.client() as client:
         client.ask("before", GUARD)
@@ -418,6 +423,7 @@ def test_a_turn_before_the_block_is_not_shown() -> None:
     ],
 )
 def test_arguments_that_cannot_be_met(call: Callable[[Expect], object], named: str) -> None:
+    """An argument that no bot could meet is an error that names it."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         client.send_text("Hello")
         with pytest.raises((TypeError, ValueError), match=named):
@@ -425,6 +431,7 @@ def test_arguments_that_cannot_be_met(call: Callable[[Expect], object], named: s
 
 
 def test_a_compiled_pattern_is_shown_as_it_was_written() -> None:
+    """The error shows a compiled pattern as it was written."""
     with (
         TalkingBot().client() as client,
         client.expect(0.0) as expect,

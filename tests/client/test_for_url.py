@@ -65,7 +65,7 @@ def test_the_error_says_what_is_wrong_with_it(url: str, fault: str) -> None:
 
 
 def test_the_url_is_a_string_and_no_handler_competes_with_it() -> None:
-    """Both are mistakes in the program."""
+    """for_url() refuses a URL that is no string, and a handler for the connect request."""
     with pytest.raises(TypeError, match="url must be a URL"):
         RTVIClient.for_url(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="custom_connect_handler"):
@@ -100,7 +100,7 @@ def test_credentials_go_to_the_server_of_the_url(path: str, server: ScriptedServ
 
 
 def test_a_server_without_an_endpoint_is_told_in_one_error(server: ScriptedServer) -> None:
-    """Both are tried; other refusals than 404 and 405 end it at once."""
+    """connect() tries both endpoints and raises one error; a refusal other than 404 and 405 ends it at once."""
     client = memory_client(server.url)
     with pytest.raises(StartBotError, match=r"/connect answered 404\. Give the whole URL") as caught:
         client.connect()
@@ -141,7 +141,7 @@ def test_a_missing_endpoint_may_be_the_refusal_of_a_proxy() -> None:
 
 
 def test_a_start_endpoint_is_told_by_bot_started(server: ScriptedServer) -> None:
-    """As `start_bot_and_connect()` does it; a connect endpoint is not."""
+    """A start endpoint fires `bot_started`, as `start_bot_and_connect()` does; a connect endpoint does not."""
     server.answers.update({"/start": Answer({"n": 1}), "/connect": Answer({"n": 2})})
     heard: list[Any] = []
     for path in ("", "/start", "/connect"):

@@ -84,7 +84,7 @@ class TestRegistration:
         client.register_helper("search", SearchHelper())
 
     def test_a_taken_helper(self, client: RTVIClient) -> None:
-        """One serves one service of one client; let go, it may serve another."""
+        """A helper serves one service of one client; once unregistered, it may serve another."""
         helper = client.register_helper("a", SearchHelper())
         other = RTVIClient()
         for call in (lambda: client.register_helper("b", helper), lambda: other.register_helper("a", helper)):
@@ -186,8 +186,8 @@ class TestRegistration:
         other = RTVIClient()
         assert other.register_helper("find", helper).client is other
 
-    def test_many_threads(self, client: RTVIClient) -> None:
-        """Of several that register for one service at once one succeeds."""
+    def test_one_of_several_threads_registers_a_helper(self, client: RTVIClient) -> None:
+        """If several threads register for one service at once, one succeeds."""
         start = threading.Barrier(8)
 
         def register() -> bool:
@@ -261,7 +261,7 @@ class TestMessages:
         assert heard == ["a", "b"]
 
     def test_after_it_was_let_go(self, client: RTVIClient) -> None:
-        """It gets nothing any more, and others still do."""
+        """An unregistered helper gets no messages; other helpers still do."""
         gone, kept = SearchHelper(), SearchHelper()
         client.register_helper("a", gone)
         client.register_helper("b", kept)
@@ -299,7 +299,7 @@ class TestMessages:
         settle(client)
         assert [message.type for message in helper.messages] == ["search-result", "bot-llm-text"]
 
-    def test_manual_mode(self) -> None:
+    def test_manual_mode_delivers_the_messages_of_a_helper(self) -> None:
         """In manual mode, process_events() delivers the messages of a helper."""
         with memory_client(events="manual") as client:
             helper = client.register_helper("search", SearchHelper())
@@ -367,7 +367,7 @@ class TestEvents:
         assert len(heard) == 3
 
     def test_unknown_events(self) -> None:
-        """So are events."""
+        """An unknown event raises a ValueError that lists the known ones."""
         helper = SearchHelper()
         for call in (
             lambda: helper.on("fnd", print),
@@ -429,6 +429,6 @@ class TestEvents:
 
 class TestCallsOfOnesOwn:
     def test_of_a_user(self, old: RTVIClient) -> None:
-        """Its methods call actions of its service."""
+        """The methods of an application's own helper call actions of its service."""
         helper = old.register_helper("web", SearchHelper())
         assert helper.search("cats") == ["web", "search", {"text": "cats"}]

@@ -28,6 +28,7 @@ def test_it_begins_once() -> None:
 
 
 def test_only_events_of_turns_begin_it() -> None:
+    """Only a handler of turn events makes the client follow turns."""
     client: Any = RTVIClient()
     client.on("bot_ready", print)
     client.events("metrics").close()
@@ -36,8 +37,8 @@ def test_only_events_of_turns_begin_it() -> None:
     assert follows_turns(client)
 
 
-def test_ctrl_c() -> None:
-    """The session is followed though the first call that asks for its turns is interrupted."""
+def test_ctrl_c_in_the_first_call_does_not_stop_the_following() -> None:
+    """Turns are followed even if the first call that asks for them is interrupted."""
     calls: list[object] = []
 
     def interrupted(go_on: Callable[[], object], session: object) -> None:
@@ -54,8 +55,8 @@ def test_ctrl_c() -> None:
         assert len(calls) == 2
 
 
-def test_in_a_forked_child() -> None:
-    """All that follows turns raises: the session is the parent's."""
+def test_a_forked_child_cannot_follow_turns() -> None:
+    """In a forked child, each call that follows turns raises `ForkedProcessError`."""
     with TalkingBot().client() as client:
         client.ask("x", GUARD)
 

@@ -65,7 +65,7 @@ class TestCalls:
         """A helper serves the service that it is registered for."""
         assert old.register_helper("llm2", LLMHelper()).run() == ["llm2", "run", {"interrupt": False}]
 
-    def test_errors(self, old: RTVIClient) -> None:
+    def test_a_helper_raises_the_errors_of_action(self, old: RTVIClient) -> None:
         """The errors of a helper are those of `action()`, with the same time-outs."""
         llm = old.register_helper("llm", LLMHelper())
         with pytest.raises(RequestTimeoutError):
@@ -80,7 +80,7 @@ class TestCalls:
             llm.append_to_messages([], timeout=0.02)
 
     def test_without_a_bot(self) -> None:
-        """As of `action()`: while connecting there is none yet."""
+        """While the client connects, a helper's call raises `BotNotReadyError`, as `action()` does."""
         client = memory_client(lambda transport, message: None)
         llm = client.register_helper("llm", LLMHelper())
         connecting = InThread(client.connect)
@@ -93,7 +93,7 @@ class TestCalls:
 
 class TestLanguageModel:
     def test_events(self, client: RTVIClient) -> None:
-        """Its three messages are events of its own, typed, beside those of the client."""
+        """The three messages for language models are typed events of their helper, beside the client's events."""
         heard: list[Any] = []
         llm = client.register_helper("llm", LLMHelper({"on_llm_function_call": heard.append}))
         llm.on("llm_function_call_start", lambda data: heard.append(data.function_name))
@@ -109,7 +109,7 @@ class TestLanguageModel:
         assert set(map(str, heard[2:])) == {"{}", "('client', '{}')"}
 
     def test_handle_function_call(self, client: RTVIClient) -> None:
-        """Its function gets the calls that have none of their own."""
+        """The function of handle_function_call() gets the calls that have no function of their own."""
         llm = client.register_helper("llm", LLMHelper())
         llm.handle_function_call(lambda call: {"of": call.function_name})
         client.register_function_call_handler("own", lambda call: {"own": True})

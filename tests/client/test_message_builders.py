@@ -99,7 +99,7 @@ class TestFiles:
         assert (content_of(file), file["format"], file["name"]) == (b"hello", "text/plain", "a note.txt")
 
     def test_a_relative_path(self, client: RTVIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is one of this process."""
+        """A relative path is relative to this process's working directory."""
         monkeypatch.chdir(tmp_path)
         Path("note.json").write_bytes(b"{}")
         client.send_file("note.json")
@@ -117,7 +117,7 @@ class TestFiles:
         ],
     )
     def test_formats(self, client: RTVIClient, tmp_path: Path, name: str, format: str) -> None:
-        """They are guessed by the name."""
+        """A file's format is guessed from its name."""
         (tmp_path / name).write_bytes(b"x")
         client.send_file(tmp_path / name)
         assert file_sent(client)["format"] == format
@@ -156,7 +156,7 @@ class TestFiles:
         ],
     )
     def test_a_url_that_holds_its_data(self, client: RTVIClient, url: str, format: str) -> None:
-        """It is one without slashes. It tells the type, and has no name, unless the application says so."""
+        """A data URL states the format, and has no name, unless the application passes them."""
         client.send_file(url)
         assert file_sent(client) == {"format": format, "source": {"type": "url", "url": url}}
         client.send_file(url, format="image/gif", name="cat.jpg")
@@ -186,7 +186,7 @@ class TestFiles:
         assert sent(client) == []
 
     def test_what_cannot_be_read(self, client: RTVIClient, tmp_path: Path) -> None:
-        """It is the system's error, and nothing is sent."""
+        """A file that cannot be read is the system's error, and nothing is sent."""
         with pytest.raises(FileNotFoundError):
             client.send_file(tmp_path / "nosuch")
         with pytest.raises(OSError, match="directory"):
@@ -199,7 +199,7 @@ class TestFiles:
     def test_what_is_too_large_is_not_read(
         self, client: RTVIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its size is looked at first; the error says what to do instead."""
+        """A file's size is checked before the file is read; the error says what to do instead."""
         path = tmp_path / "large"
         path.touch()
         os.truncate(path, 10**12)
@@ -261,7 +261,7 @@ class TestKeys:
     @pytest.mark.parametrize("version", ["2.0.0", "2.2.0"])
     @pytest.mark.parametrize("keys", ["", " ", "1a", "12 3", "1\n", "A", "1\u0662", "+1"])
     def test_what_is_no_key(self, version: str, keys: str) -> None:
-        """It is refused before any is sent."""
+        """A string with a character that is no key is refused before any key is sent."""
         with memory_client(bot_of(version)) as client:
             with pytest.raises(ValueError, match=r"keys must be .*DTMF"):
                 client.send_dtmf(keys)
@@ -296,7 +296,7 @@ class TestContext:
         [("0.3.0", "1.0 or later, but before 2.0", "Update the bot"), ("2.2.0", "1.0 or later", r"send_text\(\)")],
     )
     def test_other_bots(self, version: str, needed: str, advice: str) -> None:
-        """They do not know it; the error says what they do know."""
+        """A bot that does not know the message is not sent it; the error says what the bot does know."""
         with memory_client(bot_of(version)) as client:
             with pytest.raises(UnsupportedFeatureError, match=advice) as caught:
                 client.append_to_context("user", "hello")
@@ -322,13 +322,15 @@ class TestUserInterface:
             ),
         ],
     )
-    def test_messages(self, client: RTVIClient, call: Callable[[RTVIClient], None], message: tuple[str, Any]) -> None:
-        """Type and data of each."""
+    def test_each_call_sends_its_message(
+        self, client: RTVIClient, call: Callable[[RTVIClient], None], message: tuple[str, Any]
+    ) -> None:
+        """Each call sends a message with its type and data."""
         call(client)
         assert sent(client) == [message]
 
     def test_the_job_groups_of_1_3(self) -> None:
-        """They were called tasks then."""
+        """RTVI 1.3 calls job groups tasks, and gets them under that name."""
         with memory_client(bot_of("1.3.0")) as client:
             client.send_ui_event("click")
             client.cancel_ui_job_group("j")
@@ -391,7 +393,7 @@ def test_not_ready(call: Callable[[RTVIClient], Any]) -> None:
     ],
 )
 def test_what_is_no_json(client: RTVIClient, call: Callable[[RTVIClient, Any], Any], value: Any) -> None:
-    """It is the caller's mistake: nothing is sent, and the session goes on."""
+    """A value that is no JSON is the caller's mistake: nothing is sent, and the session goes on."""
     with pytest.raises((TypeError, ValueError)):
         call(client, value)
     assert sent(client) == []
@@ -427,7 +429,7 @@ def test_cancelling_a_job_group(version: str | None, type_: str, key: str) -> No
     ],
 )
 def test_keys_of_a_telephone(version: str | None, data: list[dict[str, object]]) -> None:
-    """One message for all keys, or one for each where the bot takes no more."""
+    """dtmf_messages() returns one message for all keys, or one for each key if the bot takes no more."""
     messages = list(dtmf_messages("1#", version))
     assert [message.data for message in messages] == data
     assert {message.type for message in messages} == {"dtmf"}

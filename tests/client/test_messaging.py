@@ -90,7 +90,7 @@ class TestOverALimit:
         assert "MAX_DEPTH" in said
 
     def test_bytes(self) -> None:
-        """One over `max_inbound_message_size` ends the session, and the call's error names the option."""
+        """A message over `max_inbound_message_size` ends the session, and the call's error names the option."""
         with EmbeddedBot() as bot:
             transport = WebSocketTransport(bot.ws_url, max_inbound_message_size=2000)
             named = pytest.raises(DisconnectedError, match="max_inbound_message_size sets the limit")
@@ -295,7 +295,7 @@ class TestRequests:
         ("data", "text"),
         [({"error": "not today"}, "not today"), ("plain", "plain"), (None, "no reason given"), ({"error": 5}, "no re")],
     )
-    def test_refused(self, data: Any, text: str) -> None:
+    def test_an_error_response_rejects_the_request(self, data: Any, text: str) -> None:
         """An `error-response` raises `RequestRejectedError` with the message, and fires `message_error`."""
         with memory_client(deaf_bot) as client:
             with client.events("message_error", "unknown_message", timeout=GUARD) as stream:
@@ -338,7 +338,7 @@ class TestRequests:
             for n in range(100):
                 assert client.send_client_request("echo", n) == n
 
-    def test_many_threads(self) -> None:
+    def test_requests_of_many_threads_get_their_own_answers(self) -> None:
         """Requests of many threads at once all get their own answers."""
 
         def ask(n: int) -> list[Any]:
@@ -434,7 +434,7 @@ class TestTheLineDies:
 
     @pytest.mark.parametrize("how", ["drop", "close", "disconnect_bot"])
     def test_over_websocket(self, how: str) -> None:
-        """The same over a real line that is dropped, or closed by the bot."""
+        """A WebSocket that is dropped, or closed by the bot, ends a waiting request with `DisconnectedError`."""
 
         def handler(session: Any, message: Any) -> bool:
             return message["type"] == "client-message"
@@ -593,7 +593,7 @@ class TestUploads:
         assert len(server.requests) == 1
 
     def test_more_than_the_limit(self, started: Any, server: ScriptedServer, tmp_path: Path) -> None:
-        """It is not even read."""
+        """A file over the limit of uploads is not even read."""
         client, _ = started(fileUploadUrl="/files")
         path = tmp_path / "huge"
         path.touch()

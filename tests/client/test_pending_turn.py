@@ -52,7 +52,7 @@ def test_by_text() -> None:
         assert not second.cancel()
 
 
-def test_manual_mode() -> None:
+def test_manual_mode_delivers_the_events_that_barge_in_waits_for() -> None:
     """In manual mode, result() delivers the events for which barge_in() waits."""
     with TalkingBot().client(events="manual") as client:
         pending = client.barge_in("stop", after="server-message")
@@ -97,7 +97,7 @@ def test_where_raises() -> None:
         assert pending.done()
 
 
-def test_in_a_handler() -> None:
+def test_a_handler_may_barge_in() -> None:
     """barge_in() does not wait, so that handlers may call it."""
     with TalkingBot().client() as client:
         made = []
@@ -190,8 +190,8 @@ def test_not_answered_in_time() -> None:
         assert pending.result(GUARD).bot_text == "The end."
 
 
-def test_the_session_ends() -> None:
-    """A question that was not asked is not asked in the next session either."""
+def test_the_end_of_the_session_drops_a_pending_question() -> None:
+    """A question that the session's end prevented is not asked in the next session."""
     bot = TalkingBot()
     with bot.client() as client:
         client.turns()
@@ -218,7 +218,7 @@ def test_no_session() -> None:
 
 
 def test_the_result_is_not_asked_for() -> None:
-    """Its stream takes no further turns, and listen() does not return its turn."""
+    """If result() is never called, no further turns are held, and listen() does not return the pending turn."""
     bot = TalkingBot()
     with bot.client() as client:
         pending = client.barge_in("stop", after="server-message")

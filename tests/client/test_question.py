@@ -157,7 +157,7 @@ def test_a_bot_that_ends_the_session_instead_of_an_action() -> None:
 
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_a_spoken_question(events: Any) -> None:
-    """It is said though the microphone is off; both sides' audio is the turn's."""
+    """A spoken question is sent though the microphone is off; the turn has both sides' audio."""
     with EmbeddedBot(transcripts=["Hello?"], replies=["Hi."]) as bot, echo_client(bot, events=events) as client:
         for _ in range(2):
             turn = client.ask(ToneSource(duration=0.3), GUARD)
@@ -350,7 +350,7 @@ def test_a_model_that_decides_whether_the_user_has_finished(is_unsure: bool) -> 
 
 
 def test_a_turn_that_a_spoken_question_interrupts() -> None:
-    """It is not that of the question: `listen()` returns it, while the question is still being asked."""
+    """A turn that a spoken question interrupts is returned by `listen()`, while the question is still being asked."""
     bot = TalkingBot(audio=True)
     with bot.client(track_turns=True) as client:
         sent = transport_of(client).sent_audio
@@ -417,6 +417,7 @@ class Rateless:
     ],
 )
 def test_what_cannot_be_asked(question: Any, options: Any, error: type[Exception], words: str) -> None:
+    """A question or an option that ask() cannot use is an error that names it."""
     with TalkingBot(audio=True).client() as client, pytest.raises(error, match=words):
         client.ask(question, GUARD, **options)
 
@@ -490,6 +491,7 @@ def muting(**options: Any) -> RTVIClient:
 
 
 def test_a_bot_that_mutes_the_user_before_it_is_ready() -> None:
+    """If the bot has muted the user before it is ready, the time-out of ask() names `user-mute-started`."""
     with muting() as client, pytest.raises(RequestTimeoutError, match="user-mute-started"):
         client.ask(SPEECH, 0.2)
 
@@ -594,7 +596,7 @@ def test_the_session_ends_meanwhile() -> None:
 )
 @pytest.mark.parametrize("version", ["0.3.0", "2.2.0"])
 def test_bots_get_16_khz(version: str, question: Any) -> None:
-    """They take the pauses of audio of other rates for longer or shorter than they are."""
+    """Bots get spoken questions at 16 kHz, whatever the rate of the audio."""
     with TalkingBot(audio=True, version=version).client() as client:
         sent = transport_of(client).sent_audio
         thread = InThread(lambda: client.ask(question, GUARD))

@@ -132,7 +132,7 @@ def test_a_loss_that_is_not_replaced(is_waiting: bool, server: ScriptedServer) -
 
 @pytest.mark.parametrize("end", ["disconnect", "close", "lost"])
 def test_an_end_without_reconnection(end: str) -> None:
-    """There is no bot to wait for."""
+    """After an end without reconnection, wait_until_ready() raises `BotNotReadyError`."""
     with closing(memory_client()) as client:
         client.connect()
         transport_of(client).end(LOSS) if end == "lost" else getattr(client, end)()
@@ -142,6 +142,7 @@ def test_an_end_without_reconnection(end: str) -> None:
 
 
 def test_an_attempt_that_has_failed() -> None:
+    """After an attempt that has failed, wait_until_ready() raises a `BotNotReadyError` that says so."""
     with closing(memory_client(silent_bot, connect_timeout=0.05)) as client:
         with pytest.raises(RTVIError):
             client.connect()
@@ -150,14 +151,15 @@ def test_an_attempt_that_has_failed() -> None:
 
 
 def test_close_meanwhile() -> None:
+    """close() ends a waiting wait_until_ready() with `BotNotReadyError`."""
     with closing(memory_client()) as client:
         waits = waiting(client)
         client.close()
         assert isinstance(waits.error(), BotNotReadyError)
 
 
-def test_in_a_handler() -> None:
-    """What it waits for could only come after the handler."""
+def test_waiting_in_a_handler_raises() -> None:
+    """In a handler, wait_until_ready() raises `WouldDeadlockError`: its event would follow the handler."""
     raised = queue.SimpleQueue[BaseException]()
 
     def handle() -> None:

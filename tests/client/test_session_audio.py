@@ -58,7 +58,7 @@ def test_an_idle_reader_keeps_little() -> None:
 
 
 def test_while_nobody_speaks() -> None:
-    """Only the last seconds are kept; what is over counts as missing only in a turn."""
+    """Outside a turn, only the last seconds are kept; dropped audio counts as missing only in a turn."""
     track, side = AudioTrack(label="x"), Side(3.0, 2.0)
     side.read(track, idle=True, at=0.0)
     publish(track, range(10))
@@ -240,7 +240,7 @@ def test_two_turns_end_at_once() -> None:
 
 
 def test_a_reader_that_held_little() -> None:
-    """Once a conversation has taken it over, it holds as much as one of its own, before the next event already."""
+    """A reader that a conversation takes over holds as much as the conversation's own, even before the next event."""
     talk = Talk()
     reader = talk.media.bot.frames(buffer=3600.0)
     reader.shrink(0.2)

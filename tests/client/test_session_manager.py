@@ -26,7 +26,7 @@ from tests.support.waiting import until
 
 
 def test_two_threads_connect_at_once() -> None:
-    """One gets the session, the others are told that there is one."""
+    """If several threads connect at once, one gets the session, and the others raise `BotAlreadyStartedError`."""
     for _ in range(20):
         client = memory_client()
         start = threading.Barrier(4)

@@ -47,7 +47,7 @@ def test_a_live_session_is_ended_on_the_io_thread() -> None:
 
 
 def test_a_session_that_has_ended_is_left_alone() -> None:
-    """There is nothing to end, and nothing to warn of; neither is there without a session."""
+    """A collected client without a live session ends nothing and warns of nothing."""
     session = FakeSession(live=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -43,8 +43,8 @@ from tests.support.waiting import until
 
 
 class TestStartBot:
-    def test_request(self, server: ScriptedServer) -> None:
-        """It posts the transport's name and the data of params and call, returns the answer and does not connect."""
+    def test_start_bot_posts_its_data_and_does_not_connect(self, server: ScriptedServer) -> None:
+        """start_bot() posts the transport's name and the given data, returns the answer and does not connect."""
         server.answers["/start"] = Answer({"wsUrl": "ws://x", "token": None})
         client = memory_client(
             params={"base_url": server.url, "request_data": {"a": 1, "b": 1}, "headers": {"X-A": "1", "X-B": "1"}}
@@ -93,7 +93,7 @@ class TestStartBot:
 
     @pytest.mark.parametrize("base_url", [None, "nonsense", "http://[", "http://127.0.0.1:notaport"])
     def test_without_a_sensible_base_url(self, server: ScriptedServer, base_url: str | None) -> None:
-        """Nor are they sent if `base_url` has no origin."""
+        """Headers of the params are not sent if `base_url` has no origin."""
         server.answers["/start"] = Answer({})
         client = memory_client(params={"base_url": base_url, "headers": {"X-A": "1"}})
         client.start_bot(f"{server.url}/start")
@@ -107,7 +107,7 @@ class TestStartBot:
         assert server.requests[0].body == data
 
     def test_without_a_transport(self, server: ScriptedServer) -> None:
-        """It works without a transport, too, and names the kind then."""
+        """start_bot() works without a transport, and names the transport `custom` then."""
         server.answers["/start"] = Answer({"a": 1})
         assert RTVIClient().start_bot(f"{server.url}/start") == {"a": 1}
         assert server.requests[0].body == {"transport": "custom"}
@@ -120,7 +120,7 @@ class TestStartBot:
 
     @pytest.mark.parametrize("as_mapping", [False, True])
     def test_api_request(self, server: ScriptedServer, as_mapping: bool) -> None:
-        """One object, or a mapping with the keys of the JavaScript client, says it all."""
+        """start_bot() takes an `APIRequest`, or a mapping with the keys of the JavaScript client."""
         server.answers["/start"] = Answer({})
         url = f"{server.url}/start"
         request: Any = (
@@ -150,7 +150,7 @@ class TestStartBot:
         assert client.state is TransportState.AUTHENTICATED
 
     def test_timeout(self) -> None:
-        """Its own limit is in seconds; when it passes the state is `error` and no thread is left."""
+        """start_bot() has its own limit in seconds; when it passes, the state is `error` and no thread is left."""
         client = memory_client(connect_timeout=None)
         with Server(Peer.hold) as server:
             url = f"http://127.0.0.1:{server.port}/start"
@@ -218,7 +218,7 @@ class TestStartBot:
         assert server.requests == []
 
     def test_what_is_told_of_the_last_session_meanwhile(self, server: ScriptedServer) -> None:
-        """That no further attempt replaces a lost session may be told while a bot is being started: its state stays."""
+        """An event of the last session does not change the state while a bot is being started."""
         client = memory_client()
 
         def answer(_: Request) -> Answer:
@@ -233,7 +233,7 @@ class TestStartBot:
         assert client.state is TransportState.DISCONNECTED
 
     def test_start_bot_and_connect(self, server: ScriptedServer) -> None:
-        """Both in one: one request, its answer to the transport, all states, and the ready bot as the result."""
+        """start_bot_and_connect() makes one request, passes its answer to the transport and returns the ready bot."""
         server.answers["/start"] = Answer({"wsUrl": "ws://x"})
         client = memory_client(params={"base_url": server.url, "headers": {"X-A": "1"}})
         states: list[TransportState] = []
@@ -502,7 +502,7 @@ def test_close_after_it(server: ScriptedServer) -> None:
     until(lambda: states[-1] == "disconnected")
 
 
-def test_in_a_handler(slow: SlowServer) -> None:
+def test_a_handler_may_start_a_bot(slow: SlowServer) -> None:
     """A handler may start a bot; a second thread is refused meanwhile, and `disconnect()` ends the call."""
     client = memory_client(connect_timeout=None)
     failures: list[BaseException] = []
@@ -586,7 +586,7 @@ def test_a_client_that_reconnects(slow: SlowServer) -> None:
     client.close()
 
 
-def test_in_a_forked_child(slow: SlowServer) -> None:
+def test_a_forked_child_may_start_a_bot_of_its_own(slow: SlowServer) -> None:
     """A call that is under way at the fork is the parent's: the child may start a bot of its own."""
     client = memory_client()
     starting = starts(client, slow)
@@ -623,7 +623,7 @@ def test_at_exit(slow: SlowServer) -> None:
     assert (code, out.split(), err) == (0, ["authenticating"], "")
 
 
-def test_ctrl_c(slow: SlowServer) -> None:
+def test_ctrl_c_ends_the_start_of_a_bot(slow: SlowServer) -> None:
     """Ctrl-C ends the call, the state is `disconnected`, and another bot can be started."""
     client = memory_client(connect_timeout=None)
     main = threading.get_ident()

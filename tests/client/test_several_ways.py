@@ -182,6 +182,7 @@ def test_devices_of_the_application_stay_open(first: Any) -> None:
 
 
 def test_devices_are_closed_if_no_way_leads_to_a_bot() -> None:
+    """connect() closes the microphone and the speaker if no transport reaches the bot."""
     source, sink = OwnSource(), OwnSink()
     ways = [Named(name, resets, audio=True) for name in ("first", "second")]
     client = client_of(*ways, mic=source, speaker=sink)
@@ -227,6 +228,7 @@ def test_all_ways_failed() -> None:
 
 
 def test_one_cause_is_told_once() -> None:
+    """A cause that all attempts have in common appears once in the error."""
     gone = [Named(name, refusal=TransportStartError("127.0.0.1:9 cannot be reached")) for name in ("first", "second")]
     with pytest.raises(ConnectError, match=r"^127.0.0.1:9 cannot be reached$") as caught:
         client_of(*gone).connect()
@@ -242,6 +244,7 @@ def test_one_cause_is_told_once() -> None:
     ids=["bot error", "device"],
 )
 def test_what_concerns_every_way_ends_the_call(make: Callable[[], Named], error: type[Exception]) -> None:
+    """An error that concerns every transport ends connect() without another attempt."""
     second = Named("second")
     with pytest.raises(error) as caught:
         client_of(make(), second).connect()

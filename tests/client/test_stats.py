@@ -62,8 +62,8 @@ def test_audio_is_counted_in_seconds() -> None:
         assert client.stats().audio_unsent == 0
 
 
-def test_in_a_forked_child() -> None:
-    """The child sees what the parent had counted when it forked, and the call waits for nothing."""
+def test_a_forked_child_sees_the_parents_counts() -> None:
+    """A forked child sees what the parent had counted when it forked, and stats() waits for nothing."""
     client = memory_client()
     with client:
         client.send_text("x")

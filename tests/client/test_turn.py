@@ -9,6 +9,7 @@ from rtvi_sync.messages import ErrorData
 
 
 def test_latencies() -> None:
+    """The latencies of a turn are the differences between its times."""
     timings = TurnTimings(
         user_started=1.0,
         user_stopped=3.0,
@@ -24,7 +25,7 @@ def test_latencies() -> None:
 
 
 def test_the_repr() -> None:
-    """It is short, whatever the bot has sent, and has neither audio nor a timeline."""
+    """The repr of a turn is short and printable, whatever the bot has sent, and has neither audio nor a timeline."""
     turn = Turn(number=3, session=1, initiator="user", status="complete", user_text="Hello", bot_text="Hi 'there'.")
     expected = "Turn(number=3, initiator='user', status='complete', user_text='Hello', bot_text=\"Hi 'there'.\")"
     assert repr(turn) == expected
@@ -56,11 +57,13 @@ def test_what_is_unknown() -> None:
 
 
 def test_the_duration_of_a_turn_of_the_bot() -> None:
+    """The duration of a bot's turn lasts from its first speech to its end."""
     timings = TurnTimings(bot_started_speaking=2.0, ended=3.5)
     assert Turn(number=1, session=1, initiator="bot", timings=timings).duration == 1.5
 
 
 def test_expect_returns_the_turn() -> None:
+    """expect() returns the turn, so that calls can be chained."""
     calls = (ReportedFunctionCall(function_name="f", arguments={"a": 1, "b": 2}),)
     turn = Turn(number=1, session=1, initiator="user", status="complete", bot_text="Hi there", function_calls=calls)
     assert turn.expect(contains="Hithere", calls={"f": {"a": 1}}).expect(excludes="no", absent_calls=["g"]) is turn

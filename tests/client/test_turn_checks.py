@@ -39,6 +39,7 @@ def turn_of(**fields: Any) -> Turn:
     ],
 )
 def test_met(demands: dict[str, Any]) -> None:
+    """expect() returns the turn if all demands are met."""
     turn = turn_of(function_calls=(CALL,))
     assert turn.expect(**demands) is turn
 
@@ -121,12 +122,13 @@ def test_a_turn_that_is_not_over() -> None:
 
 
 def test_allowed_faults() -> None:
+    """expect() accepts an interruption and errors if its arguments allow them."""
     turn_of(status="interrupted").expect(interrupted=True)
     turn_of(status="failed", errors=(ErrorData(message="no", fatal=False),)).expect(errors=True)
 
 
 def test_the_timeline() -> None:
-    """It counts from the first entry, and is cut in the middle; control characters do not get through."""
+    """The timeline counts from its first entry, is cut in the middle, and has no control characters."""
     entries = [TimelineEntry(10.0, "you", "typed", "Hi\x1b[2J\nyou"), TimelineEntry(10.5, "", "acknowledged")]
     lines = timeline_of(turn_of(timeline=tuple(entries))).splitlines()
     assert lines[0] == "  turn 2, RTVI 2.2.0"

@@ -53,6 +53,7 @@ def quiet(text: str) -> None:
 
 class TestAsk:
     def test_a_text(self) -> None:
+        """ask() returns the complete turn of a typed question, and turns are numbered in order."""
         with TalkingBot().client() as client:
             turn = client.ask("one", GUARD)
             assert (turn.bot_text, turn.spoken_text, turn.status, turn.assumed) == (
@@ -85,8 +86,8 @@ class TestAsk:
             ("WARNING", "'q1.wav' is sent as words, and is the name of an audio file: to say it, pass Path('q1.wav')")
         ]
 
-    def test_manual_mode(self) -> None:
-        """It delivers events while it waits."""
+    def test_manual_mode_delivers_events_during_ask(self) -> None:
+        """In manual mode, ask() delivers events while it waits."""
         ended: list[Turn] = []
         with TalkingBot().client(events="manual") as client:
             client.on("turn_ended", ended.append)
@@ -95,8 +96,8 @@ class TestAsk:
             assert [turn.bot_text for turn in ended] == ["You said one"]
 
     @pytest.mark.parametrize("events", ["thread", "manual"])
-    def test_in_a_handler(self, events: Any) -> None:
-        """It is refused before anything is sent."""
+    def test_asking_in_a_handler_raises(self, events: Any) -> None:
+        """In a handler, ask() and listen() raise `WouldDeadlockError` before anything is sent."""
         errors: list[BaseException] = []
 
         def handler(_: object) -> None:
@@ -114,7 +115,7 @@ class TestAsk:
             assert [question.data["content"] for question in bot.questions] == ["yes"]
 
     def test_in_a_function_that_the_bot_calls(self) -> None:
-        """It may ask while the ask() to whose answer it belongs waits for its result."""
+        """A function that the bot calls may itself ask while the outer ask() waits for its result."""
         inner: list[Turn] = []
         bot = TalkingBot(lambda text: None if text == "outer" else f"You said {text}")
         with bot.client() as client:
@@ -150,7 +151,8 @@ class TestAsk:
                 says(client, said("answer 2"))
                 assert second.get().bot_text == "answer 2"
 
-    def test_many_threads(self) -> None:
+    def test_questions_of_many_threads_get_their_own_answers(self) -> None:
+        """Questions of several threads at once all get their own answers."""
         with TalkingBot().client() as client:
 
             def ask_ten(name: str) -> list[str]:
@@ -176,6 +178,7 @@ class TestAsk:
             assert client.listen(GUARD).status == "interrupted"
 
     def test_what_came_of_one_given_up(self) -> None:
+        """The rest of an answer for which ask() has timed out is returned by listen()."""
         bot = TalkingBot(lambda text: None, goes_on=written("Half of it"))
         with bot.client(events="manual") as client:  # so that it delivers what is queued before it gives up
             with pytest.raises(RequestTimeoutError, match="so far: 'Half of it'"):
@@ -192,6 +195,7 @@ class TestAsk:
             client.ask("first", 0.0)
 
     def test_the_session_ends_in_mid_answer(self) -> None:
+        """If the session ends in mid-answer, ask() raises `DisconnectedError` with the partial turn."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -263,6 +267,7 @@ class TestAsk:
             assert "not sent" in str(client.wait(GUARD).error)
 
     def test_an_error_instead_of_an_answer(self) -> None:
+        """If the bot reports an error instead of an answer, ask() raises `BotError` with the turn."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -289,6 +294,7 @@ class TestAsk:
             assert (turn.bot_text, [error.message for error in turn.errors]) == ("Well", ["oops"])
 
     def test_a_refusal(self) -> None:
+        """If the bot refuses the question, ask() raises `RequestRejectedError`, and the turn has failed."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -300,7 +306,7 @@ class TestAsk:
             until(lambda: client.turns()[-1].status == "failed")
 
     def test_another_way_after_a_refusal(self) -> None:
-        """Some bots that announce RTVI 1.0 do not know send-text."""
+        """A bot of RTVI 1.0 that does not know send-text gets the question by append-to-context."""
         bot = TalkingBot(quiet, version="1.0.0")
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -314,6 +320,7 @@ class TestAsk:
             assert thread.get().bot_text == "There"
 
     def test_no_other_way_after_a_refusal(self) -> None:
+        """A bot of RTVI 2 that does not know send-text makes ask() raise `UnsupportedFeatureError`."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -323,6 +330,7 @@ class TestAsk:
             assert isinstance(thread.error(), UnsupportedFeatureError)
 
     def test_it_is_interrupted(self) -> None:
+        """An interrupted answer is returned, with its status and the part that was spoken."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -376,6 +384,7 @@ class TestAsk:
             assert len(heard) == 1
 
     def test_no_session(self, client: RTVIClient) -> None:
+        """Without a session, ask() raises `BotNotReadyError`."""
         with pytest.raises(BotNotReadyError):
             RTVIClient().ask("x")
         client.disconnect()
@@ -383,7 +392,7 @@ class TestAsk:
             client.ask("x")
 
     def test_nothing_is_left(self) -> None:
-        """Neither streams nor observers nor the ids of questions stay."""
+        """Questions leave no streams, no observers and no ids behind."""
         bot = TalkingBot(lambda text: None if text == "lost" else text)
         with bot.client() as client:
             client.turns()
@@ -398,8 +407,8 @@ class TestAsk:
             assert listeners(client) == before
             assert questions_under_way(client) == 0
 
-    def test_ctrl_c(self) -> None:
-        """It interrupts the wait, and the next question works."""
+    def test_ctrl_c_interrupts_a_question(self) -> None:
+        """Ctrl-C interrupts ask(), and the next question works."""
         bot = TalkingBot(lambda text: None if text == "first" else text)
         with bot.client() as client:
 
@@ -454,7 +463,8 @@ class TestListen:
             assert turn.bot_text == "Hello you"
             assert turn.audio.pcm == b"".join(first + second)
 
-    def test_manual_mode(self) -> None:
+    def test_manual_mode_delivers_events_during_listen(self) -> None:
+        """In manual mode, listen() returns the bot's turn without `process_events()`."""
         with TalkingBot(greeting="Hello!").client(events="manual") as client:
             assert client.listen(GUARD).bot_text == "Hello!"
 
@@ -492,7 +502,7 @@ class TestListen:
             assert turn.session == 2
 
     def test_turns_before_a_loss(self) -> None:
-        """They are returned, too, if the client replaces the session; not after `connect()`."""
+        """Turns before a loss are still returned if the client replaces the session, but not after `connect()`."""
         with TalkingBot().client(reconnect=ReconnectPolicy(initial_delay=0.01)) as client:
             client.turns()
             says(client, [*said("one"), *said("two")])
@@ -533,6 +543,7 @@ class TestListen:
             assert client.listen(GUARD).bot_text == "new"
 
     def test_a_second_session(self) -> None:
+        """A second session has its own number, and its turns are numbered on."""
         bot = TalkingBot(greeting="Hello!")
         with bot.client() as client:
             client.disconnect()
@@ -543,6 +554,7 @@ class TestListen:
             assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (2, 4)
 
     def test_the_session_ends_meanwhile(self) -> None:
+        """If the session ends meanwhile, listen() raises `DisconnectedError`."""
         with TalkingBot().client() as client:
             thread = InThread(lambda: client.listen(GUARD))
             until(lambda: waiting_calls(client) == 1)
@@ -552,6 +564,7 @@ class TestListen:
 
 class TestEvents:
     def test_a_handler_starts_to_follow(self) -> None:
+        """A handler of a turn's start or end makes the client follow turns."""
         heard: list[tuple[str, str, str]] = []
         with TalkingBot().client() as client:
             client.on("turn_started", lambda turn: heard.append(("started", turn.status, turn.user_text)))
@@ -562,11 +575,13 @@ class TestEvents:
         assert heard == [("started", "in_progress", "one"), ("ended", "complete", "You said one")]
 
     def test_a_stream_starts_to_follow(self) -> None:
+        """A stream of `turn_ended` makes the client follow turns."""
         with TalkingBot().client() as client, client.events("turn_ended", timeout=GUARD) as turns:
             client.send_text("one")
             assert next(turns).data.bot_text == "You said one"
 
     def test_callbacks_start_to_follow(self) -> None:
+        """The callback `on_turn_ended` makes the client follow turns."""
         ended: list[Turn] = []
         with TalkingBot().client(callbacks={"on_turn_ended": ended.append}) as client:
             client.send_text("one")
@@ -643,6 +658,7 @@ class TestAudio:
                 assert turn.audio.truncated, turn
                 assert turn.time_to_first_audio is not None
 
-    def test_it_is_checked(self) -> None:
+    def test_a_turn_is_checked(self) -> None:
+        """A turn that does not meet expect() raises `ExpectationError`."""
         with TalkingBot().client() as client, pytest.raises(ExpectationError):
             client.ask("x", GUARD).expect(contains="y")

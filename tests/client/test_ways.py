@@ -26,6 +26,7 @@ OFFER = "https://bot.example/api/offer"
 
 
 def test_by_name() -> None:
+    """ways_to() returns the transports that fit the URL, or the one that is asked for by name."""
     assert [way.transport.name for way in ways_to(WS)] == ["websocket", "eval"]
     assert [way.transport.name for way in ways_to(WS, "eval")] == ["eval"]
     assert [way.transport.name for way in ways_to(WS, "websocket")] == ["websocket"]
@@ -39,7 +40,7 @@ def test_the_order_for_video() -> None:
 
 
 def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left out, unless it is asked for, or the URL is that of an offer: then the error says what to install."""
+    """Without its extra, WebRTC is left out; if it is needed, the error says what to install."""
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     for bot in (SERVER, WS):
         assert [way.transport.name for way in ways_to(bot)] == ["websocket", "eval"]
@@ -89,6 +90,7 @@ def test_headers_of_an_offer(server: ScriptedServer) -> None:
 
 
 def test_a_transport_of_the_application() -> None:
+    """A transport of the application is the only way; token and headers are refused if it would ignore them."""
     transport = MemoryTransport()
     (way,) = ways_to(WS, transport)
     assert way.transport is transport
@@ -100,7 +102,7 @@ def test_a_transport_of_the_application() -> None:
 
 
 def test_headers_go_to_the_server_of_the_url() -> None:
-    """They may hold a key, which no other server may get."""
+    """Headers go only to the server of the URL: a `base_url` of another origin is refused."""
     headers = {"X-Key": "abc"}
     ways = ways_to("http://bot.example/start", headers=headers)
     assert params_for(ways, RTVIClientParams(headers={"X-Other": "1"}), headers).headers == {"X-Other": "1", **headers}
@@ -145,7 +147,7 @@ def test_another_name(name: Any, hint: str) -> None:
     ],
 )
 def test_the_eval_route_beside_a_start_endpoint(url: str, route: str | None) -> None:
-    """It is where Pipecat's runner has it; a connect endpoint says nothing of the kind."""
+    """The eval route lies beside a start endpoint, as in Pipecat's runner; a connect endpoint has no known route."""
     websocket, *_, eval_way = ways_to(url)
     assert websocket.bot_url is not None
     assert eval_way.bot_url is not None
