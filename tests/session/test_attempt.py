@@ -41,7 +41,7 @@ TOLERANCE = 0.2
     ids=["says", "raises", "has none"],
 )
 def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
-    """It takes the place of the general advice in the error; a diagnosis that fails changes nothing."""
+    """A transport's diagnosis replaces the general advice in the error; a diagnosis that raises changes nothing."""
     client = memory_client(silent_bot)
     if diagnosis is not None:
         transport_of(client).diagnosis = diagnosis
@@ -52,6 +52,7 @@ def test_what_the_transport_has_seen(diagnosis: Any, said: str) -> None:
     "limits", [{"connect_timeout": 0.1}, {"reconnect": ReconnectPolicy(attempt_timeout=0.1)}], ids=["call", "attempt"]
 )
 def test_the_advice_names_the_limit(limits: dict[str, Any]) -> None:
+    """The advice of a time-out names the limit that has passed."""
     client = memory_client(silent_bot, **{"connect_timeout": GUARD, **limits})
     (name,) = limits if "reconnect" not in limits else ("attempt_timeout",)
     timed_out("bot-ready", client.connect, rf"within 0\.1 s.*raise the limit \(.*{name}=")
@@ -200,7 +201,7 @@ def test_a_limit_that_passes_before_anything_began() -> None:
 
 
 def test_a_late_thread_leaves_the_next_session_its_events() -> None:
-    """That of an attempt that was given up before it ran: what is told of audio belongs to the session after it."""
+    """The late thread of an abandoned attempt leaves the next session its events of audio."""
     run, begun, ended = threading.Event(), threading.Event(), threading.Event()
 
     def late(go_on: Callable[[], object], _: object) -> None:

@@ -162,7 +162,7 @@ class TestDefaultRequest:
         ],
     )
     def test_refusal(self, server: ScriptedServer, body: Any, message: str) -> None:
-        """Not 2xx: `StartBotError` with the status and the server's words; state `error`, and all works again."""
+        """A response other than 2xx is a `StartBotError` with the status and the reason; the next connect() works."""
         server.answers["/connect/"] = Answer(body, 402)
         client = memory_client(params={"base_url": server.url})
         with pytest.raises(StartBotError, match=message) as caught:
@@ -241,7 +241,7 @@ class TestHandler:
         assert seen[4] is None
 
     def test_it_gets_a_timeout_without_a_limit_too(self) -> None:
-        """There is always a timeout object; without a limit nothing remains to be told."""
+        """A handler gets a timeout object even without a limit, and its remaining time is None."""
         seen: list[Any] = []
 
         def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
@@ -315,7 +315,7 @@ class TestHandler:
         assert bundle_of(client) is None
 
     def test_abort_from_another_thread(self) -> None:
-        """It rejects `connect()` at once, though the handler does not come back; nothing of it is used later."""
+        """abort() makes `connect()` raise at once, though the handler still runs; its late result is not used."""
         controller: list[AbortController] = []
         called, release = threading.Event(), threading.Event()
 

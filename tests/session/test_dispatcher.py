@@ -158,7 +158,7 @@ class TestRegistration:
         assert heard[-1] == "once"
 
     def test_on_returns_its_handler(self, client: RTVIClient) -> None:
-        """So that a lambda can be taken off again."""
+        """on() returns its handler, so that a lambda can be removed."""
         heard: list[Any] = []
         handler = client.on("server_message", lambda data: heard.append(data))
         client.off("server_message", handler)
@@ -368,7 +368,7 @@ class TestPayloads:
         assert 10 <= len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 30
 
     def test_what_nobody_listens_to_is_not_queued(self) -> None:
-        """Nor is it decoded: 1000 messages find a queue for one, and a payload that is broken does not matter."""
+        """An event without a handler is neither queued nor decoded."""
         with memory_client(max_queued_events=1) as client:
             for _ in range(1000):
                 bot_says(client, "bot-llm-text", {"text": 5})
@@ -389,7 +389,7 @@ class TestMisbehaviour:
     def test_a_handler_that_raises(
         self, client: RTVIClient, error: BaseException, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is logged and published, and affects nothing else: other handlers, signals and events go on."""
+        """A handler's exception is logged and published, and affects no other handler, signal or event."""
         heard: list[Any] = []
         failures: list[Any] = []
 

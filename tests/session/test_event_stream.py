@@ -313,7 +313,7 @@ class TestWaitFor:
             assert call.get().type.snake == event
 
     def test_awaiting_the_state_at_the_end(self) -> None:
-        """So can the last state."""
+        """The session's last state can be waited for."""
         with memory_client() as client:
             call = waiting(
                 client,

@@ -52,6 +52,7 @@ def first_of(io: FakeIO, track: AudioTrack | None = None) -> FirstMessages:
 
 
 def test_both_directions_and_the_audio() -> None:
+    """The first messages of both directions and the bot's audio are passed to the follower."""
     track = AudioTrack(label="bot")
     first = first_of(FakeIO(), track)
     first.received(EFFECT, 1.0, 10)
@@ -66,6 +67,7 @@ def test_both_directions_and_the_audio() -> None:
 
 
 def test_a_session_without_messages_opens_nothing() -> None:
+    """A session without messages opens neither a timer nor a reader."""
     io, track = FakeIO(), AudioTrack(label="bot")
     first = first_of(io, track)
     assert (io.timers, track.readers) == ([], {})
@@ -92,7 +94,7 @@ def test_little_audio_is_kept_before_a_message_about_the_bot() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_greeting_that_comes_at_once(is_first: bool) -> None:
-    """It is whole, also if its audio comes before the first message about the bot."""
+    """A greeting that starts at once is kept whole, even if its audio precedes the first message about the bot."""
     track = AudioTrack(label="bot")
     first = first_of(FakeIO(), track)
     first.received(OF_THE_USER if is_first else EFFECT, 1.0, 10)
@@ -105,6 +107,7 @@ def test_a_greeting_that_comes_at_once(is_first: bool) -> None:
 
 
 def test_forgotten_after_a_time() -> None:
+    """The first messages are dropped after a time limit."""
     io, track = FakeIO(), AudioTrack(label="bot")
     first = first_of(io, track)
     first.received(EFFECT, 1.0, 10)
@@ -116,6 +119,7 @@ def test_forgotten_after_a_time() -> None:
 
 
 def test_forgotten_if_it_is_too_much() -> None:
+    """The first messages are dropped if they are too large or too many."""
     first = first_of(FakeIO())
     first.received(EFFECT, 1.0, 60_000)
     first.received(EFFECT, 2.0, 60_000)
@@ -127,7 +131,7 @@ def test_forgotten_if_it_is_too_much() -> None:
 
 
 def test_what_is_of_no_turn_takes_no_room(caplog: pytest.LogCaptureFixture) -> None:
-    """Only what the tracker of turns takes is kept and counted; that it is too much is logged once."""
+    """Events that belong to no turn are neither kept nor counted; exceeding the limit is logged once."""
     assert {*TurnTracker().events} == TAKEN
     caplog.set_level(logging.DEBUG)
     first = first_of(FakeIO())
@@ -145,6 +149,7 @@ def test_what_is_of_no_turn_takes_no_room(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_what_could_not_be_sent() -> None:
+    """A text that could not be sent is not passed to the follower."""
     first, follower = first_of(FakeIO()), FakeFollower()
     first.sent(TEXT)
     first.unsent(TEXT)

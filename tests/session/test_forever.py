@@ -227,7 +227,7 @@ def test_connect_timeout_limits_all_attempts_together(port: int) -> None:
 
 
 def test_the_sample_survives_the_end_of_a_session(port: int, tmp_path: Path) -> None:
-    """It starts before its bot, and has a second session after the bot has ended the first."""
+    """The sample starts before its bot, and has a second session after the bot has ended the first."""
     words = [sys.executable, "-m", "samples.kiosk", "--url", f"http://127.0.0.1:{port}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     kiosk = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

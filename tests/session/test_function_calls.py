@@ -133,7 +133,7 @@ class TestResults:
         assert "'tool'" in caplog.text
 
     def test_what_is_too_large(self, client: RTVIClient) -> None:
-        """So is a result that the transport cannot carry."""
+        """A result that the transport cannot carry is reported as an error to the bot and to the application."""
         heard = errors(client)
         transport_of(client).max_message_size = 1000
         client.register_function_call_handler("tool", lambda call: "x" * 1000)
@@ -158,7 +158,7 @@ class TestResults:
         until(lambda: heard)
 
     def test_a_name_that_cannot_be_sent_back(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
-        """There is nothing to be told to the bot; the program is told, and the session goes on."""
+        """A call whose name cannot be sent back is not answered; the application gets the error."""
         heard = errors(client)
         client.register_function_call_handler(None, lambda call: "fine")
         call(client, name="\ud800", type_=DEPRECATED)
@@ -202,7 +202,7 @@ class TestFailures:
         assert client.send_client_request("ping", 1) == 1
 
     def test_an_error_without_words(self, client: RTVIClient) -> None:
-        """One whose text cannot be had is told all the same."""
+        """An exception whose text cannot be read is reported to the bot by its class."""
 
         class WordlessError(Exception):
             def __str__(self) -> str:
@@ -244,7 +244,7 @@ class TestFailures:
         assert answers(client) == []
 
     def test_a_handler_of_handler_error(self, client: RTVIClient) -> None:
-        """One that raises itself ends nothing."""
+        """A handler of `handler_error` that itself raises ends nothing."""
 
         def function(call: FunctionCall) -> None:
             raise ValueError
@@ -402,7 +402,7 @@ class TestAnnouncements:
         assert results(client, 2) == ["done", "done"]
 
     def test_long_names(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
-        """Neither names nor ids have a limit of length; they fill no log, and are not kept."""
+        """Names and ids may have any length; long ones fill no log, and are not kept."""
         client.register_function_call_handler(None, lambda call: call.missing)
         transport_of(client).max_message_size = 10_000_000
         for n in range(3):
@@ -498,7 +498,7 @@ class TestRegistry:
         assert len(answers(client)) == 3
 
     def test_unregister(self, client: RTVIClient) -> None:
-        """One, or all; what is not registered is no error. A call that runs is let run."""
+        """Unregistering one function, or all, affects later calls only; an unknown name is no error."""
         held = Held()
         for name in ("a", "b", None):
             client.register_function_call_handler(name, held)
@@ -784,7 +784,7 @@ class TestFork:
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.0.0", "2.2.0"])
 def test_over_a_real_line(version: str) -> None:
-    """The same over WebSocket, as bots of each generation announce a call; the function runs once."""
+    """Over WebSocket, a function runs once for each call, as bots of each generation announce it."""
     with EmbeddedBot(version=version) as bot, websocket_client(bot) as client:
         calls: list[FunctionCall] = []
 

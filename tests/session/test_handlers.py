@@ -13,14 +13,15 @@ from rtvi_sync.session.handlers import SpecialHandler, function_of, message_of, 
 pytestmark = pytest.mark.inside
 
 
-def test_messages() -> None:
-    """A message is what it is, or what its text says."""
+def test_a_message_is_taken_as_it_is_or_decoded() -> None:
+    """message_of() returns a message as it is, and decodes a text."""
     message = RTVIMessage("metrics", {}, "1")
     assert message_of(message) is message
     assert message_of(envelope.encode(message)).type == "metrics"
 
 
 def test_what_each_takes() -> None:
+    """A handler of the package gets the payload, no argument, or the messages of its types."""
     heard: list[Any] = []
     SpecialHandler(heard.append, takes_payload=True, once=False).call("x", None)
     SpecialHandler(lambda: heard.append("nothing"), takes_payload=False, once=True).call("x", None)
@@ -32,11 +33,13 @@ def test_what_each_takes() -> None:
 
 
 def test_functions() -> None:
+    """function_of() returns the application's function, plain or wrapped."""
     assert function_of(print) is print
     assert function_of(SpecialHandler(print, takes_payload=True, once=True)) is print
 
 
 def test_payloads() -> None:
+    """takes_payload() distinguishes functions by their parameters, and refuses more than one."""
     assert takes_payload(lambda data: None)
     assert not takes_payload(lambda: None)
     with pytest.raises(TypeError, match="more arguments"):

@@ -153,7 +153,7 @@ def act_and_settle(client: RTVIClient, heard: list[Any], count: int) -> RTVIMess
 # -- what goes and what comes -----------------------------------------------------------------------------------------
 
 
-def test_request() -> None:
+def test_an_action_is_posted_beside_the_request_data() -> None:
     """The action goes as a message in `actions`, beside the request data, with the headers of the parameters."""
     params = {"request_data": {"bot": "a", "actions": "not these"}, "headers": {"X-Key": "k"}}
     with serving(lambda turn: turn.stream(response(turn.id))) as (client, server):
@@ -288,7 +288,7 @@ def test_a_refused_request(key: str) -> None:
 
 
 def test_a_server_that_cannot_be_reached() -> None:
-    """It is a broken connection, with no secret in its text, and nothing is left behind."""
+    """A server that cannot be reached is a broken connection, with no secret in the error, and no thread is left."""
     client = RTVIClient(params={"base_url": "http://127.0.0.1:9?key=secret"})
     with pytest.raises(DisconnectedError, match="refused") as caught:
         client.action(RUN)
@@ -299,7 +299,7 @@ def test_a_server_that_cannot_be_reached() -> None:
 
 
 def test_a_stream_that_breaks_off() -> None:
-    """It is a broken connection although the response has come; what came before it was delivered."""
+    """A stream that breaks off is a broken connection, even after the response; earlier messages are delivered."""
 
     def respond(turn: Turn) -> None:
         turn.begin()
@@ -605,7 +605,7 @@ def test_after_disconnect_and_close() -> None:
 
 
 @pytest.mark.parametrize("call", [RTVIClient.action, lambda client, action: list(client.action_stream(action))])
-def test_ctrl_c(call: Callable[[RTVIClient, Any], Any]) -> None:
+def test_ctrl_c_ends_the_call_and_its_connection(call: Callable[[RTVIClient, Any], Any]) -> None:
     """Ctrl-C ends the call at once, the server finds the connection closed, and the client works on."""
     ended = threading.Event()
 
@@ -653,7 +653,7 @@ def test_a_forked_child() -> None:
 # -- beside other things ----------------------------------------------------------------------------------------------
 
 
-def test_in_a_handler() -> None:
+def test_a_handler_may_act() -> None:
     """A handler of the same client may act: it waits for the server, and the events come after it."""
 
     def respond(turn: Turn) -> None:
@@ -807,7 +807,7 @@ def test_secrets(caplog: pytest.LogCaptureFixture, theirs: bool) -> None:
 
 
 def test_what_is_dropped_with_it() -> None:
-    """Neither a call nor its error keeps the client alive."""
+    """A failed call and its error do not keep the client alive."""
     with serving(lambda turn: turn.answer({}, "500 Oops")) as (client, _):
         with pytest.raises(RequestRejectedError):
             client.action(RUN)

@@ -108,7 +108,7 @@ def test_wait_for_delivers_meanwhile() -> None:
 
 
 def test_events_delivers_meanwhile() -> None:
-    """So does iterating."""
+    """Iterating over a stream runs the handlers of earlier events."""
     client, heard = manual()
     with client:
         stream = client.events("bot_llm_started", timeout=GUARD)
@@ -178,7 +178,7 @@ def test_session_after_session_without_processing() -> None:
 
 
 def test_connect_and_disconnect_in_a_handler() -> None:
-    """Both work inside handlers of manual mode."""
+    """connect() and disconnect() work inside handlers of manual mode."""
     client, heard = manual()
     states: list[TransportState] = []
 
@@ -223,7 +223,7 @@ def test_process_events_in_a_handler() -> None:
 
 
 def test_process_events_in_thread_mode() -> None:
-    """There is nothing to process, and the error says how there would be."""
+    """In thread mode, process_events() raises an error that names `events='manual'`."""
     with memory_client() as client, pytest.raises(RTVIError, match="events='manual'"):
         client.process_events()
 
@@ -232,6 +232,7 @@ class TestWhileTurnsAreFollowed:
     """What the package queues to follow turns is nothing that the application sees."""
 
     def test_it_waits_for_an_event(self) -> None:
+        """While turns are followed, process_events() waits until it has delivered an event to a handler."""
         client, heard = manual(bot=TalkingBot())
         with client:
             client.turns()
@@ -268,6 +269,7 @@ class TestWhileTurnsAreFollowed:
             timer.join()
 
     def test_a_function(self) -> None:
+        """While turns are followed, process_events() runs the function that the bot calls."""
         client, _ = manual(bot=TalkingBot())
         called: list[str] = []
         client.register_function_call_handler("f", lambda call: called.append(call.tool_call_id))

@@ -91,7 +91,7 @@ class TestConstructURL:
 
     @pytest.mark.parametrize("base", [None, ""])
     def test_without_base_url(self, base: str | None) -> None:
-        """There is nothing to join with, and the error says what to set."""
+        """Without a base URL, construct_url() raises an error that names `client.params.base_url`."""
         with pytest.raises(RTVIError, match=r"client\.params\.base_url"):
             RTVIClient(params={"base_url": base}).construct_url("connect")
 

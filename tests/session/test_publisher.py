@@ -101,8 +101,8 @@ def test_events_of_the_transport() -> None:
     overflowed(client, release, ended)
 
 
-def test_manual_mode() -> None:
-    """A program that forgets to process events is told so, instead of eating up the memory."""
+def test_manual_mode_ends_a_session_whose_events_are_not_processed() -> None:
+    """In manual mode, the session ends with an error if the application does not process its events."""
     client = memory_client(events="manual", max_queued_events=20)
     ended: list[Any] = []
     client.on("server_message", lambda: None)

@@ -880,7 +880,7 @@ def test_a_rule_that_disconnects_after_a_failed_attempt(caplog: pytest.LogCaptur
 
 
 def test_the_log_tells_a_failed_attempt_from_a_lost_session(caplog: pytest.LogCaptureFixture) -> None:
-    """Only the loss is told as one; an attempt that fails after it is told as an attempt, with its number."""
+    """The log reports the loss of a session once, and each attempt that fails after it with its number."""
     caplog.set_level("INFO", "rtvi_sync")
     bot = MoodyBot("ready", TransportStartError("no way"), TransportStartError("no way again."), "ready")
     with reconnecting_client(bot, attrs.evolve(QUICK, max_attempts=4)) as client:
@@ -973,7 +973,7 @@ def test_a_bot_is_started_instead(status: int, server: ScriptedServer) -> None:
 
 
 def test_the_rule_is_asked_once() -> None:
-    """One question for each loss and each failed attempt: a rule may count."""
+    """The rule is asked once for each loss and for each failed attempt."""
     asked: list[BaseException] = []
 
     def rule(error: BaseException) -> bool:
@@ -1043,8 +1043,8 @@ def test_a_handler_that_exits() -> None:
         assert isinstance(telling.data("reconnect_failed")[0].error, SystemExit)
 
 
-def test_manual_mode() -> None:
-    """Without threads for handlers the client reconnects all the same; its events wait for process_events()."""
+def test_manual_mode_reconnects() -> None:
+    """In manual mode the client reconnects, too; its events wait until they are processed."""
     with reconnecting_client(events="manual") as client:
         telling = Telling(client)
         client.connect()
@@ -1302,8 +1302,8 @@ def test_no_session_begins_before_it_has_told_that_it_gave_up(server: ScriptedSe
         assert telling.names.index("reconnect_failed") < telling.names.index("connected", 2)
 
 
-def test_in_a_forked_child() -> None:
-    """The attempts belong to the parent: the child makes none, and may connect by itself."""
+def test_a_forked_child_makes_no_attempts() -> None:
+    """The attempts belong to the parent: a forked child makes none, and may connect by itself."""
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         lose(client)
