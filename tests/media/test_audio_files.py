@@ -189,7 +189,7 @@ def streamed_mp3():
 
 @pytest.mark.parametrize("begin", [b"", b"ID3\3\0\0\0\0\1\x0a" + bytes(138)])
 def test_mp3_without_its_length(begin, streamed_mp3, caplog):
-    """It is read to its end, not for as long as the bit rate of its first frame lets one expect."""
+    """An MP3 file without its length is read to its end, whatever the bit rate of its first frame suggests."""
     pcm, rate = decode(begin + streamed_mp3)
     assert rate == RATE
     assert len(pcm) == pytest.approx(6 * len(TONE), abs=0.2 * len(TONE))
@@ -208,7 +208,7 @@ def test_mp3_has_no_clicks(streamed_mp3):
 
 
 def test_mp3_in_a_wav_file(streamed_mp3, caplog):
-    """It is read as an MP3 file is; one that is broken off is read as far as possible, with a warning."""
+    """MP3 in a WAV file is read as an MP3 file is; a truncated one is read as far as possible, with a warning."""
     form = struct.pack("<HHIIHHHHIHHH", 85, 1, RATE, 4000, 1, 0, 12, 1, 0, 144, 1, 0)
     data = riff((b"fmt ", form), (b"data", streamed_mp3))
     assert decode(data) == decode(streamed_mp3)
@@ -262,7 +262,7 @@ def test_a_download_without_any_audio():
     ("format", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
 )
 def test_files_that_were_joined(format, subtype, tmp_path, caplog):
-    """Only the first of them is read, and a warning says so."""
+    """If files were joined, the first one is read, and a warning says so."""
     data = written(TONE, format=format, subtype=subtype)
     path = tmp_path / "a.audio"
     path.write_bytes(data + data)
@@ -320,7 +320,7 @@ def test_samples_with_fewer_bits_than_they_take(data, expected):
     ],
 )
 def test_headers_that_contradict_themselves(data):
-    """Such a file is refused, because a bot would hear noise."""
+    """A file whose header contradicts itself is refused, because a bot would hear noise."""
     with pytest.raises(ValueError, match=r"header contradicts itself: .* channels of .* bits, in blocks of .*ffmpeg"):
         decode(data)
 

@@ -75,7 +75,7 @@ def test_a_burst():
 
 
 def test_what_is_taken_at_once():
-    """It is what has come since the last interruption, and makes room for as much."""
+    """get_queued() returns the audio since the last interruption, and makes room for as much."""
     queue = AudioQueue(1.0)
     queue.add(bytes(24000), 24000, 0.0)
     queue.clear()
@@ -90,7 +90,7 @@ def test_what_is_taken_at_once():
 
 
 def test_what_comes_after_the_end_is_counted():
-    """Its sink has failed, so that audio is lost, as what was queued."""
+    """Audio that arrives after the end of the queue counts as dropped, as the queued audio does."""
     queue = AudioQueue(1.0)
     queue.add(bytes(960), 24000, 0.0)
     queue.end()
@@ -101,7 +101,7 @@ def test_what_comes_after_the_end_is_counted():
 
 
 def test_the_next_frame():
-    """It is returned though the queue has ended, and None after the last."""
+    """get() returns a queued frame though the queue has ended, and then None."""
     queue = AudioQueue(1.0)
     queue.clear()
     queue.add(b"last", 24000, 0.0)

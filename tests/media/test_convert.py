@@ -103,7 +103,7 @@ def test_audioop_decodes_the_same():
 
 @given(st.lists(st.integers(-32768, 32767)), st.integers(2, 4))
 def test_stereo_and_back(values: list[int], channels: int):
-    """Both channels have the samples, and their mean is the same audio; any other number has a mean, too."""
+    """to_stereo() copies the samples to both channels, and to_mono() returns the mean of any number of channels."""
     pcm = pcm_of(*values)
     stereo = to_stereo(pcm)
     assert samples_of(stereo)[::2] == samples_of(stereo)[1::2] == tuple(values)
@@ -155,7 +155,7 @@ def read_all(source: ResamplingSource, frames: int) -> list[bytes]:
 
 @pytest.mark.parametrize("soxr", [True, False])
 def test_a_source_at_another_rate(soxr: bool, monkeypatch: pytest.MonkeyPatch):
-    """One second stays one second of the same loudness, in chunks of at most the requested size."""
+    """A source at another rate keeps its duration and loudness, in chunks of at most the requested size."""
     if soxr:
         pytest.importorskip("soxr")
     else:
@@ -173,7 +173,7 @@ def test_a_source_at_another_rate(soxr: bool, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_source_of_the_same_rate_is_bit_exact():
-    """It is passed on as it is, also what a source returns as a bytearray."""
+    """A source of the same rate is passed on as it is, even if it returns a bytearray."""
     parts: Iterator[Any] = iter((bytearray(b"abcd"), b"ef", b""))
     source = ResamplingSource(CallbackSource(lambda frames: next(parts), 16_000), 16_000)
     assert read_all(source, 1) == [b"ab", b"cd", b"ef"]
@@ -181,7 +181,7 @@ def test_a_source_of_the_same_rate_is_bit_exact():
 
 @pytest.mark.parametrize("returned", [None, "ab", b"abc"])
 def test_a_source_that_is_broken(returned: Any):
-    """Its mistake is told as without the wrapper, and is not taken for its end."""
+    """The mistake of a broken source is reported as without the wrapper, and is not taken for the source's end."""
     source = ResamplingSource(CallbackSource(lambda frames: returned, 8_000), 16_000)
     with pytest.raises((TypeError, ValueError), match=r"^read\(\) "):
         source.read(320)
@@ -244,7 +244,7 @@ class Log:
 
 
 def test_a_sink_that_fails_at_the_end_is_closed():
-    """Its file would stay open if the samples that are held back could not be written."""
+    """A sink that fails at the end is closed, so that its file does not stay open."""
 
     class Full(Log):
         def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -325,7 +325,7 @@ def test_frames_that_wait():
 
 
 def test_frames_refuse_what_would_be_wrong():
-    """Another rate would be played too fast or too slowly, and an output that does not read would fill the memory."""
+    """A FrameSink refuses audio at another rate, and audio beyond `max_bytes` that was not read."""
     sink = FrameSink(160, 8_000, max_bytes=4)
     with pytest.raises(DeviceError, match=r"24000 Hz.*ResamplingSink\(sink, 8000\)"):
         sink.write(b"ab", 24_000)

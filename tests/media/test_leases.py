@@ -56,7 +56,7 @@ def test_one_that_ends(ends: bool, advice: str) -> None:
 
 
 def test_objects_with_the_same_key_are_one() -> None:
-    """Such as two sinks of one file."""
+    """Objects with the same key, such as two sinks of one file, exclude each other."""
     lease = Lease(Named(), "speaker")
     with pytest.raises(DeviceError, match=r"Named\('out.wav'\) is used"):
         Lease(Named(), "speaker")

@@ -89,7 +89,7 @@ def test_a_size_beyond_the_end_means_up_to_the_end(size):
 
 @pytest.mark.parametrize("riff_size", [0, 36, 0xFFFFFFFF])
 def test_no_size_means_up_to_the_end(riff_size):
-    """Some tools leave the size out that they do not know while they write to a pipe."""
+    """A file that was written to a pipe, without sizes, is read up to its end."""
     plain = wav(1, 2, 16000, samples(1, 2, 3))
     streamed = plain[:4] + struct.pack("<I", riff_size) + plain[8:40] + bytes(4) + plain[44:]
     assert pcm.parse_wav(streamed)[0] == samples(1, 2, 3)

@@ -258,7 +258,7 @@ def test_what_was_sent_stays_sent():
 
 
 def test_wait_beside_a_thread_that_pushes(talk, timer, until):
-    """It waits for what was pushed before, though something waits at every moment."""
+    """wait() waits for the audio that was pushed before it, even while another thread keeps pushing."""
     source = PushSource(16000)
     talk(mic=source).begin()
     source.push(noise(330))
@@ -322,7 +322,7 @@ def test_an_attempt_that_fails_after_a_loss(talk, timer):
 
 
 def test_many_threads_and_the_session_at_once(talk, timer):
-    """One thread pushes while another one sends: nothing is lost, and nothing is sent twice."""
+    """If one thread pushes while another one sends, nothing is lost and nothing is sent twice."""
     source, data = PushSource(16000), noise(64_000)
     session = talk(mic=source).begin()
 

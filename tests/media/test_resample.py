@@ -67,7 +67,7 @@ def test_without_soxr(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("soxr", [True, False])
 @pytest.mark.parametrize(("from_hz", "to_hz"), [(16_000, 24_000), (48_000, 16_000)])
 def test_length_and_level_stay(soxr, from_hz, to_hz, monkeypatch):
-    """One second stays one second and a constant keeps its value, with soxr and without it."""
+    """Resampling keeps the duration and the level, with soxr and without it."""
     if not soxr:
         monkeypatch.setitem(sys.modules, "soxr", None)
     elif importlib.util.find_spec("soxr") is None:

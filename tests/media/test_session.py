@@ -273,8 +273,8 @@ class TestInsertion:
         timer.advance(2.0)
         assert session.chunks == []
 
-    def test_the_session_ends(self, talk, timer):
-        """Its source is released, and no thread is left; late calls do no harm."""
+    def test_the_end_of_the_session_releases_the_source(self, talk, timer):
+        """The end of the session releases an inserted source; late calls do no harm."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
         insertion = session.manager.insert(source, AT_ONCE)
@@ -365,7 +365,7 @@ class TestInsertion:
             talk().manager.insert(ToneSource(), AT_ONCE)
 
     def test_all_that_is_sent(self, talk, timer):
-        """One track has it, from whichever source."""
+        """One track has all audio that is sent, from whichever source."""
         session = talk(mic=ToneSource()).begin()
         frames = session.manager.sent().frames()
         timer.advance(0.1)

@@ -40,7 +40,7 @@ def test_old_speech_after_an_interruption():
 
 
 def test_an_interruption_of_a_silent_bot():
-    """Its next word is heard at once, also without any silence between the interruption and the word."""
+    """The next word of a bot that was interrupted in silence is heard at once, with or without silence before it."""
     for silence in ([], [SILENCE]):
         gate = SilenceGate()
         gate.interrupted()

@@ -181,7 +181,7 @@ def test_a_wav_sink_behind_a_link_whose_volume_is_away_for_a_while(tmp_path):
 
 
 def test_a_wav_sink_whose_directory_is_another_one_for_a_while(tmp_path):
-    """As that on which a volume was mounted: it gets a file, and the one that comes back is not touched."""
+    """A WAV sink gets a new file in a directory that is mounted for a while, and does not touch the returned file."""
     folder, path = tmp_path / "volume", tmp_path / "volume" / "call.wav"
     folder.mkdir()
     sink = WavSink(path)
@@ -250,7 +250,7 @@ def test_a_file_has_one_lease_by_all_its_paths(tmp_path):
 
 
 def test_a_new_wav_sink_truncates(tmp_path):
-    """Another object overwrites the file."""
+    """A new WAV sink overwrites the file."""
     for data in (b"abcdef", b"gh"):
         sink = WavSink(str(tmp_path / "a.wav"))
         sink.write(data, 16000)

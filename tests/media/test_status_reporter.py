@@ -41,7 +41,7 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
 
 
 def test_what_stays_missing_is_logged_once(caplog):
-    """Not with each transport that connect() tries; but when it was there meanwhile, or something else is missing."""
+    """What stays missing is logged once, unless it was there meanwhile or something else is missing."""
     reporter = DeviceStatusReporter()
     microphone = MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone")
     nothing = DeviceError("There is none", devices=("mic",), type="not-found")

@@ -198,7 +198,7 @@ class TestPlay:
             pass
         assert machine.voice == tone(0.1)
 
-    def test_ctrl_c(self, machine: Loudspeaker) -> None:
+    def test_ctrl_c_stops_the_sound(self, machine: Loudspeaker) -> None:
         """Ctrl-C during `play()` stops the sound, and leaves nothing open."""
 
         def interrupt() -> None:

@@ -35,7 +35,7 @@ def test_what_is_installed_is_used(monkeypatch: pytest.MonkeyPatch, installed: l
 
 @pytest.mark.parametrize("library", audio_libraries.AUDIO_LIBRARIES)
 def test_a_choice_is_used(library: str) -> None:
-    """There is one backend for each library, and one of the application's own is taken as it is."""
+    """Each library has one backend, and a backend of the application is used as it is."""
     backend = audio_backend(library)
     assert isinstance(backend, PortAudioBackend)
     assert backend.library == library

@@ -33,7 +33,7 @@ def test_devices_have_stable_ids(machine: FakeMachine, audio: PortAudioBackend) 
 
 
 def test_devices_that_take_no_blocking_calls_are_not_listed(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """Those of the host API WDM-KS, which Windows has under other host APIs too."""
+    """Devices of the host API WDM-KS, which take no blocking calls, are not listed."""
     machine.devices = [FakeDevice("line", inputs=2, host=1)]
     assert audio.devices() == []
 

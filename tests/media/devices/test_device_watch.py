@@ -114,7 +114,7 @@ def waits(pid: int) -> bool:
 
 
 def test_a_crash_is_not_the_end(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """Another process looks on, and what changed meanwhile is told."""
+    """After a crash, another process watches the devices, and reports what has changed meanwhile."""
     caplog.set_level(logging.INFO)
     stub.set(devices=["desk"])
     told = Told()

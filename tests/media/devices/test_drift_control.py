@@ -67,7 +67,7 @@ def test_a_network_that_is_late_now_and_then():
 
 
 def test_the_speed_is_not_heard():
-    """It differs by one hundredth at most, and changes in small steps."""
+    """Drift control changes the speed by at most one hundredth."""
     control = DriftControl()
     control.begin(0.08)
     control.note([AudioFrame(pcm=PCM, sample_rate_hz=24000, timestamp=0.0)], 60.0)
@@ -78,7 +78,7 @@ def test_the_speed_is_not_heard():
 
 
 def test_audio_at_its_speed():
-    """It is shorter if it is late, and after a pause as it is."""
+    """Late audio is played faster, and audio after a pause unchanged."""
     control = DriftControl()
     control.begin(0.08)
     control.note([AudioFrame(pcm=PCM, sample_rate_hz=24000, timestamp=0.0)], 10.0)

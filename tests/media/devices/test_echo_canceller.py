@@ -62,7 +62,7 @@ def test_a_thread_that_is_late_moves_nothing(reference: Reference) -> None:
 
 @pytest.mark.parametrize("late", [0.025, -0.115])
 def test_what_is_near_enough_moves_nothing(reference: Reference, late: float) -> None:
-    """As long as the echo is behind the reference."""
+    """A reference that is near enough, and ahead of the echo, is not moved."""
     reference.take(CHUNK, 100.0)
     assert taken(reference, late, 40)[-1] == counted(321 + 39 * CHUNK, CHUNK)
 

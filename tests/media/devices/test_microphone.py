@@ -667,7 +667,7 @@ def test_a_process_that_was_stopped_blames_no_device(rig):
 
 
 def test_muted_and_slow_microphones_do_not_hang(rig):
-    """Neither a muted microphone nor one whose reads are on time is ever reported."""
+    """A muted microphone and one whose reads are on time are never reported."""
     mic = rig().begin()
     mic.watch(5.0)
     mic.enable(False)
@@ -845,7 +845,7 @@ def test_a_hanging_device_is_abandoned(rig):
 
 
 def test_a_hanging_device_that_fails_after_it_was_abandoned(rig, caplog):
-    """Its late error is neither reported nor logged."""
+    """The late error of an abandoned device is neither reported nor logged."""
     mic = rig().begin()
     mic.audio.hangs = True
     mic.world.advance(0.1)

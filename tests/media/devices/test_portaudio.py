@@ -21,7 +21,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """Once each, however many there are between."""
+    """PortAudio is initialized once for the first stream, and terminated once after the last."""
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     mic.close()
     mic.close()
@@ -47,7 +47,7 @@ def test_threads_do_not_meet_in_it(machine: FakeMachine, audio: PortAudioBackend
 def test_a_hung_sound_server_does_not_hang_everybody(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, owner: Owner
 ) -> None:
-    """One thread hangs in the beginning of PortAudio: the others are told in time, and all works when it is over."""
+    """If one thread hangs while PortAudio starts, others get an error in time, and all works afterwards."""
     monkeypatch.setattr(portaudio, "LIMIT", 0.1)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -151,7 +151,7 @@ def test_a_wrong_id_disturbs_nobody(
 
 
 def test_a_device_in_use_disturbs_nobody(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """Nor is one that another program has."""
+    """A device that another program uses does not restart PortAudio."""
     speaker = audio.open_output(None, 24000, 0.04)
     machine.devices.append(FakeDevice("new", inputs=1))
     machine.devices[0].error = OSError(-9985, "PortAudioDevice unavailable")

@@ -141,7 +141,7 @@ def test_portaudio_does_not_begin(machine: FakeMachine, audio: PortAudioBackend)
 
 
 def test_portaudio_does_not_list(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """It ends again."""
+    """PortAudio is terminated if it fails to list its devices."""
     audio.devices()
 
     def fail() -> None:

@@ -35,14 +35,14 @@ def test_a_library_that_is_missing(library: str, stub: Stub) -> None:
 
 
 def test_portaudio_fails(library: str, stub: Stub) -> None:
-    """Its error is the reason."""
+    """PortAudio's error is the reason in the `DeviceError`."""
     stub.set(error="Unanticipated host error")
     with pytest.raises(DeviceError, match="Unanticipated host error"):
         probing.probe(library)
 
 
 def test_portaudio_crashes(library: str, stub: Stub) -> None:
-    """That process ends, not this one."""
+    """A crash of PortAudio ends the probing process only, and is a `DeviceError`."""
     stub.set(crash=True)
     with pytest.raises(DeviceError, match="crashes"):
         probing.probe(library)
@@ -65,7 +65,7 @@ def test_no_interpreter_to_start(library: str, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_frozen_program(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its executable is the program itself."""
+    """A frozen program, whose executable is the program itself, has no fault to report."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert probing.probe(library) is None
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.inside
     ],
 )
 def test_names_are_readable(monkeypatch: pytest.MonkeyPatch, name: str | bytes, label: str) -> None:
-    """Also where PyAudio has taken UTF-8 for the encoding of the locale, or could not decode it."""
+    """Names are readable even where PyAudio has decoded UTF-8 with the locale's encoding, or not at all."""
     monkeypatch.setattr("locale.getpreferredencoding", lambda do_setlocale=True: "cp1252")
     machine = FakeMachine(devices=[FakeDevice(name, inputs=1)])
     assert [device["name"] for device in Binding(machine.module("pyaudio")).devices()] == [label]

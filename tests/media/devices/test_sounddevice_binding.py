@@ -48,7 +48,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., objec
 
 
 def test_the_applications_module_is_its_own(load: Callable[..., object]) -> None:
-    """It is initialized for the application whenever that imports it, and what is terminated here is another copy."""
+    """The application's module is initialized whenever the application imports it; the package uses another copy."""
     ours = load()
     theirs = importlib.import_module("sounddevice")
     assert theirs is not ours
@@ -70,7 +70,7 @@ def test_what_fails(load: Callable[..., object], code: str, error: type[Exceptio
 
 
 def test_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no file to load it from."""
+    """If sounddevice is not installed, load() raises ImportError."""
     monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(ImportError, match="sounddevice"):

@@ -555,7 +555,7 @@ def test_a_bot_that_sends_all_at_once(rig):
 
 
 def test_a_minute_that_is_sent_at_once(rig):
-    """It is played whole, bit exact and without a gap."""
+    """A minute of speech that is sent at once is played whole, bit-exact and without a gap."""
     rig.begin()
     said = rig.say(60 * RATE)
     rig.end(61.0)
@@ -609,7 +609,7 @@ def test_a_thread_that_was_late_is_counted(rig):
 
 
 def test_a_pause_is_no_underrun(rig):
-    """Neither a pause between sentences nor the audio after an interruption is an underrun."""
+    """A pause between sentences is no underrun, and neither is one after an interruption."""
     rig.begin()
     for pause in (1.0, 0.6, 0.6):
         rig.stream(5)
