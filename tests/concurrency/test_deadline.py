@@ -96,7 +96,7 @@ def test_an_ended_thread_is_seen_after_the_limit():
 
 @pytest.mark.parametrize("piece", [None, 0.001], ids=["whole", "sliced"])
 def test_a_thread_that_runs_on_is_given_up_at_the_limit(monkeypatch, piece):
-    """Not earlier: where waits are sliced (Windows), the end of a slice is not the end of the wait."""
+    """join_thread() does not return before its limit, even where waits are sliced (Windows)."""
     if piece is not None:
         limits.patch(monkeypatch, deadline_slice=piece)
     stop = threading.Event()

@@ -51,7 +51,7 @@ def taken(numbers: list[int]):
 
 
 def test_a_guard():
-    """It tells a socket's descriptor from another one with the same number, and closes only the former."""
+    """A guard distinguishes a socket's descriptor from another one with the same number, and closes only the former."""
     one, other = socket.socketpair()
     with other:
         guard = DescriptorGuard(one)
@@ -88,7 +88,7 @@ def test_a_recent_check_is_not_repeated(monkeypatch):
 
 @pytest.mark.parametrize("kind", [kind for kind in SELECTORS if hasattr(kind, "fileno")])
 def test_an_abandoned_selector(kind):
-    """It can neither wait nor be closed by a thread that still has it, and the number is left alone."""
+    """An abandoned selector can neither wait nor close a descriptor, and its number is left alone."""
     selector = kind()
     number = selector.fileno()
     os.close(number)
@@ -133,7 +133,7 @@ def test_the_next_call_replaces_a_thread_that_cannot_be_woken(io: IOThread):
 
 
 def test_a_wake_up_whose_descriptor_belongs_to_the_application(io: IOThread):
-    """It is not waited for: the application's socket blocks, and has nothing to say."""
+    """A wake-up whose descriptor belongs to the application is not read: that socket would block."""
     on(io, lambda: io.call_later(2.0, int))  # at which the thread leaves, if another one has its place
     first, numbers = io.thread, own_descriptors(io)
     with contextlib.ExitStack() as stack, Line(io) as line:

@@ -207,7 +207,7 @@ def test_a_timer_may_cancel_one_that_is_due_as_well(io):
 
 
 def test_a_cancelled_timer_holds_nothing(io):
-    """It stays until it is due; its connection, and with it a session, must not."""
+    """A cancelled timer stays until it is due, but does not keep its connection alive."""
 
     class Channel:
         intact = True

@@ -368,6 +368,6 @@ def test_no_shared_list_is_read_in_two_steps() -> None:
 
 
 def test_handlers_are_read_in_one_step() -> None:
-    """The same for the lists of handlers, which have no attribute of their own."""
+    """Lists of handlers, which have no attribute of their own, are read in one step, too."""
     source = inspect.getsource(Dispatcher) + inspect.getsource(RTVIClientHelper)
     assert re.findall(r"[hH]andlers\w*(?:\([^()]*\)|\.get\([^()]*\))?\.copy\(\)", source) == []

@@ -131,14 +131,14 @@ def test_no_memory_for_a_thread(monkeypatch):
     ids=["thread", "descriptor", "other"],
 )
 def test_failures_of_the_system_become_an_error_of_the_caller(error, told):
-    """It says what failed, and what to do."""
+    """A failure of the system becomes the caller's error, which says what failed and what to do."""
     with pytest.raises(StartBotError, match=told) as raised, system_failures_as(StartBotError, "The call failed"):
         raise error
     assert raised.value.__cause__ is error
 
 
 def test_errors_of_the_package_stay_as_they_are():
-    """Some are an `OSError`, too."""
+    """Errors of the package stay as they are, even those that are an `OSError`."""
     error = ConnectionTimeoutError("too late", phase="bot-ready", elapsed=1.0)
     with pytest.raises(ConnectionTimeoutError) as raised, system_failures_as(StartBotError, "The call failed"):
         raise error

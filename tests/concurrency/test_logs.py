@@ -36,7 +36,7 @@ def broken_filter() -> Iterator[None]:
 
 @pytest.mark.usefixtures("broken_filter")
 def test_a_filter_that_raises(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is printed, as handlers of `logging` do it; nothing where there is no stderr, or that is switched off."""
+    """A filter's exception is printed as by handlers of `logging`, unless stderr is closed or that is switched off."""
     logger = package_logger("rtvi_sync.tests")
     logger.warning("one")
     assert "request_id" in capsys.readouterr().err
@@ -51,7 +51,7 @@ def test_a_filter_that_raises(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 def test_the_place_in_the_program(caplog: pytest.LogCaptureFixture) -> None:
-    """It is that of the call."""
+    """A record names the place of the logging call."""
     package_logger("rtvi_sync.tests").warning("here")
     assert caplog.records[0].filename == "test_logs.py"
 

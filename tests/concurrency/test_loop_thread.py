@@ -55,7 +55,7 @@ def test_all_users_have_one_loop(loop):
 
 
 def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only one is made, even if another thread needs it while its thread starts; a failed start leaves none."""
+    """Threads that need a loop at once get the same one, even while its thread starts; a failed start leaves none."""
     found: list[loop_thread.LoopThread] = []
 
     def start_late(*args: Any) -> threading.Thread:
@@ -180,7 +180,7 @@ def test_a_socket_closed_just_before_the_end():
 
 
 def test_blocking_calls_do_not_hold_up_the_exit(loop):
-    """They run on threads of the package, not on those that asyncio's users wait for at exit."""
+    """Blocking calls run on threads of the package, not on those that asyncio's users wait for at exit."""
 
     async def name():
         return await asyncio.get_running_loop().run_in_executor(None, lambda: threading.current_thread().name)

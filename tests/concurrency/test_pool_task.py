@@ -38,7 +38,7 @@ def made(target, *args) -> PoolTask:
 
 
 def test_the_next_task_finds_the_thread_of_the_last():
-    """One that follows at once, and one that follows later, are made on the same thread, which is named for each."""
+    """Tasks that follow each other run on the same thread, which is named for each."""
     seen = []
     for role in ("call", "close", "connect"):
         task = PoolTask(role, lambda: seen.append((threading.current_thread(), threading.current_thread().name)))
@@ -170,8 +170,8 @@ def test_at_the_exit_of_the_interpreter(monkeypatch):
         PoolTask("call", lambda: None).start()
 
 
-def test_in_a_forked_child():
-    """A child has none of its parent's idle threads, and a task there gets one that exists."""
+def test_a_forked_child_has_threads_of_its_own():
+    """A forked child has none of its parent's idle threads, and a task there gets one that exists."""
 
     def child() -> object:
         ran = threading.Event()

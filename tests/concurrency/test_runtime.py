@@ -55,10 +55,7 @@ def test_the_next_user_gets_the_same_runtime():
 
 
 def test_a_runtime_that_is_unused_for_a_while_is_retired_for_good(monkeypatch):
-    """Its threads end by themselves; the next user gets a new one, even while a thread of the old one is still there.
-
-    It stays if it is used in between.
-    """
+    """The threads of a runtime that stays unused end by themselves, and the next user gets a new runtime."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     runtime = acquire_runtime()
     runtime.release()
@@ -346,7 +343,7 @@ def test_a_child_cannot_retire_the_parents_runtime():
 
 
 def test_a_fork_finds_no_thread_of_an_unused_runtime():
-    """They leave before the process forks: a process in which nothing goes on has no thread that a fork would lose."""
+    """The threads of an unused runtime end before the process forks, so that the fork loses none."""
     runtime = acquire_runtime()
     runtime.release()
     assert in_child(lambda: True)

@@ -635,7 +635,7 @@ def test_ctrl_c_before_a_worker_is_called_for_a_queue_that_is_ready(workers, mon
 
 
 def test_ctrl_c_before_a_called_worker_is_woken(workers, monkeypatch):
-    """It wakes by itself, rests again, and leaves, without an error."""
+    """A worker that Ctrl-C keeps from being woken wakes by itself, rests again, and ends without an error."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     crashed: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
@@ -648,7 +648,7 @@ def test_ctrl_c_before_a_called_worker_is_woken(workers, monkeypatch):
 
 
 def test_a_worker_that_is_woken_too_often(workers):
-    """It finds nothing to do, rests again, and runs the next item."""
+    """A worker that is woken without work rests again, and runs the next item."""
     drained(SerialQueue(), workers)
     until(lambda: idle_workers(workers))
     (worker,) = idle_workers(workers)
