@@ -597,7 +597,7 @@ def lint(arguments: list[str]) -> int:
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
-        ["-m", "pytest", "-q", "-n", str(PROCESSES), "tests/source"],
+        ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(PROCESSES), "tests/source"],
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
@@ -626,11 +626,14 @@ def check(arguments: list[str]) -> int:
 
 def changed_files() -> list[str]:
     """Return the files that differ from the last commit, those that git does not know included."""
+    git = shutil.which("git")
+    if git is None:
+        raise SetupError("git is not installed, so name the files that have changed")
     names: list[str] = []
     for words in (["diff", "--name-only", "--diff-filter=d", "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
         try:
-            done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
+            done = subprocess.run([git, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        except subprocess.CalledProcessError as error:
             raise SetupError(f"git cannot say what has changed ({error}): name the files") from None
         names += done.stdout.splitlines()
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from typing import Final
@@ -39,7 +40,7 @@ from .question_source import at_microphone_rate, voiced_seconds
 from .stats import AudioAccount, account_of
 from .turn import Turn
 
-__tracebackhide__ = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
+__tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # most clients need none of them
     from .question import Question
     from .turn import Turn
 
-__tracebackhide__ = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
+__tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
 logger: logging.Logger = package_logger(__name__)
 
