@@ -660,7 +660,7 @@ def test_a_worker_that_is_woken_too_often(workers):
 
 
 def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
-    """It runs nothing and does not wait: the thread with the token runs the queued items."""
+    """drain() of a queue that another thread drains runs nothing and does not wait."""
     queue, blocker, ran_on = SerialQueue(), Blocker(), []
     queue.post(blocker, workers)
     assert blocker.begun.wait(GUARD)

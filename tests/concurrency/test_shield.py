@@ -72,7 +72,7 @@ def striker() -> Iterator[Striker]:
 
 
 def test_what_comes_of_it():
-    """Its result is returned and its error raised, as if it were a plain call."""
+    """shielded() returns the work's result and raises its error, as a plain call would."""
     assert shielded(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError, match="zero"):
         shielded(lambda: 1 / 0)
@@ -172,7 +172,7 @@ def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
 
 
 def test_nothing_is_kept():
-    """Neither the work nor what came of it outlives the call, without the collector's help."""
+    """The work and its result do not outlive the call, even without the garbage collector."""
 
     class Thing:
         pass

@@ -107,7 +107,7 @@ def test_no_worker_is_idle(pool):
 
 
 def test_an_io_thread_that_has_not_rested(pool, monkeypatch):
-    """It goes on to read, and an idle worker runs the item; once it has rested it runs the next one itself."""
+    """An I/O thread that has not rested goes on reading while an idle worker runs the item; a rested one runs it."""
     pool.rest()
     reader = pool.io.thread
     limits.patch(monkeypatch, worker_min_idle=GUARD)
@@ -128,7 +128,7 @@ def test_it_knows_how_long_it_rested(pool):
 
 
 def test_the_only_idle_worker_leaves_in_the_very_moment(pool):
-    """As if it had not been there: a new worker runs the item."""
+    """If the only idle worker leaves in that very moment, a new worker runs the item."""
     pool.rest()
     reader, ran_on = pool.io.thread, []
 
@@ -213,7 +213,7 @@ def test_a_timer_makes_a_queue_ready(pool):
 
 
 def test_an_item_waits_for_the_io_thread(pool):
-    """It may, although it runs on the thread that was the I/O thread a moment before."""
+    """An item may wait for the I/O thread, though it runs on the thread that was the I/O thread before."""
     pool.rest()
     answers: list[object] = []
     pool.post((SerialQueue(), lambda: answers.append(on(pool.io, lambda: "answer"))))
@@ -279,7 +279,7 @@ def test_it_ends_while_an_item_runs(pool):
 
 
 def test_what_is_queued_by_the_last_command(pool):
-    """It is run, although the I/O thread ends without waiting once more."""
+    """An item that the last command queues is run, though the I/O thread ends without waiting again."""
     pool.rest()
     seen: list[int] = []
 
@@ -430,7 +430,7 @@ def test_a_round_that_is_not_planned_because_of_ctrl_c(pool, monkeypatch):
 
 
 def test_a_round_that_waits_when_the_io_thread_ends(monkeypatch):
-    """Its work is done all the same, and what comes later is done at once, as by workers without an I/O thread."""
+    """Work that waits when the I/O thread ends is done all the same, and later work is done at once."""
     pool = Pool()
     limits.patch(monkeypatch, worker_round=GUARD)
     first, second, third = Noting(), Noting(), Noting()
