@@ -143,8 +143,8 @@ def test_the_bot_leaves() -> None:
             assert client.send_client_request("echo", 1) == 1
 
 
-def test_nobody_listens() -> None:
-    """Its own error is what `connect()` raises."""
+def test_connect_raises_the_error_of_the_transport() -> None:
+    """connect() raises the transport's own error if no server listens."""
     with Server(answer) as server:
         pass
     client = RTVIClient(transport=LinesTransport(server.port))
@@ -404,7 +404,7 @@ class TestSwitches:
             assert manager_of(client).media.settings.mic is False
         assert [c for c in transport.calls if c.startswith("enable")] == ["enable_mic True"]
 
-    def test_while_connecting(self) -> None:
+    def test_a_switch_during_initialize_is_not_lost(self) -> None:
         """A switch that is thrown before the transport knows of its session is not lost."""
 
         def switch(transport: Scripted) -> None:
@@ -428,7 +428,7 @@ class TestSwitches:
         assert client.is_cam_enabled is False
 
     def test_without_a_transport(self) -> None:
-        """There is no camera."""
+        """Without a transport, enable_cam(True) raises `UnsupportedFeatureError`, and enable_mic() is remembered."""
         with pytest.raises(UnsupportedFeatureError, match="no transport"):
             RTVIClient().enable_cam(True)
         RTVIClient().enable_cam(False)
@@ -439,7 +439,7 @@ class TestSwitches:
 
 
 def test_a_late_initialize_changes_nothing() -> None:
-    """One that hangs past the limit of its attempt, and returns in the next session, leaves that one its options."""
+    """An initialize() that returns only in the next session does not change that session's options."""
     release, returned = threading.Event(), threading.Event()
 
     class Slow(MemoryTransport):

@@ -180,7 +180,7 @@ def test_only_the_first_undecodable_messages_are_warned_of(plain, opened, caplog
 
 
 def test_text_that_is_not_utf_8(plain, opened):
-    """It ends the session with the code that WebSocket has for it."""
+    """Text that is not UTF-8 ends the session with WebSocket's code for it, 1007."""
     session = opened(EvalTransport(plain.url))
     plain.bot().send(frame(TEXT, b'{"label": "\xff"}'))
     session.wait(lambda: session.ends)
@@ -188,7 +188,7 @@ def test_text_that_is_not_utf_8(plain, opened):
 
 
 def test_binary_frames_are_counted_and_warned_of_once(plain, opened, caplog):
-    """They are what a bot with a protobuf serializer sends: the log says so once a session, and they are counted."""
+    """Binary frames, as of a bot with a protobuf serializer, are counted; the log warns once a session."""
     transport = EvalTransport(plain.url)
     session = opened(transport)
     plain.bot().send((frame(BINARY, b"\x22\0") * 2 + frame(TEXT, MESSAGE)) * 3)

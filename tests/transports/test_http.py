@@ -556,7 +556,7 @@ def test_a_proxy_of_another_kind(post):
         post("http://127.0.0.1:9/", network=Network(proxy="socks5://127.0.0.1:1"))
 
 
-def test_nobody_listens(any_post):
+def test_a_refused_connection_is_a_failed_request(any_post):
     """A refused connection is a failed request."""
     with pytest.raises(StartBotError, match="refused"):
         any_post("http://127.0.0.1:9/")

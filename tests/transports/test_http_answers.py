@@ -349,8 +349,8 @@ def test_redirects_within_the_origin(any_post):
     assert [json.loads(body) for _, body in server.requests] == [{"a": 1}] * 2
 
 
-def test_nobody_listens(any_post):
-    """A server that cannot be reached is a broken connection, of the network's making."""
+def test_a_refused_connection_is_a_broken_connection(any_post):
+    """A server that cannot be reached is a broken connection, caused by the network."""
     with pytest.raises(DisconnectedError, match="refused") as caught:
         list(any_post("http://127.0.0.1:9/?key=secret"))
     assert isinstance(caught.value, ConnectionError)
@@ -359,7 +359,7 @@ def test_nobody_listens(any_post):
 
 
 def test_an_untrusted_certificate(post):
-    """Nor can one be reached whose certificate is refused."""
+    """A server whose certificate is not trusted is a broken connection, too."""
     with Endpoint(answering(), tls=serving()) as server, pytest.raises(DisconnectedError, match="is not trusted"):
         list(post(server.url, network=Network(proxy=False)))
 

@@ -200,7 +200,7 @@ def test_headers_of_several_sources():
      ("bot.example", False), ("localhost.example", False), ("notlocalhost", False), ("", False)],
 )  # fmt: skip
 def test_private_hosts(host, private):
-    """Only the machine itself and private addresses are, and no name that would have to be looked up."""
+    """Only this machine and private addresses count as private; no name is looked up."""
     assert is_private_host(host) is private
 
 
@@ -224,7 +224,7 @@ def test_names_and_ipv6(attempt, host):
         assert ask(open_tcp(host, server.port, attempt.signal)) == b"hello\n"
 
 
-def test_nobody_listens(attempt):
+def test_a_refused_connection_leaves_nothing_open(attempt):
     """A refused connection raises at once and leaves nothing open."""
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
         port = closed_soon.getsockname()[1]
@@ -347,7 +347,7 @@ def test_a_connection_without_answer_is_abandoned():
 
 
 def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monkeypatch):
-    """There is no moment at which the abort finds nothing to shut down: the watch begins with the connection."""
+    """An abort between the watch and the connection makes open_tcp() raise."""
     with black_hole() as hole:
         attach = attempt.signal.attach
 

@@ -165,7 +165,7 @@ def test_an_origin_that_is_allowed_by_name(bot, starter, client, caplog):
 
 
 def test_the_server_of_the_start_endpoint(bot, client):
-    """Its own address takes the offer without being named; the program's headers take precedence."""
+    """The start endpoint's server takes the offer without being named; the application's headers take precedence."""
     start = answers_with(bot.server, f"{bot.url}/api/offer", "endpoint")
     it = client(SmallWebRTCTransport(headers={"Authorization": "mine", "x-room": "6"}))
     it.start_bot_and_connect(start)
@@ -261,7 +261,7 @@ def test_a_server_that_refuses_the_offer(bot, client):
 
 
 def test_without_the_extra(monkeypatch):
-    """One line says what to install."""
+    """Without the extra, one line says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"install .*\[webrtc\]") as caught:
         SmallWebRTCTransport()
@@ -496,7 +496,7 @@ def test_counters(bot, client):
 
 
 def test_how_the_network_is(bot, client, monkeypatch):
-    """Its round trip and the jitter of the bot's voice are measured, in seconds; before, there is no figure."""
+    """The round trip and the jitter of the bot's voice are measured in seconds; before, both are None."""
     limits.patch(monkeypatch, rtc_ping=0.02)
     for module in (rtcrtpsender, rtcrtpreceiver):  # reports come each 50 ms, not 0.5 to 1.5 s
         monkeypatch.setattr(module, "random", types.SimpleNamespace(random=lambda: -0.45))
@@ -646,7 +646,7 @@ def test_a_picture_that_waits_at_the_end(bot, client, monkeypatch):
 
 
 def test_a_bot_that_is_silent(bot, client):
-    """Its endless zeros are no audio: nothing is played, and the track has not begun."""
+    """The endless zeros of a silent bot are no audio: nothing is played."""
     bot.tracks = lambda: [Tone(lambda _, count: bytes(2 * count))]
     sink = BytesSink()
     it = client(mic=SilenceSource(), speaker=sink)

@@ -55,7 +55,7 @@ def test_all_kinds_of_frames(plain, opened, runtime, caplog):
 
 
 def test_text_frames_are_counted_and_warned_of_once(plain, opened, runtime, caplog):
-    """They are what a bot with a JSON serializer sends: the log says so once a session, and they are counted."""
+    """Text frames, as of a bot with a JSON serializer, are counted; the log warns once a session."""
     transport = WebSocketTransport(plain.url)
     session = opened(transport)
     bot = plain.bot()

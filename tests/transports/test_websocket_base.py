@@ -207,7 +207,7 @@ def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
 
 
 def test_a_disconnect_before_the_ready_message(kind, server, runtime, attempt, monkeypatch):
-    """It sends a close frame and waits for no answer, which it would not read; a later ready message comes too late."""
+    """A disconnect before the ready message waits for no answer to its close frame; a later ready message raises."""
     limits.patch(monkeypatch, polite_close=2 * GUARD)
     transport, session = kind(server.url), Session(runtime)
     session.begin(transport)
@@ -424,7 +424,7 @@ def test_a_child_has_no_connection(kind, plain, opened):
 
 @pytest.mark.parametrize(("ends", "said"), [("closed", "code 1011"), ("reset", "connection to the bot was lost")])
 def test_a_server_that_hangs_up_after_the_handshake(kind, ends, said):
-    """As Pipecat's runner does if the bot has no entry for the transport: the error names the entry."""
+    """If the server hangs up after the handshake, as Pipecat's runner does, the error names the missing entry."""
 
     def hang_up(peer: Peer) -> None:
         upgrade(peer)

@@ -183,7 +183,7 @@ def test_reading_goes_on_while_writing_is_blocked(pair):
 
 @over_tls_too
 def test_after_a_blockage_callers_write_themselves_again(pair):
-    """Once all is written the I/O thread no longer watches for room, and the next message goes out directly."""
+    """After a blockage, the I/O thread no longer watches for room, and callers write directly again."""
     client, bot = pair
     for _ in range(3):
         payload = blocked(client)
@@ -245,7 +245,7 @@ def test_a_bot_that_only_writes_ends_the_session(link):
 
 
 def test_a_bot_that_reads_slowly_does_not(link):
-    """As long as bytes leave, however slowly, the connection lives, several limits long."""
+    """A bot that reads slowly does not end the connection as long as bytes leave within each limit."""
 
     def check(limit: float) -> None:
         client, bot = link(stall_timeout=limit)
@@ -421,9 +421,7 @@ def test_the_bot_ends_the_session(pair, code, reason):
 @pytest.mark.parametrize("first", [b"", frame(PING)], ids=["", "ping"])
 @pytest.mark.parametrize("fails", ["our_message", "our_answer"])
 def test_what_came_before_a_write_that_fails(link, first, fails):
-    """It is delivered, and the bot's close frame says how the connection has ended: a bot that is gone takes nothing,
-    but may have said everything.
-    """
+    """If a write fails, what came before it is delivered, and the bot's close frame says how the connection ended."""
     client, bot = link()
     bot.send(frame(BINARY, b"a word"))  # and the tickets of TLS, with which nothing can be read any more after a reset
     client.received(1)
@@ -862,7 +860,7 @@ def test_a_copy_elsewhere_does_not_keep_the_line_open(pair, how):
 
 @over_tls_too
 def test_a_turn_ends_within_what_was_read(link, monkeypatch):
-    """One read may hold thousands of small frames: they too are handed out in turns, and in order."""
+    """Thousands of small frames in one read are delivered in turns, and in order."""
     limits.patch(monkeypatch, read_slice=0.0)
     before_others: list[int] = []
 

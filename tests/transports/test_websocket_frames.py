@@ -193,7 +193,7 @@ def test_a_message_of_the_largest_size():
 
 @pytest.mark.parametrize("step", [1, 1000])
 def test_a_message_that_trickles_in_costs_no_more_than_its_size(step):
-    """Neither time nor memory grows with the square of a message that comes in many small parts."""
+    """The time and the memory for a message in many small parts do not grow with the square of its size."""
     size = 100_000 * min(step, 10)
     wire = frame(BINARY, bytes(size))[:-1]
     parts = [wire[n : n + step] for n in range(0, len(wire), step)]

@@ -52,7 +52,7 @@ def shake(attempt):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_the_request(shake, tls):
-    """It has what RFC 6455 asks for, our name, the caller's headers, and nothing else: no origin, no cookie."""
+    """The request has what RFC 6455 demands, the package's name, the caller's headers, and nothing else."""
     with Acceptor(tls=serving() if tls else None) as server:
         shake(f"ws{'s' if tls else ''}://{server.authority}/a/b?x=1&y=%20", {"X-Mine": "1", "Cookie": "c=d"})
     (head,) = server.heads
@@ -126,7 +126,7 @@ def test_the_callers_headers_replace_ours(shake):
 
 
 def test_user_and_password_of_the_url(shake):
-    """They are sent as Basic authorization, unless the caller sets an authorization."""
+    """User and password of the URL are sent as Basic authorization, unless the caller sets an authorization."""
     with Acceptor() as server:
         shake(f"ws://ada:p%40ss@{server.authority}/")
         shake(f"ws://ada:p%40ss@{server.authority}/", {"authorization": "Bearer t"})
@@ -426,7 +426,7 @@ def test_the_traces_of_websocket_client_show_no_secret(shake, caplog):
 # -- failures below ---------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listens(shake):
+def test_a_refused_connection_names_the_address(shake):
     """A refused connection names the address, without its secrets."""
     with pytest.raises(TransportStartError, match=r"ws://127\.0\.0\.1:9/p cannot be reached: .*refused") as caught:
         shake("ws://ada:secret@127.0.0.1:9/p?token=secret")

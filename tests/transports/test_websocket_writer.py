@@ -103,7 +103,7 @@ def send_and_be_struck(size: int) -> bool:
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no signal to strike with")
 @pytest.mark.parametrize("size", [MB, 32 * MB], ids=["whole", "part"])
 def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
-    """It may wait for other threads that use the connection, and what it sends comes after all of the frame."""
+    """A signal handler that interrupts a write may wait for other writers; its message follows the whole frame."""
     until(lambda: send_and_be_struck(size))  # on a busy machine the signal often comes late
 
 

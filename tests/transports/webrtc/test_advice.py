@@ -38,7 +38,7 @@ def test_servers_that_have_given_no_address(offer: str, servers: list[ICEServer]
 
 
 def test_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no network, or no socket: aioice tells both alike."""
+    """If there is no address, the advice names the missing network, or the error of the socket."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -56,7 +56,7 @@ def test_a_search_that_takes_long() -> None:
 
 @pytest.mark.parametrize("step", ["the DTLS handshake", "the data channel"])
 def test_a_bot_that_was_reached(step: str) -> None:
-    """It is no firewall then."""
+    """If the bot was reached, the advice does not blame a firewall."""
     text = advice.for_step(step, HOST, HOST, [])
     assert step in text
     assert "firewall" not in text

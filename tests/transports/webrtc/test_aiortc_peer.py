@@ -97,7 +97,7 @@ def test_the_offer(peer):
     assert 65_536 <= int(size) <= limits.value_of("rtc_message")
 
 
-def test_messages(peer, call, heard, far_loop):
+def test_texts_go_both_ways(peer, call, heard, far_loop):
     """Texts go both ways, in order, and the counters count."""
     connect(peer, call, far_loop)
     for n in range(5):
@@ -277,7 +277,7 @@ def test_the_bot_closes(peer, call, heard, far_loop):
 
 
 def test_the_bot_closes_dtls_alone(peer, call, heard, far_loop):
-    """As when the packet that closes the data channel is lost; aiortc closes the connection by itself then."""
+    """A bot that closes DTLS without closing the data channel ends the session with a reason."""
     connect(peer, call, far_loop)
 
     async def silence(*_):
@@ -407,7 +407,7 @@ def test_counters_that_fail(peer, caplog):
 
 
 def test_lost_packets_are_counted(peer):
-    """As aiortc reports them: below zero if packets came twice."""
+    """Lost packets are counted; the negative count of packets that came twice is 0."""
     report = {"audio": types.SimpleNamespace(type="inbound-rtp", kind="audio", packetsLost=3, jitter=480)}
 
     async def get_stats():

@@ -87,7 +87,7 @@ def test_pictures_of_several_clocks(run):
 
 
 def test_the_newest_wins(run):
-    """One that was not taken yet is dropped."""
+    """A newer picture replaces one that was not taken yet."""
 
     async def send():
         track = PictureTrack()

@@ -116,7 +116,7 @@ def test_what_comes_early_is_held(link, log):
 @pytest.mark.parametrize("held", [True, False], ids=["before the start", "after it"])
 @pytest.mark.parametrize("text", ["ä" * 131_072, b"x" * 262_144], ids=["text", "bytes"])
 def test_a_message_that_is_too_large(link, log, text, held):
-    """One of 262,144 bytes is taken, as the offer says; a larger one ends the session, with advice."""
+    """A message of 262,144 bytes is taken, as the offer says; a larger one ends the session, with advice."""
     if not held:
         link.start()
         on_the_loop(link)
@@ -163,7 +163,7 @@ def test_pings_and_tracks(link, log, monkeypatch):
 
 
 def test_a_message_after_a_stall(link, monkeypatch):
-    """It comes behind a ping, however the clock was changed: a bot keeps what comes without one for 3 s unread."""
+    """A message after a stall follows a ping, however the clock was changed."""
     now = 1000.0
     monkeypatch.setattr(module, "wall_time", lambda: now)
     link.opened()
@@ -213,7 +213,7 @@ def test_a_change_is_told_at_once(link, log):
 
 
 def test_a_bot_that_stalls(link, log, monkeypatch):
-    """One packet restarts the count: a bot that is silent for less than 10 s, again and again, is not lost."""
+    """A packet restarts the count of silence, so that a bot that stalls again and again is not lost."""
     limits.patch(monkeypatch, rtc_ping=0.001)
     monkeypatch.setattr(module, "SILENCE_LIMIT", 0.01)
     measured = []
@@ -295,7 +295,7 @@ def test_media_that_comes_late(link, log):
 
 
 def test_a_peer_that_fails_to_close(link, monkeypatch, caplog):
-    """It is logged, what waits counts as lost, and the connection is a user of the loop no more."""
+    """A peer's failure to close is logged; its waiting bytes count as lost, and the loop loses a user."""
     link.peer.bytes_waiting = 5
     monkeypatch.setattr(link.peer, "close", lambda _: rejected(LookupError("a fault")))
     assert link.close(1.0) == 5

@@ -83,8 +83,8 @@ def test_a_server_of_another_kind(bot: RTCBot, serve: Callable[[Peer], object], 
     check_it_connects(client, bot)
 
 
-def test_nobody_listens(bot: RTCBot) -> None:
-    """The offer is refused by the system."""
+def test_a_refused_offer_is_an_error(bot: RTCBot) -> None:
+    """An offer that the system refuses is an error that says so, and a later session works."""
     client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -142,7 +142,7 @@ SPOILED: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("how", SPOILED)
 def test_an_answer_by_which_there_is_no_conversation(bot: RTCBot, how: str) -> None:
-    """It is an error with advice, well before the limit, and no session without sound."""
+    """An answer without a usable connection is an error with advice, well before the limit."""
     bot.change = lambda answer: {**answer, "sdp": SPOILED[how](answer["sdp"])}
     client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
     with takes(2.0):

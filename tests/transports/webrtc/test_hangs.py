@@ -130,7 +130,7 @@ def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: Any
 
 
 def test_a_wrong_password_of_ice(bot: RTCBot, loop: Any) -> None:
-    """It looks like a firewall: aioice asks again and again, or, in the version for Python 3.10, gives up at once."""
+    """A wrong ICE password has the error of a firewall, because no packet arrives."""
     bot.change = lambda answer: {**answer, "sdp": answer["sdp"].replace("a=ice-pwd:", "a=ice-pwd:x")}
     client = client_of(ice_timeout=LIMITS[0], connect_timeout=GUARD)
     with pytest.raises(TransportStartError, match=r"No network packet came from the bot .* or use WebSocket"):

@@ -65,7 +65,7 @@ def test_exit_with_a_live_session(bot):
 
 
 def test_a_thread_that_runs_a_loop_of_its_own(bot):
-    """As a notebook's main thread: the calls work, and block that loop."""
+    """Calls work on a thread that runs a loop of its own, as a notebook's main thread does, and block that loop."""
 
     async def main():
         with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), **LIMITS) as client:

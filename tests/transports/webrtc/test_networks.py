@@ -158,7 +158,7 @@ LOST = {
 
 @pytest.mark.parametrize("what", LOST)
 def test_a_network_that_is_lost(ends: Ends, what: str) -> None:
-    """It is noticed within 12 s; a connection does not move to another address."""
+    """A lost network ends the session within 12 s, because a connection does not move to another address."""
     for end in (ends.near, ends.far):
         end.do("ip", "-6", "address", "flush", "dev", "eth0")
     with ends.client(ends.bot()) as client:
@@ -236,7 +236,7 @@ def test_a_turn_server_that_does_not_help(ends: Ends, turn: str, trouble: str) -
 
 
 def test_a_stun_server_that_is_gone(ends: Ends) -> None:
-    """It costs 5 s; the connection needs it as little as before. Blocked UDP names it."""
+    """A STUN server that is gone costs 5 s, but no connection; the error of blocked UDP names it."""
     url = ends.bot()
     servers = [{"urls": f"stun:{FAR_IPV4}:3479"}]
     with takes(GUARD, at_least=5.0), ends.client(url, ice_servers=servers) as client:

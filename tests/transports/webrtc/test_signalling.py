@@ -47,14 +47,14 @@ def test_a_session_that_was_started():
     ],
 )
 def test_an_address_in_the_bundle(bundle):
-    """It may be another service of the server: the start request's headers do not go there."""
+    """An address in the bundle may be another service, so that the start request's headers are not sent to it."""
     found = target(bundle)
     assert found.url == "https://bot.example/offer"
     assert "Authorization" not in found.headers
 
 
 def test_the_transport_s_own_address_comes_first():
-    """Its own URL and headers take precedence; what the bot is given comes from the bundle."""
+    """The transport's own URL and headers take precedence; the bot's data come from the bundle."""
     params = {"endpoint": "http://two.example", "headers": {"X": "2"}, "requestData": {"a": [1]}}
     found = target({"webrtcRequestParams": params}, "http://own.example/offer", {"X": "1"})
     assert (found.url, found.headers, found.request_data) == ("http://own.example/offer", {"X": "1"}, {"a": [1]})
@@ -139,7 +139,7 @@ def test_urls_of_ice_servers(url):
 
 
 def test_servers_of_the_bots_server_that_cannot_be_used(caplog):
-    """They are left out: those beside them may be enough."""
+    """Servers of the bot's server that cannot be used are left out with a warning, and the others are used."""
     unusable = ["turns:a?transport=udp", "turn:[2001:db8::1]:3478", "TURN:a", "stun:a:70000", "turn:user:secret@a"]
     servers = [{"urls": [*unusable, "turns:a"], "username": "u", "credential": "secret"}, "stuns:b"]
     (server,) = ice_servers(servers, by_server=True)
@@ -151,14 +151,14 @@ def test_servers_of_the_bots_server_that_cannot_be_used(caplog):
 
 
 def test_the_offer():
-    """As Pipecat takes it; data for the bot only if there are any."""
+    """The offer has Pipecat's form, with data for the bot only if there are any."""
     body = json.loads(signalling.offer_body("v=0", "Bot#1", None))
     assert body == {"sdp": "v=0", "type": "offer", "pc_id": "Bot#1", "restart_pc": False}
     assert json.loads(signalling.offer_body("v=0", None, {"a": 1}))["request_data"] == {"a": 1}
 
 
 def test_an_answer():
-    """Its name, the size that it takes, and the kinds of its addresses."""
+    """The name of an answer, its limit for messages and the kinds of its addresses are read."""
     answer = answer_of({"sdp": SDP, "type": "answer", "pc_id": "Bot#1"}, "http://bot")
     assert (answer.pc_id, answer.max_message_size, answer.takes_short_packets) == ("Bot#1", 262144, True)
     assert candidates(SDP) == ["host 192.0.2.2 (udp)", "srflx 198.51.100.7 (udp)"]
