@@ -11,7 +11,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_library_and_version() -> None:
-    """As the bot states them; a bot that states nothing is "a bot"."""
+    """The bot's library and version are shown as the bot states them, or else "a bot"."""
     about = AboutBotData(library="pipecat-ai", library_version="1.14.0")
     assert describe_bot(BotReadyData(version="2.2.0", about=about)) == (
         "connected to pipecat-ai 1.14.0, RTVI version 2.2.0"

@@ -50,7 +50,7 @@ def test_lines_are_taken_one_by_one_to_the_end(pipe: tuple[TextIO, int]) -> None
 
 
 def test_a_byte_order_mark_is_no_text(pipe: tuple[TextIO, int]) -> None:
-    """Some editors begin files with it, and several files may be piped one after the other."""
+    """A byte order mark before a line is no text: several files may be piped one after the other."""
     stream, writing = pipe
     os.write(writing, b"\xef\xbb\xbfHello\n\xef\xbb\xbflast")
     os.close(writing)

@@ -289,7 +289,7 @@ def test_ctrl_c_keeps_what_was_said(tmp_path: Path) -> None:
 def test_a_bot_that_has_the_eval_route_only(
     form: Callable[[EmbeddedBot], str], eval_bot: EmbeddedBot, one_word: Path, tmp_path: Path
 ) -> None:
-    """It is talked to as any other, and nothing is printed about what was tried before."""
+    """A bot that has the eval route only is talked to as any other, and failed attempts print nothing."""
     arguments = ("--url", form(eval_bot), "--speech", str(one_word), "--greeting", "0")
     result = finish(start(tmp_path, *arguments), tmp_path, time.monotonic())
     assert (result.status, result.errors) == (0, "")

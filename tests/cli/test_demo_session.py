@@ -161,7 +161,7 @@ def test_a_bot_that_does_not_greet_is_spoken_to(one_word: Path) -> None:
 
 
 def test_a_closed_output_ends_the_demo(two_words: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is an error of the conversation, and none of a handler."""
+    """A closed output ends the demo with its own error, and is not logged as the error of a handler."""
     speech = load_script(two_words)
     with EmbeddedBot(transcripts=speech.words, hangover=0.2) as bot, talking_to(bot) as (demo, screen, _):
         screen.room = 1

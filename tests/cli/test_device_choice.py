@@ -64,7 +64,7 @@ def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_is_converted_to_the_rate_of_bots(tmp_path: Path) -> None:
-    """They hear another one too slowly, or too fast."""
+    """A file is converted to the rate of bots, which would hear another one too slowly or too fast."""
     source = choice.select_mic(str(write_wav(tmp_path / "fast.wav", [bytes(9600)], 48_000)))
     assert isinstance(source, WavSource)
     assert (source.sample_rate_hz, len(source.pcm)) == (16_000, 3200)

@@ -115,7 +115,7 @@ def program(installed: Path) -> str:
 def test_the_wheel_alone_brings_the_commands(
     name: str, program: str, bot: EmbeddedBot, one_word: Path, tmp_path: Path
 ) -> None:
-    """As a user has them after `pip install`, in an empty folder."""
+    """The installed wheel alone brings the commands, in an empty folder and without the source tree."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     arguments, status, shown, errors = COMMANDS[name]
     done = run((program, *arguments), tmp_path, environment, url=bot.ws_url, speech=one_word)

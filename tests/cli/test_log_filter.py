@@ -12,7 +12,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_device_logs_are_suppressed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """So are the stacks of blocked threads; afterwards the levels are as before."""
+    """The logs of devices and the stacks of blocked threads are suppressed, and afterwards appear again."""
     loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media.manager", "concurrency.lifecycle")]
     with suppress_device_logs():
         for logger in loggers:

@@ -70,7 +70,7 @@ def test_ctrl_c_has_its_own_status(install: Callable[..., None], capsys: pytest.
 
 
 def test_ctrl_c_while_a_command_is_imported() -> None:
-    """The same: most of the start is the import of the client."""
+    """Ctrl-C while a command is imported has status 130 and no traceback."""
     program = (
         "import signal, sys\n"
         "class CtrlC:\n"
@@ -126,7 +126,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_run_program_reports_errors_as_commands_do(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line and status 1, with a name before it if there is one."""
+    """run_program() prints an error as one line, after a name if there is one, and returns 1."""
 
     def fail() -> None:
         raise error

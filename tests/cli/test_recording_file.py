@@ -23,7 +23,7 @@ def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch:
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    """So is a file in a directory that does not exist, or that is a file itself."""
+    """A directory is refused, and so is a file in a directory that does not exist or is a file."""
     assert writable_path(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
     (tmp_path / "file").touch()
     for wrong in (tmp_path, tmp_path / "no" / "x.wav", tmp_path / "file" / "x.wav"):

@@ -29,7 +29,7 @@ def length_and_loudness(path: Path) -> tuple[float, float]:
 
 
 def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
-    """As over ssh: a WAV file is played, the answer is written to another one, lines are sent and answered."""
+    """Files and pipes are enough: a WAV file is played, the answer is written to another, and lines are answered."""
     process = start(tmp_path, bot.base_url, "--mic", one_word, "--speaker", "out.wav", "--record", "both.wav")
     shown, errors = process.communicate(b"How are you?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
@@ -52,7 +52,7 @@ def test_files_and_pipes_are_enough(bot: EmbeddedBot, one_word: Path, tmp_path: 
 def test_a_bot_that_has_the_eval_route_only(
     form: Callable[[EmbeddedBot], str], eval_bot: EmbeddedBot, one_word: Path, tmp_path: Path
 ) -> None:
-    """It is talked to as any other, by text and by voice, and nothing is printed about what was tried before."""
+    """A bot that has the eval route only is talked to as any other, by text and by voice."""
     process = start(tmp_path, form(eval_bot), "--mic", one_word, "--speaker", "out.wav", "--record", "both.wav")
     shown, errors = process.communicate(b"How are you?\n", timeout=GUARD)
     assert (process.returncode, errors) == (0, b"")
@@ -149,7 +149,7 @@ def test_one_file_for_two_options_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One would overwrite the other; no bot is asked."""
+    """One file for two options is refused before a bot is asked, and is not overwritten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     Path("link.wav").symlink_to(one_word)
@@ -161,7 +161,7 @@ def test_one_file_for_two_options_is_refused(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes of this kind")
 def test_the_microphone_may_be_a_pipe(bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
-    """As `--mic <(...)` of a shell: below /dev, and without the ending of a file."""
+    """The microphone may be a pipe, as `--mic <(...)` of a shell makes it: below /dev, without a file's ending."""
     reading, writing = os.pipe()
     os.write(writing, one_word.read_bytes())
     os.close(writing)

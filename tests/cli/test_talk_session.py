@@ -181,7 +181,7 @@ def test_a_pipe_waits_for_an_answer_with_a_timeout(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_wav_file_is_played_to_its_end(one_word: Path) -> None:
-    """It is answered; interim words are shown, and both levels rise."""
+    """A WAV file is played to its end and answered; interim words are shown, and both levels rise."""
     console = FakeConsole(interactive=False)
     console.script = iter((Key.END,))
     source = WavSource(one_word)
@@ -205,7 +205,7 @@ def test_a_wav_file_is_played_to_its_end(one_word: Path) -> None:
 
 
 def test_an_answer_before_the_silence_of_a_file_has_ended() -> None:
-    """It is the last one: nothing more is waited for."""
+    """An answer before the silence of a file has ended is the last one: nothing more is waited for."""
     console = FakeConsole(interactive=False)
     client = memory_client(enable_mic=False)
     ended: list[bool] = []
@@ -359,7 +359,7 @@ def test_a_bot_without_text_input_is_an_error_line(console: FakeConsole, monkeyp
 
 
 def test_a_line_of_a_pipe_that_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the error of the program, at once: what starts the program reads its status, and no line."""
+    """A line of a pipe that cannot be sent ends the program with the error at once."""
 
     def refuse(*_: Any) -> None:
         raise UnsupportedFeatureError("This bot takes no text", feature="send-text")
@@ -425,7 +425,7 @@ def test_a_lost_connection_is_a_failure(console: FakeConsole) -> None:
 
 @pytest.mark.parametrize("lines", [("one",), ("one", "two")])
 def test_a_bot_that_leaves_lines_of_a_pipe_unanswered(lines: tuple[str, ...]) -> None:
-    """It is the error of the program: the line that was sent has no answer, and others were not sent."""
+    """A bot that leaves a line of a pipe unanswered makes the program fail, and later lines are not sent."""
     console = FakeConsole(interactive=False)
     client = memory_client(enable_mic=False)
 
@@ -442,6 +442,7 @@ def test_a_bot_that_leaves_lines_of_a_pipe_unanswered(lines: tuple[str, ...]) ->
 
 
 def test_a_greeting_is_no_answer_to_a_line_of_a_pipe() -> None:
+    """A greeting does not count as the answer to a line of a pipe."""
     console = FakeConsole(interactive=False)
     client = memory_client(enable_mic=False)
 
@@ -461,7 +462,7 @@ def test_a_greeting_is_no_answer_to_a_line_of_a_pipe() -> None:
 
 
 def test_a_line_that_the_end_of_a_session_outruns() -> None:
-    """It counts as not answered, although the one before was."""
+    """A line that the end of the session outruns counts as not answered, although the line before was."""
     console = FakeConsole(interactive=False)
     client = memory_client(enable_mic=False)
 
@@ -482,7 +483,7 @@ def test_a_line_that_the_end_of_a_session_outruns() -> None:
 
 
 def test_a_bot_that_answers_the_last_line_and_leaves() -> None:
-    """It is no failure, although the session ends before the turn does."""
+    """A bot that answers the last line and leaves is no failure, although the session ends before the turn."""
     console = FakeConsole(interactive=False)
     client = memory_client(enable_mic=False)
 
@@ -500,7 +501,7 @@ def test_a_bot_that_answers_the_last_line_and_leaves() -> None:
 
 
 def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None:
-    """Only the attempt is shown."""
+    """A bot that cannot be reached is a failure, and only the attempt is shown."""
 
     def refuse(_: Any, message: RTVIMessage) -> None:
         raise DisconnectedError("no connection")

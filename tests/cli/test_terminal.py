@@ -50,7 +50,7 @@ class TestOnATerminal:
         [([], "Echo cancellation is on"), (["--no-echo-cancellation"], "Use a headset, or the bot hears itself")],
     )
     def test_the_echo_of_devices(self, bot: EmbeddedBot, tmp_path: Path, options: list[str], line: str) -> None:
-        """It is cancelled unless an option turns that off; one line says so."""
+        """The echo of devices is cancelled unless an option turns that off, and one line says so."""
         if not is_available():
             pytest.skip("the extra aec is not installed")
         with Terminal(tmp_path, bot.ws_url, *options) as terminal:
