@@ -26,6 +26,6 @@ from rtvi_sync.testing import faults
     ],
 )
 def test_faults_with_invalid_numbers(kind: Callable[..., faults.ConnectionFault], arguments: dict[str, float]) -> None:
-    """They raise when they are made, so they cannot end the proxy's thread later."""
+    """A fault with an invalid number raises when it is made, so that it cannot end the proxy's thread later."""
     with pytest.raises(ValueError, match=next(reversed(arguments))):
         kind(**arguments)

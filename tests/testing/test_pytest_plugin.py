@@ -93,7 +93,7 @@ def test_a_scripted_bot(run: Run) -> None:
 
 
 def test_the_list_of_fixtures(run: Run) -> None:
-    """It says how each is used."""
+    """The list of fixtures says how each is used."""
     lines = run("", "--fixtures").stdout.lines
     shown = {line.split()[0]: after.strip() for line, after in pairwise(lines) if line.startswith("rtvi_")}
     assert shown == {
@@ -116,7 +116,7 @@ def test_the_scripted_bot_of_the_page(run: Run) -> None:
 
 
 def test_the_report_of_a_failure(run: Run) -> None:
-    """It shows what was expected, and the timeline."""
+    """The report of a failure shows what was expected, and the timeline."""
     result = run("""
         def test_it(rtvi_client):
             rtvi_client.ask("Hello").expect(contains="Goodbye")
@@ -134,7 +134,7 @@ def test_the_report_of_a_failure(run: Run) -> None:
 
 
 def test_the_traceback_of_a_failure(run: Run) -> None:
-    """It ends at the line of the test: what the package does between says nothing to its reader."""
+    """The traceback of a failure ends at the line of the test, unless pytest's --full-trace is given."""
     code = """
         def test_turn(rtvi_client):
             rtvi_client.ask("Hello").expect(contains="Goodbye")
@@ -320,7 +320,7 @@ def test_what_is_left(run: Run) -> None:
 
 
 def test_fixtures_of_the_application_with_these_names(run: Run) -> None:
-    """They are taken as they are, and what a test's own fixtures set counts for the URL."""
+    """Fixtures of the application with these names are used, and the environment that its fixtures set counts."""
     result = run("""
         import pytest
 
@@ -470,7 +470,7 @@ def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
     ],
 )
 def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
-    """They are named."""
+    """A mistake in the marker is named, without a traceback of the plugin."""
     result = run("import pytest\n" + code, option)
     assert result.ret != 0
     result.stdout.fnmatch_lines([told])
@@ -480,7 +480,7 @@ def test_mistakes(run: Run, code: str, option: str, told: str) -> None:
 
 @pytest.mark.parametrize("header", ["Authorization=Bearer secret", "X Key: secret", "X-Key: sécret secret"])
 def test_a_header_that_is_none(run: Run, header: str) -> None:
-    """It is one mistake of who has called pytest, and is not repeated, because it may hold a key."""
+    """A header that is none is a usage error, and is not repeated, because it may hold a key."""
     result = run(ASKS, "--rtvi-header", header, "--rtvi-url", "http://127.0.0.1:1")
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--rtvi-header: a header looks like this*"])
@@ -492,7 +492,7 @@ def test_a_header_that_is_none(run: Run, header: str) -> None:
     [("--rtvi-timeout", "0"), ("--rtvi-timeout", "soon"), ("--rtvi-latency-budget", "-2"), ("--rtvi-timeout", "nan")],
 )
 def test_seconds_that_are_none(run: Run, option: str, value: str) -> None:
-    """They are refused before any test, in one line that names the option."""
+    """A number of seconds that is none is refused before any test, in one line that names the option."""
     result = run(ASKS, option, value)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*error: argument {option}: '{value}' is not a positive number of seconds"])
@@ -526,7 +526,7 @@ def test_subtests(run: Run) -> None:
 
 
 def test_a_test_that_is_repeated(run: Run, pytester: pytest.Pytester) -> None:
-    """As plugins do it, with the same item: only its last run counts, and its clients are forgotten with it."""
+    """If a plugin repeats a test with the same item, its last run counts, and its earlier turns do not."""
     pytester.makeconftest("""
     from _pytest.runner import runtestprotocol
 

@@ -37,7 +37,7 @@ def test_a_hundred_clients_at_once(talk: Talk) -> None:
 
 
 def test_ipv6() -> None:
-    """Both of its servers listen there, and their URLs have the address in brackets."""
+    """The bot's two servers listen at an IPv6 address, which their URLs have in brackets."""
     with EmbeddedBot(host="::1", replies="Yes.") as bot:
         assert all("://[::1]:" in url for url in (bot.base_url, bot.ws_url))
         for url in bot.base_url, bot.ws_url:
@@ -158,7 +158,7 @@ def test_what_the_bot_has_not_heard(talk: Talk) -> None:
 
 @pytest.mark.parametrize(("greeting", "is_written"), [("Welcome.", True), (Reply(filler="Welcome."), False)])
 def test_a_bot_that_greets(talk: Talk, greeting: str | Reply, is_written: bool) -> None:
-    """It speaks when it is ready, with or without its model, and remembers what it said."""
+    """A bot with a greeting speaks when it is ready, with or without its model, and remembers what it said."""
     with EmbeddedBot(greeting=greeting) as bot:
         client = talk(bot)
         client.send("client-ready", {"version": "2.2.0"})

@@ -164,7 +164,7 @@ def test_clients_of_protocol_1_get_words(talk: Talk) -> None:
 
 
 def test_a_turn_of_0_3(talk: Talk) -> None:
-    """Its spoken text is sent by sentence, each after its audio; the end of speech is reported a moment later."""
+    """A bot of 0.3 sends its spoken text by sentence, after the audio, and reports the end of speech afterwards."""
     with EmbeddedBot(version="0.3.0", replies="One two. Three.") as bot:
         client = talk(bot)
         client.send_frame(TranscriptionFrame(text="Hello", user_id="", timestamp=""))

@@ -223,7 +223,7 @@ def test_a_config_that_cannot_be_set_leaves_the_bot_unready(body: bytes, caplog:
 
 
 def test_bots_of_2_x_ignore_the_requested_config() -> None:
-    """They have no config, so the one in a connect request changes nothing."""
+    """Bots of 2.x have no config, so that the one in a connect request changes nothing."""
     with EmbeddedBot(config=CONFIG) as bot:
         answers, config = greet(bot, b'{"config": [{"service": "nosuch", "options": []}]}')
 

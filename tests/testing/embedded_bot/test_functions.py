@@ -113,7 +113,7 @@ def test_a_falsy_result_is_left_out(talk: Talk) -> None:
 
 
 def test_a_call_that_is_not_answered(talk: Talk) -> None:
-    """It is cancelled in time and reported, unless reports are disabled; the session's end cancels it immediately."""
+    """A call that is not answered is cancelled at its limit, or by the session's end, and reported unless disabled."""
     with EmbeddedBot() as bot:
         client = talk(bot)
         session = bot.wait_for_session()

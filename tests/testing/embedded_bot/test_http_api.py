@@ -62,7 +62,7 @@ def test_one_action() -> None:
 
 
 def test_several_actions_in_one_request() -> None:
-    """They share a context and are answered in their order; a refused one does not affect the others."""
+    """Actions in one request share a context and are answered in order; a refused one does not affect the others."""
     read = action("llm:get_context")
     with EmbeddedBot(actions={"my:double": double}, replies="Hi.") as bot:
         for _ in range(2):
@@ -117,7 +117,7 @@ def test_one_document_instead_of_a_stream(stream: bool, accept: str | None, kind
     "body", [None, [], {}, {"actions": {}}, {"actions": [1]}, {"actions": [{"type": "action"}]}, {"actions": []}]
 )
 def test_a_malformed_request(body: Any) -> None:
-    """It is refused with 422 and a reason, and the bot keeps running."""
+    """A malformed request is refused with 422 and a reason."""
     with EmbeddedBot(version="0.3.0") as bot:
         status, kind, answer = post(bot, body)
 
@@ -126,7 +126,7 @@ def test_a_malformed_request(body: Any) -> None:
 
 
 def test_a_bot_without_actions() -> None:
-    """It has no such endpoint, for any method."""
+    """A bot without actions has no endpoint for them, for any method."""
     with EmbeddedBot() as bot:
         assert post(bot, {"actions": [posted(HELLO)]})[0] == 404
         assert ask(f"{bot.base_url}/action", "GET", None)[:2] == (404, {"detail": "Not Found"})

@@ -24,7 +24,7 @@ def test_the_first_pattern_that_is_found_counts() -> None:
 
 
 def test_a_list_is_followed_and_begins_again() -> None:
-    """It has strings and replies."""
+    """A list of strings and replies is followed in order, and starts again after its end."""
     replies = as_replies(["It rains.", SUNNY])
 
     assert [choose_reply(replies, "", run) for run in range(3)] == [RAINY, SUNNY, RAINY]
@@ -44,7 +44,7 @@ def test_a_function_returns_a_string_or_a_reply() -> None:
 
 
 def test_a_call_by_name_has_no_arguments() -> None:
-    """Both forms of a call are the same."""
+    """A call by name equals a call with that name and no arguments."""
     assert Reply("", call="get_time") == Reply("", call=("get_time", {}))
 
 

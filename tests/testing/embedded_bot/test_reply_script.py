@@ -85,7 +85,7 @@ def test_a_filler_while_the_function_runs() -> None:
 
 
 def test_a_filler_while_the_model_thinks() -> None:
-    """It is spoken after the model has started and before it writes."""
+    """A filler is spoken after the model has started and before it writes."""
     assert outline(Reply("Rain.", filler="Well.")) == ["bot-llm-started", *SPOKEN, *RUN[1:], *SPOKEN]
 
 
@@ -116,7 +116,7 @@ def test_a_function_of_the_client() -> None:
 
 
 def test_a_result_that_comes_during_the_filler() -> None:
-    """It is reported there, and nothing waits."""
+    """A result that arrives during the filler is reported during it, and nothing waits."""
     script = script_of(Reply("Rain.", **CALL, filler="One moment please.")).steps()
     names: list[str] = []
     item = next(script)[1]
@@ -176,7 +176,7 @@ def cut_at(script: Script, type: str, count: int = 1) -> Item:
 
 
 def test_a_speech_that_is_cut() -> None:
-    """One more word is told, and the next sentence is announced later."""
+    """If speech is cut, one more word of it is sent, and the next sentence is announced later."""
     script = script_of(Reply("One two. Three four. Five.")).steps()
     cut = cut_reply(cut_at(script, "bot-tts-stopped"), script, speaking=True)
 
@@ -189,7 +189,7 @@ def test_a_speech_that_is_cut() -> None:
 
 
 def test_a_function_that_is_cut() -> None:
-    """It is reported as cancelled, if it had been called, and its answer is not told."""
+    """A function that is cut is reported as cancelled if it had been called, and its answer is not sent."""
     reply = Reply("Rain.", **CALL, result=7, seconds=9.0)
     script = script_of(reply).steps()
     running = cut_reply(cut_at(script, "llm-function-call-in-progress"), script, speaking=False)

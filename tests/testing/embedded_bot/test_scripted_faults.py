@@ -34,7 +34,7 @@ def test_a_fault_is_chosen_by_number_or_words() -> None:
 
 
 def test_a_session_without_an_answer_to_client_ready(talk: Talk) -> None:
-    """Only the session of that number; questions have no part in it."""
+    """The fault `no_ready` leaves the session of its number, and no other, without `bot-ready`."""
     with EmbeddedBot(faults=[Fault("no_ready", 1)]) as bot:
         first, second = talk(bot), talk(bot)
         bot.wait_for_session()

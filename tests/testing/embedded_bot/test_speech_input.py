@@ -30,7 +30,7 @@ def test_a_user_who_stops_sending_is_answered(talk: Talk) -> None:
 
 
 def test_a_reply_that_raises() -> None:
-    """It is a failure of the bot's model, as in a fault; the next one is heard."""
+    """A reply that raises is a failure of the bot's model, and the next question is answered."""
     asked: list[str] = []
 
     def reply(said: str) -> str:

@@ -77,7 +77,7 @@ def test_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
 
 
 def test_a_stop_while_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait for the next attempt."""
+    """stop() does not wait for the next attempt to accept a connection."""
     failed = threading.Event()
 
     def accept(_: socket.socket) -> tuple[socket.socket, Any]:
@@ -94,7 +94,7 @@ def test_a_stop_while_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """That connection is closed, and later ones are served."""
+    """A connection for which no thread can be started is closed, and later ones are served."""
     server = serving(echo)
 
     def none(*_: object) -> threading.Thread:
@@ -204,7 +204,7 @@ def tls_connection(serve: Callable[[Any], object]) -> Iterator[ssl.SSLSocket]:
 
 
 def test_one_thread_at_a_time_is_in_a_tls_connection() -> None:
-    """One reads while another writes: each has all of its bytes, and OpenSSL never has both."""
+    """While one thread reads and another writes, OpenSSL never has both, and all bytes arrive."""
     said = bytes(range(256)) * 4_000
     found: list[Any] = []
 

@@ -36,7 +36,7 @@ def test_echo_at_another_rate_sounds_the_same(rate: int) -> None:
 
 
 def test_tones_differ_by_word_and_have_soft_edges() -> None:
-    """The same word is the same tone at any position, another word another, and no tone begins with a click."""
+    """A word has the same tone at any position and another word another; no tone starts with a click."""
     said = tones(["hello", "you", "hello"], 24000)
     starts = [round(start * 24000) * 2 for start in said.word_starts]
     first, second, third = said.pcm[: starts[1]], said.pcm[starts[1] : starts[2]], said.pcm[starts[2] :]

@@ -44,7 +44,7 @@ def test_what_ends_the_session(talk: Talk, data: bytes | str) -> None:
 
 
 def test_a_client_that_leaves_during_the_handshake(caplog: pytest.LogCaptureFixture) -> None:
-    """It is no fault, so nothing of it is logged."""
+    """A client that leaves during the handshake is no fault, so that nothing is logged."""
     with EmbeddedBot() as bot:
         address = urlsplit(bot.ws_url)
         assert address.hostname is not None

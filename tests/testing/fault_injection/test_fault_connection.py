@@ -59,7 +59,7 @@ def test_lifted_before_its_moment() -> None:
 
 
 def test_invalid_arguments_of_inject() -> None:
-    """They raise in `inject()`."""
+    """inject() raises ValueError for an argument that is not valid."""
     proxy = FaultProxy("127.0.0.1", 1)
     with pytest.raises(ValueError, match=r"direction must be .*, not 'up'"):
         proxy.inject(faults.Reset(), "up")  # type: ignore[arg-type]

@@ -230,7 +230,7 @@ def test_half_close_and_reset_follow_earlier_bytes() -> None:
 
 
 def test_a_fault_that_was_lifted_before_its_moment() -> None:
-    """It never takes effect."""
+    """A fault that was lifted before its moment never takes effect."""
     pipe, injected = FaultPipe(), Injected(faults.Reset(), lifted=True)
     pipe.strike(injected, 0.0)
     pipe.feed(b"a", 0.0)

@@ -67,7 +67,7 @@ def test_a_server_that_is_not_there() -> None:
     ids=["refused", "unreachable", "no such family"],
 )
 def test_a_name_of_several_addresses(family: int, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are tried in order, as `localhost` may be ::1 while the bot listens at 127.0.0.1."""
+    """The addresses of a name are tried in order, as `localhost` may be ::1 while the bot listens at 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         free_port = listening.getsockname()[1]
 
@@ -129,7 +129,7 @@ def test_delay() -> None:
 
 
 def test_a_delay_without_end() -> None:
-    """It holds back what it is meant to, and the proxy goes on."""
+    """A delay without end holds back its own connection only, and the proxy serves others."""
     with Server(echo) as server, line_to(server) as (client, connection, proxy):
         connection.inject(faults.Delay(1e9), "to_client")
         client.sendall(b"a")
@@ -312,7 +312,7 @@ def test_ipv6() -> None:
 
 
 def test_stop_ends_everything() -> None:
-    """It returns immediately with connections in any state; no thread is left, and later faults have no effect."""
+    """stop() returns at once with connections in any state; no thread is left, and later faults have no effect."""
     with Server(Peer.hold) as server:
         proxy = FaultProxy(server.host, server.port)
         proxy.stop()

@@ -113,7 +113,7 @@ def test_the_table() -> None:
 
 @pytest.mark.parametrize("way", [ask, listen, wait_for_answer])
 def test_an_answer_that_comes_later(way: Callable[[MeasuredClient], None]) -> None:
-    """Its question was given up: it is neither a success, nor the answer to the next question."""
+    """An answer that comes after the time-out is no success, and no answer to the next question."""
     release = threading.Event()
     with talk(handler=held_by(release)) as (client, reported, _):
         with pytest.raises(RequestTimeoutError):
@@ -239,7 +239,7 @@ def test_a_thread_that_listens() -> None:
 
 
 def test_a_thread_that_listens_while_another_speaks() -> None:
-    """Nor is it the question that another thread's ask() has said, and the bot has not heard yet."""
+    """A listen() that times out does not fail the question that another thread's ask() has just spoken."""
     source = ToneSource(duration=0.05)
     with talk(speech_threshold=1e9) as (client, reported, session):
         asking = threading.Thread(target=lambda: client.ask(source, GUARD))

@@ -133,7 +133,7 @@ class TestRunning:
             run_many(ask, n, "ws://127.0.0.1:9", **options)
 
     def test_concurrency(self, bot: EmbeddedBot) -> None:
-        """As many sessions as allowed run at a time, and no more."""
+        """run_many() runs as many sessions at a time as `concurrency` allows, and no more."""
         together = threading.Barrier(3)
         lock, now, most = threading.Lock(), [0], [0]
 
@@ -262,8 +262,8 @@ class TestEnding:
         free.set()
         assert len(report.rows) == 1
 
-    def test_ctrl_c(self, bot: EmbeddedBot) -> None:
-        """It ends the current sessions, begins no others, and its argument has the rows so far."""
+    def test_ctrl_c_ends_the_current_sessions(self, bot: EmbeddedBot) -> None:
+        """Ctrl-C ends the current sessions and starts no others; the exception's argument has the rows so far."""
         begun = threading.Semaphore(0)
 
         def scenario(client: MeasuredClient) -> None:

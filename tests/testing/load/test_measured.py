@@ -235,7 +235,7 @@ def test_no_bot(measurements: list[Measurement]) -> None:
 
 
 def test_made_as_other_clients(bot: EmbeddedBot) -> None:
-    """It takes an object with options, a mapping, or keywords; it works without `on_measurement`, too."""
+    """A MeasuredClient takes an object with options, a mapping or keywords, and needs no `on_measurement`."""
     for client in (
         MeasuredClient(RTVIClientOptions(transport=WebSocketTransport(bot.ws_url), enable_mic=False)),
         MeasuredClient({"transport": WebSocketTransport(bot.ws_url), "enableMic": False}),
@@ -274,7 +274,7 @@ class TestAnswers:
         ]
 
     def test_spoken(self, bot: EmbeddedBot, measurements: list[Measurement]) -> None:
-        """It is timed from the last audible frame, so it includes the bot's hangover."""
+        """A spoken question is timed from its last audible frame, so that its time includes the bot's hangover."""
         source = ToneSource(duration=0.3)
         client = MeasuredClient.for_url(bot.base_url, mic=source)
         client.on_measurement = measurements.append
@@ -311,7 +311,7 @@ class TestAnswers:
             assert older.wait_for_answer(GUARD).time_to_first_audio is not None
 
     def test_an_answer_of_long_ago(self) -> None:
-        """It is returned at once, though a hundred turns have ended since, which other calls have returned."""
+        """An answer of long ago is returned at once, though a hundred turns have ended and were returned since."""
         with MeasuredClient(transport=MemoryTransport(TalkingBot()), connect_timeout=GUARD) as client:
             client.send_text("first")
             for _ in range(101):
@@ -409,7 +409,7 @@ class TestAnswers:
         ]
 
     def test_an_interrupted_answer(self, bot: EmbeddedBot, measurements: list[Measurement]) -> None:
-        """It has no end that could be measured, and the answer to the second question is waited for."""
+        """An interrupted answer has no end that is measured, and the answer to the second question is waited for."""
         with EmbeddedBot(replies="Once upon a time. " * 20) as bot, MeasuredClient.for_url(bot.ws_url) as client:
             client.on_measurement = measurements.append
             with client.events("bot-started-speaking", timeout=GUARD) as started:
@@ -449,8 +449,8 @@ class TestAnswers:
             client.send_text("Well?", audio_response=False)
             assert client.wait_for_answer(GUARD).bot_text == "No."
 
-    def test_in_a_handler(self, client: MeasuredClient) -> None:
-        """wait_for_answer() inside a handler would deadlock, so it raises."""
+    def test_waiting_in_a_handler_raises(self, client: MeasuredClient) -> None:
+        """In a handler, wait_for_answer() raises `WouldDeadlockError`."""
         raised: list[BaseException] = []
         done = threading.Event()
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_one_question() -> None:
-    """It is reported once; the last report of a turn says whether it was given up."""
+    """A question is reported once, and the last report of its turn says whether it was given up."""
     outcomes, asked = Outcomes(), time.monotonic()
     assert not outcomes.was_given_up(1)
     assert outcomes.note(1, asked, given_up=True)
@@ -22,7 +22,7 @@ def test_one_question() -> None:
 
 
 def test_another_question_in_the_turn() -> None:
-    """It is asked after the first one was reported."""
+    """A question that was asked in the turn after the first one's report is reported, too."""
     outcomes = Outcomes()
     for later, given_up in ((0.0, True), (60.0, False)):
         assert outcomes.note(1, time.monotonic() + later, given_up=given_up)
@@ -30,7 +30,7 @@ def test_another_question_in_the_turn() -> None:
 
 
 def test_speech_that_goes_on() -> None:
-    """It is no other question, unless a call has asked one meanwhile."""
+    """Speech that goes on is no other question, unless a call has asked one meanwhile."""
     outcomes = Outcomes()
     assert outcomes.note(1, time.monotonic(), given_up=True, in_speech=True)
     assert not outcomes.note(1, time.monotonic() + 60.0, given_up=False)
@@ -62,7 +62,7 @@ def test_not_heard_in_time() -> None:
 
 
 def test_what_is_kept() -> None:
-    """Only what was reported of the last turns, also if none of them was heard in time."""
+    """Reports of the last turns only are kept, even if no question was heard in time."""
     outcomes, asked = Outcomes(), time.monotonic()
     outcomes.not_heard(0)
     for number in range(1, 2 * MAX_TURNS):
