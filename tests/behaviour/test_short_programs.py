@@ -158,7 +158,7 @@ def test_live_talk(tmp_path: Path) -> None:
 
 
 def test_kiosk(tmp_path: Path) -> None:
-    """It starts before its server, and has a session after a bot that ends with 1000 and after a server's restart."""
+    """A kiosk that starts before its server gets a session, also after code 1000 and after a restart."""
     bot = EmbeddedBot(port=free_port())
     with running(KIOSK, f"http://127.0.0.1:{bot.port}", tmp_path) as process:
         assert process.stdout is not None

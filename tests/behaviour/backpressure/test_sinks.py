@@ -175,7 +175,7 @@ def test_the_memory_of_a_minute_at_once(bot: BotProcess, tmp_path: Path, kind: s
 def test_audio_faster_than_speech_on_a_busy_machine(
     bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float
 ) -> None:
-    """The same beside four processes that take all the time they get."""
+    """Audio faster than speech is kept whole beside four processes that take all the time they get."""
     with busy_processes(4):
         hear(bot, tmp_path, seconds, speed)
 

@@ -131,7 +131,7 @@ def test_memory(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_websocket(caplog: pytest.LogCaptureFixture) -> None:
-    """The same over real connections."""
+    """Whatever happens at once over real connections, nothing hangs, and the client is as good as new afterwards."""
     with EmbeddedBot() as bot:
         client = RTVIClient(
             transport=WebSocketTransport(bot.ws_url), mic=SilenceSource(), speaker=NullSink(), connect_timeout=2.0

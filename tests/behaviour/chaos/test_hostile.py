@@ -27,7 +27,7 @@ from tests.support.wire import snake_case
 
 
 def test_a_function_given_to_on_abort_that_hangs() -> None:
-    """It keeps neither the end of the attempt from coming nor the next attempt from succeeding."""
+    """A function of on_abort() that hangs delays neither the attempt's end nor the next attempt."""
     released = threading.Event()
 
     def handler(params: Any, timeout: Any, abort: Any) -> dict[str, Any]:

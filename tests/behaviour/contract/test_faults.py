@@ -84,7 +84,7 @@ class TestWhileConnecting:
             client.connect(far.auth_bundle)
 
     def test_no_exception(self, far: FarEnd, client: RTVIClient, break_method: Any, method: str) -> None:
-        """Not even SystemExit is lost."""
+        """A SystemExit in a method of the transport leaves connect() as it is."""
         break_method(method, SystemExit(3))
         with pytest.raises(SystemExit):
             client.connect(far.auth_bundle)
@@ -123,7 +123,7 @@ def test_while_the_session_lasts(
 def test_playback_that_cannot_be_interrupted(
     far: FarEnd, client: RTVIClient, break_method: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, and the event is delivered all the same."""
+    """A failure to interrupt playback is logged, and the event is delivered."""
     break_method("interrupt_playback", OutOfPaperError("Out of paper."))
     client.connect(far.auth_bundle)
     with client.events("bot-interrupted", timeout=GUARD) as events, caplog.at_level(logging.ERROR):

@@ -151,7 +151,7 @@ def test_a_fork(end: LineEnd) -> None:
 
 
 def test_it_is_short_and_needs_only_what_is_public() -> None:
-    """It has less than a hundred lines, which use public names of the package only."""
+    """The line transport has fewer than a hundred lines, and uses public names of the package only."""
     source = Path(inspect.getfile(LineTransport)).read_text(encoding="utf-8")
     used = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom | ast.Import)]
     ours = [node for node in used if "rtvi_sync" in ast.unparse(node)]

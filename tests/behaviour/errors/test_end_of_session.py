@@ -56,6 +56,7 @@ def check(error: RTVIError) -> None:
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_as_a_message_is_sent(call: Callable[[RTVIClient], Any]) -> None:
+    """A session that ends while a message is sent makes the call raise an error with its code and reason."""
     transport = EndsAtMessage()
     with RTVIClient(transport=transport, connect_timeout=GUARD) as client:
         client.on("connected", lambda: None)

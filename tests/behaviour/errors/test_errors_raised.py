@@ -319,7 +319,7 @@ def test_every_error_is_here() -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize(("type_", "way", "remedy"), WAYS, ids=[way.__name__ for _, way, _ in WAYS])
 def test_raised(type_: type[RTVIError], way: Callable[[], RTVIError], remedy: str) -> None:
-    """It is of its class exactly, says what to do, has its attributes, and reaches another process whole."""
+    """An error has exactly its class, a remedy and its attributes, and keeps them all in another process."""
     error = way()
     assert type(error) is type_
     assert isinstance(error, BUILT_IN.get(type_, RTVIError))

@@ -127,8 +127,7 @@ def test_a_handler_that_calls_into_the_loop(bot: EmbeddedBot) -> None:
 
 
 def test_a_loop_that_runs_for_ever(bot: EmbeddedBot) -> None:
-    """As in Jupyter: cells are run by callbacks of a loop that goes on between them; a session lives on from one to the
-    next."""
+    """A session lives on between the callbacks of a running loop, as between the cells of Jupyter."""
     loop = asyncio.new_event_loop()
     results: list[Any] = []
 

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the pl
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_ctrl_c(call: str) -> None:
-    """`KeyboardInterrupt` is raised at once; the client works afterwards; the process ends, and no thread is left."""
+def test_ctrl_c_interrupts_a_blocked_call(call: str) -> None:
+    """Ctrl-C raises `KeyboardInterrupt` at once; the client works on, and the process ends without a thread."""
     script = "import sys; from tests.behaviour.life import blocking; blocking.main(sys.argv[1])"
     with python(script, call) as process:
         assert process.stdout is not None

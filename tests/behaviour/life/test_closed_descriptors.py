@@ -225,7 +225,7 @@ def test_a_client_that_reconnects() -> None:
     ids=["sends", "waits"],
 )
 def test_a_session_over_webrtc(call: str, limit: float, far_loop: FarLoop) -> None:
-    """It ends by the next call, or by itself with the next ping, with the same error, and later ones work."""
+    """A WebRTC session without its descriptors ends with the next call or ping, and later sessions work."""
     script = (
         PREAMBLE
         + OPEN["sockets"].replace("\n    ", "\n")

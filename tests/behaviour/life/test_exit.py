@@ -133,8 +133,8 @@ def test_soon(run: Run) -> None:
     assert (code, out, err) == (0, "disconnected client\n", "")
 
 
-def test_manual_mode(run: Run) -> None:
-    """Events that are not processed are dropped."""
+def test_exit_drops_the_events_of_manual_mode(run: Run) -> None:
+    """In manual mode, an exit drops the events that were not processed."""
     code, out, err = run("""
     client = memory(events="manual")
     client.connect()
@@ -186,8 +186,8 @@ def test_a_thread_that_waits(run: Run) -> None:
     assert sorted(out.splitlines()) == ["disconnected client", "told"]
 
 
-def test_while_connecting(run: Run) -> None:
-    """A connect() that a daemon thread is in does not hold up the exit, and ends with it."""
+def test_exit_while_a_daemon_thread_connects(run: Run) -> None:
+    """A connect() on a daemon thread does not hold up the exit, and ends with it."""
     code, out, err = run(
         """
     client = RTVIClient(transport=MemoryTransport(lambda *_: None), connect_timeout=None)
@@ -330,7 +330,7 @@ def test_exit_in_a_handler(run: Run) -> None:
 
 
 def test_exit_in_a_handler_in_manual_mode(run: Run) -> None:
-    """There the handler runs on the program's own thread, whose exit it is."""
+    """An exit in a handler of manual mode ends the program, because the handler runs on the program's own thread."""
     code, out, err = run("""
     client = memory(events="manual")
     client.on("server_message", lambda: sys.exit(3))
@@ -382,7 +382,7 @@ def test_exit_in_a_request(run: Run) -> None:
 
 
 def test_exit_while_another_thread_disconnects(run: Run) -> None:
-    """Both ends of one session are one."""
+    """A session that another thread disconnects during the exit ends once."""
     code, out, err = run("""
     class Slow(MemoryTransport):
         def disconnect(self):

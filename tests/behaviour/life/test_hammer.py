@@ -39,5 +39,5 @@ def test_at_any_moment(kind: str) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_any_moment_for_long(kind: str) -> None:
-    """The same for a minute."""
+    """Whatever interrupts them for a minute, no call hangs or exceeds its limit, and no thread is left."""
     hammer(kind, seconds=60.0, strikes=300, seed=2)

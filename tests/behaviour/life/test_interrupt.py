@@ -121,7 +121,7 @@ def test_an_interrupt_at_moments_of_a_call(call: str) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("call", interrupts.CALLS)
 def test_an_interrupt_at_every_moment_of_a_call(call: str) -> None:
-    """The same at every moment."""
+    """A call that starts or ends a session leaves the client usable, at whichever moment it is interrupted."""
     interrupt_at_moments(call, stride=1)
 
 
@@ -141,7 +141,7 @@ def test_ctrl_c_aimed_at_the_end_of_connect() -> None:
 
 @pytest.mark.matrix
 def test_ctrl_c_aimed_at_the_end_of_connect_for_long() -> None:
-    """The same, 300 times."""
+    """In 300 attempts, Ctrl-C at the end of connect() never leaves a client with a session that does not work."""
     aim(300)
 
 

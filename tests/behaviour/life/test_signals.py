@@ -186,8 +186,7 @@ def test_a_handler_that_sends() -> None:
 
 
 def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even then does `disconnect()` wait for ever: the package logs that a transport hangs, and the interrupted
-    application is logging."""
+    """A signal handler's `disconnect()` returns in time even if it interrupts the application while it is logging."""
     client, let_go = hanging()
     log = logging.StreamHandler(io.StringIO())
     logging.getLogger("rtvi_sync").addHandler(log)
@@ -204,7 +203,7 @@ def test_a_handler_that_strikes_where_others_need_a_lock(monkeypatch: pytest.Mon
 
 
 def test_a_finalizer_on_the_thread_that_reads_the_network() -> None:
-    """There `disconnect()` returns at once, what can only wait raises, and sending is as everywhere."""
+    """In a finalizer on the I/O thread, `disconnect()` returns at once, calls that wait raise, and sending works."""
     with EmbeddedBot() as bot, websocket_client(bot) as other:
         client = websocket_client(bot)
         client.connect()

@@ -376,8 +376,7 @@ def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> Non
 def test_an_exception(
     scene: Callable[[Fault, EmbeddedBot], Scene], bot: EmbeddedBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is raised to the caller, or logged, in words that say whose it is; the session of another client does not
-    notice; this one works when the mistake is mended, and nothing is left of it."""
+    """An exception of the application is raised or logged with its origin, and no other client is affected."""
     fault = Fault()
     with memory_client() as bystander, caplog.at_level(logging.WARNING):
         given = scene(fault, bot)

@@ -68,7 +68,7 @@ def test_until_the_bot_ends_it() -> None:
 
 
 def test_without_a_session() -> None:
-    """There is nothing that could end."""
+    """Without a session, wait() raises `BotNotReadyError`."""
     with pytest.raises(BotNotReadyError, match=r"call connect\(\) first"):
         memory_client().wait()
 
@@ -82,8 +82,8 @@ def test_a_limit() -> None:
         assert client.send_client_request("ping", 1) == 1
 
 
-def test_manual_mode() -> None:
-    """Events are delivered meanwhile."""
+def test_manual_mode_delivers_events_during_wait() -> None:
+    """In manual mode, wait() delivers events meanwhile."""
     heard: list[object] = []
     client = memory_client(events="manual")
     client.on("server_message", heard.append)
@@ -168,8 +168,8 @@ def test_a_client_that_disconnects_between_two_sessions() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a process cannot send itself SIGINT there")
-def test_ctrl_c() -> None:
-    """It interrupts the call, and the session goes on."""
+def test_ctrl_c_interrupts_wait() -> None:
+    """Ctrl-C interrupts wait(), and the session goes on."""
     with memory_client() as client:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()

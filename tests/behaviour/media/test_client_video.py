@@ -216,7 +216,7 @@ def test_a_film_in_place_of_a_camera(tmp_path):
 
 
 def test_a_screen_is_shared(screen):
-    """Its pictures go to the bot and to the track until sharing ends; the events carry the track."""
+    """Pictures of a shared screen go to the bot and to the track until sharing ends; events carry the track."""
     transport = Screening()
     with (
         client(transport) as user,

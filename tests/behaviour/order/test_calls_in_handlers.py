@@ -45,8 +45,8 @@ class TestCallsInsideHandlers:
         assert self.outcome(client, lambda: client.send_client_message("note", 5)) is None
         assert transport_of(client).sent[-1].data == {"t": "note", "d": 5}
 
-    def test_request(self, client: RTVIClient) -> None:
-        """A request is answered: its reply does not come through the handler's queue."""
+    def test_a_request_is_answered(self, client: RTVIClient) -> None:
+        """In a handler, a request is answered: its reply does not pass through the handler's queue."""
         assert self.outcome(client, lambda: client.send_client_request("ping", 7)) == 7
 
     def test_request_over_websocket(self) -> None:
@@ -72,7 +72,7 @@ class TestCallsInsideHandlers:
             assert answers.get(timeout=GUARD) == 8
 
     def test_waiting_for_a_later_event(self, client: RTVIClient) -> None:
-        """It could only be delivered after the handler returns: `WouldDeadlockError` at once, whatever the time-out."""
+        """In a handler, waiting for a later event raises `WouldDeadlockError` at once, whatever the time-out."""
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready")), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready", timeout=GUARD)), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: next(client.events())), WouldDeadlockError)
@@ -96,7 +96,7 @@ class TestCallsInsideHandlers:
             assert self.outcome(client, wait).data == "from the other"
 
     def test_disconnect(self, client: RTVIClient) -> None:
-        """It returns once the transport is closed; `disconnected` follows when the handler has returned."""
+        """In a handler, disconnect() returns once the transport is closed; `disconnected` follows the handler."""
         order: list[str] = []
         client.on("disconnected", lambda: order.append("disconnected"))
 
@@ -133,7 +133,7 @@ class TestCallsInsideHandlers:
         assert client.send_client_request("ping", 1) == 1
 
     def test_connect_in_a_session(self, client: RTVIClient) -> None:
-        """It is refused there as anywhere."""
+        """In a handler, connect() of a connected client raises `BotAlreadyStartedError`."""
         from rtvi_sync import BotAlreadyStartedError
 
         assert isinstance(self.outcome(client, client.connect), BotAlreadyStartedError)

@@ -58,7 +58,7 @@ def until(told: Told, name: str, text: str = "bot_llm_text") -> str:
 
 @pytest.mark.parametrize("version", ["1.2.0", "2.0.0", "2.2.0"])
 def test_a_filler_is_not_the_answer(version: str) -> None:
-    """Neither the end of the model's first run nor that of the first speech ends the turn."""
+    """A turn with a filler ends neither with the model's first run nor with its first speech."""
     with talk(version=version) as (client, told, _):
         turn = client.ask("With a filler", GUARD)
         turn.expect(calls={"get_weather": {"city": "Oslo"}})
@@ -93,7 +93,7 @@ def test_the_model_that_stops_twice() -> None:
 
 @pytest.mark.parametrize("version", ["1.2.0", "2.0.0", "2.2.0"])
 def test_a_word_of_the_answer_that_was_interrupted(version: str) -> None:
-    """One comes after the interruption, with RTVI 1.2 after the next answer has begun; it is in neither."""
+    """A late word of the answer that was interrupted belongs to neither turn."""
     with talk(version=version) as (client, told, _):
         pending = client.barge_in("Stop", after="bot-tts-text", delay=0.3)
         story = client.ask("A story", GUARD)
@@ -130,7 +130,7 @@ def test_a_sentence_that_reappears(version: str) -> None:
 
 
 def test_a_greeting() -> None:
-    """It is a turn of the bot, and not the answer to the first question."""
+    """A greeting is a turn of the bot, and not the answer to the first question."""
     with talk(greeting=Reply(filler="Welcome.")) as (client, _, _):
         greeting = client.listen(GUARD)
         answer = client.ask("Hello", GUARD)
@@ -150,7 +150,7 @@ def test_what_is_spoken_is_not_what_is_written(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0"])
 def test_a_function_of_the_client_is_called_once(version: str) -> None:
-    """It is told twice by bots from 1.2 on, and reported once."""
+    """A function of the client is called and reported once, though bots from 1.2 on announce it twice."""
     calls: list[Any] = []
     with talk(version=version, replies=Reply("Rain.", call=("look", {"at": "sky"}))) as (client, _, _):
 

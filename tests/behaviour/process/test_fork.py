@@ -68,8 +68,8 @@ class TestLiveSession:
             in_child(child)
             assert client.send_client_request("ping", 1) == 1
 
-    def test_manual_mode(self) -> None:
-        """So does `process_events()`."""
+    def test_process_events_in_the_child(self) -> None:
+        """In the child of a live session, process_events() raises `ForkedProcessError`."""
         with memory_client(events="manual") as client:
             in_child(lambda: refused(client.process_events))
 
@@ -161,8 +161,8 @@ class TestLiveSession:
             with idle:
                 assert idle.send_client_request("ping", 2) == 2
 
-    def test_while_connecting(self) -> None:
-        """A session that is still being connected is the parent's as well."""
+    def test_a_fork_while_the_client_connects(self) -> None:
+        """A session that is still being connected belongs to the parent, too."""
         client = memory_client(silent_bot)
         connecting = InThread(client.connect)
         until(lambda: client.state is TransportState.CONNECTED)
@@ -196,7 +196,7 @@ class TestUnconnectedClient:
         assert heard == [2]
 
     def test_after_a_session(self) -> None:
-        """So does one whose session had ended before, after a failed attempt too."""
+        """A client whose session ended before the fork works in the child, and so does one whose attempt failed."""
         client = memory_client()
         with client:
             pass

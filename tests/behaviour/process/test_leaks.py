@@ -55,7 +55,7 @@ class TestNothingIsLeft:
             assert count_descriptors() == before
 
     def test_fifty_sessions_over_websocket(self) -> None:
-        """The same with HTTP, WebSocket and audio."""
+        """Fifty sessions with HTTP, WebSocket and audio leave neither a thread nor a descriptor."""
         with EmbeddedBot() as bot:
             client = RTVIClient(
                 transport=WebSocketTransport(),
@@ -100,7 +100,7 @@ class TestNothingIsLeft:
         assert count_descriptors() == before
 
     def test_a_hundred_clients_over_websocket(self) -> None:
-        """The same over real connections with running audio sources."""
+        """A hundred clients with real connections and audio need at most five threads, and leave none."""
         with EmbeddedBot() as bot:
             clients = [websocket_client(bot, connect_timeout=GUARD) for _ in range(100)]
             for thread in [InThread(client.connect) for client in clients]:

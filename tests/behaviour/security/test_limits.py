@@ -168,7 +168,7 @@ def decode(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Any]]:
 
 
 def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
-    """That number of values is taken, with those of the envelope; one more is not."""
+    """A message may have as many values as the limit says, with those of the envelope, and not one more."""
     own = 5  # the envelope itself and its four values, less the list
     most = MAX_VALUES - own
     assert len(decode(message("[" + ",".join(["1"] * most) + "]"))) == most

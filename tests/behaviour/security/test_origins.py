@@ -95,7 +95,7 @@ def test_a_bot_that_is_started_elsewhere(how: str) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_to_another_origin(status: int) -> None:
-    """It is not followed: the other server is not even connected to."""
+    """A redirect to another origin is not followed: the other server gets no connection."""
     with Recorder() as other, Recorder(f"{status} There", b"", f"Location: {other.url}/") as endpoint:
         client = client_of(params=params_of(endpoint))
         with pytest.raises(StartBotError, match="not followed"):
@@ -104,7 +104,7 @@ def test_a_redirect_to_another_origin(status: int) -> None:
 
 
 def test_a_redirect_of_the_websocket() -> None:
-    """Nor is one that answers the opening handshake."""
+    """A redirect of the WebSocket's handshake is not followed."""
     with Recorder() as other, Recorder("307 There", b"", f"Location: ws://{other.authority}/") as bot:
         client = client_of(transport=WebSocketTransport(f"ws://{bot.authority}/", "for-the-bot"))
         with pytest.raises(RTVIError, match="Redirects are not followed"):
@@ -127,7 +127,7 @@ def test_a_redirect_does_not_bring_a_login() -> None:
 
 
 def test_the_password_of_a_proxy() -> None:
-    """It is for the proxy, which hears nothing of the token; the bot hears nothing of the proxy."""
+    """The password of a proxy goes to the proxy only; the proxy gets no token, and the bot nothing of the proxy."""
     with Acceptor(after=CLOSE) as bot, Proxy() as proxy:
         attempt(
             client_of(

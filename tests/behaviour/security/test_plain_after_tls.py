@@ -58,7 +58,7 @@ REACHES: dict[str, Callable[[RTVIClient, str], Any]] = {
 @pytest.mark.parametrize("reach", REACHES)
 @pytest.mark.parametrize("scheme", ["https", "HTTPS"])
 def test_a_plain_url_from_an_https_endpoint(bot: EmbeddedBot, endpoint: Server, reach: str, scheme: str) -> None:
-    """It is refused, though it is on the loopback interface, before the bot hears of it; the option is named."""
+    """A plain URL from an https endpoint is refused, even on loopback; the error names the option."""
     url = f"{scheme}://{endpoint.authority}"
     client = client_of(WebSocketTransport(), url)
     with pytest.raises(InvalidTransportParamsError, match="allow_insecure=True") as caught:
@@ -112,7 +112,7 @@ def test_what_the_program_gives_itself_is_its_own_affair(bot: EmbeddedBot, endpo
 
 
 def test_one_session_does_not_decide_for_the_next(bot: EmbeddedBot, endpoint: Server) -> None:
-    """The same client may connect to a plain endpoint after it was refused, and is refused again after that."""
+    """A refusal does not decide for the next session: a plain endpoint is accepted, and then refused again."""
     client = client_of(WebSocketTransport(), f"https://{endpoint.authority}")
     for _ in range(2):
         client.params.base_url = f"https://{endpoint.authority}"

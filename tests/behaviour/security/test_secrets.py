@@ -270,7 +270,7 @@ def test_a_hook_that_raises_with_the_whole_url(eyes: Eyes) -> None:
 @pytest.mark.parametrize("kind", ["certificate", "plain", "refused", "no such host", "no URL", "proxy", "bad proxy"])
 @pytest.mark.parametrize("phase", ["http", "start_bot", "transport"])
 def test_a_server_that_cannot_be_reached(eyes: Eyes, kind: str, phase: str) -> None:
-    """Neither a certificate, nor a name, nor a proxy that fails makes an error with secrets in it."""
+    """A certificate, a name or a proxy that fails makes an error without secrets."""
     options: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         where = "127.0.0.1:9"
@@ -352,7 +352,7 @@ def test_devices_that_fail(eyes: Eyes) -> None:
     "status", ["200 OK", "301 There", "400 Bad", "401 No", "403 No", "404 No", "500 Oops", "101 Up"]
 )
 def test_a_handshake_that_is_refused(eyes: Eyes, status: str) -> None:
-    """Neither the request nor the answer is repeated."""
+    """The error of a refused handshake repeats neither the request nor the answer."""
     with Answering(
         status, SECRET.encode(), f"Location: ws://x/?t={SECRET}", f"Sec-WebSocket-Accept: {SECRET}"
     ) as server:
@@ -417,7 +417,7 @@ def test_a_session_that_is_lost_and_replaced(eyes: Eyes) -> None:
 
 
 def test_messages_that_cannot_be_sent(eyes: Eyes) -> None:
-    """Too large, or not JSON: the error tells the type of the message and not what is in it."""
+    """The error of a message that is too large or no JSON tells its type, and not its content."""
     with EmbeddedBot() as bot, client_of(transport_to(bot.ws_url)) as client:
         for data in (SECRET * 200_000, {"key": {SECRET}}, float("nan")):
             with pytest.raises((RTVIError, TypeError, ValueError)) as caught:
@@ -449,7 +449,7 @@ def test_the_command_line(eyes: Eyes, url: str, capsys: pytest.CaptureFixture[st
 def test_a_conversation_on_the_command_line(
     eyes: Eyes, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is it repeated where all goes well."""
+    """A conversation on the command line does not show the secrets of its URL."""
     monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_, **__: None)
     with EmbeddedBot() as bot:
         main(["demo", "--url", with_secrets(bot.ws_url), "--out", str(tmp_path / "x.wav")])

@@ -89,7 +89,7 @@ ANSWERS: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_what_an_endpoint_answers(answer: str, logged: Callable[[], list[str]]) -> None:
-    """Neither the error nor the log of a connect request has anything in it that a terminal obeys."""
+    """The answer of an endpoint puts nothing into the error or the log that a terminal obeys."""
     with Server(ANSWERS[answer]) as server, pytest.raises(RTVIError) as caught:
         client_of(WebSocketTransport(), params={"base_url": f"http://{server.authority}"}).connect()
     assert str(caught.value).isprintable()
@@ -107,7 +107,7 @@ def test_what_an_endpoint_answers(answer: str, logged: Callable[[], list[str]]) 
     ],
 )
 def test_what_a_handshake_is_answered(answer: str, logged: Callable[[], list[str]]) -> None:
-    """Nor has that of a WebSocket which does not come to be."""
+    """The answer to a WebSocket's handshake puts nothing into the error or the log that a terminal obeys."""
 
     def refuse(peer: Peer) -> None:
         peer.read_head()

@@ -181,7 +181,7 @@ CERTIFICATES: dict[str, tuple[Callable[[], ssl.SSLContext], tuple[str, ...]]] = 
 @with_and_without_proxy
 @pytest.mark.parametrize("certificate", CERTIFICATES)
 def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, certificate: str) -> None:
-    """It is refused before a byte of the request is sent, and the message says what is wrong and what to do."""
+    """A certificate that is not trusted is refused before the request is sent; the error says why and what to do."""
     make, words = CERTIFICATES[certificate]
     text = complaint(reach, make(), trusting(), proxied=proxied)
     assert "certificate is not trusted" in text
@@ -342,7 +342,7 @@ each_version = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: 
 
 @each_version
 def test_a_certificate_of_the_client(version: ssl.TLSVersion) -> None:
-    """One that was loaded into the context is shown to the connect endpoint and to the bot."""
+    """A client certificate of the context is shown to the connect endpoint and to the bot."""
     with EmbeddedBot(ssl_context=asking_for_certificates(version)) as bot:
         context = with_certificate(authority())
         with quiet_client(WebSocketTransport(), params={"base_url": bot.base_url}, ssl_context=context) as client:

@@ -106,7 +106,7 @@ def test_steady_growth_is_seen(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fds", "sockets", "threads"])
 def test_one_too_many_is_seen(name: str) -> None:
-    """One more than after the warm-up fails, even if only at one moment."""
+    """A single descriptor, socket or thread more than after the warm-up is reported, even if only for a moment."""
     assert bad(an_hour(**{name: lambda hour: 0.5 < hour < 0.51})) == [name]
 
 
@@ -131,7 +131,7 @@ def test_errors_of_the_package_are_counted_and_others_blamed() -> None:
 
 
 def test_a_call_that_takes_too_long_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its limit and what a busy machine may add to it are all that a call has."""
+    """A call that takes longer than its limit, and what a busy machine may add to it, is reported."""
     ledger = Ledger()
     times = iter((100.0, 101.0 + GRACE - 0.1, 200.0, 201.0 + GRACE + 0.1))
     monkeypatch.setattr(time, "monotonic", lambda: next(times))

@@ -47,7 +47,7 @@ def worker(running: tuple[Worker, BotSession]) -> Iterator[Worker]:
 
 
 def test_a_client_connected_before_the_fork(running: tuple[Worker, BotSession], worker: Worker) -> None:
-    """It refuses in a child in less than 10 ms and names the cure; the worker's own session goes on undisturbed."""
+    """A client connected before the fork refuses at once in a child, with the cure; the worker's session goes on."""
     refusal = worker.do("in_early")["answer"]
     assert refusal["times"] == 50
     assert refusal["seconds"] < 0.01
@@ -70,7 +70,7 @@ def test_a_child_that_is_replaced(worker: Worker, begun: Sessions) -> None:
 
 
 def test_a_child_that_is_killed(worker: Worker, begun: Sessions) -> None:
-    """Its session ends, its task is reported as lost, and another child does the next."""
+    """The session of a killed child ends, its task is reported as lost, and another child does the next."""
     task = worker.send("hang")
     session = hung_session(begun)
     ((pid, child),) = worker.children().items()

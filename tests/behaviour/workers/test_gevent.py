@@ -65,7 +65,7 @@ class TestPatchedLate:
             assert list(browsers.map(lambda n: late.get("in_own", str(n))["answer"], range(8))) == list("01234567")
 
     def test_a_client_made_before_the_patches(self, late: Gunicorn) -> None:
-        """It answers, to several requests too, and its session ends."""
+        """A client made before the patches answers, even to several requests, and its session ends."""
         assert late.get("in_shared", "a")["answer"] == "a"
         assert late.get("many", "b")["answer"] == [f"b{n}" for n in range(8)]
         late.get("leave")

@@ -96,7 +96,7 @@ class TestWorker:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGABRT, signal.SIGKILL])
     def test_a_worker_that_is_stopped(self, server: Gunicorn, begun: Sessions, number: signal.Signals) -> None:
-        """Its session is ended, in good order unless it was killed, the process is gone, and the next one serves."""
+        """The session of a stopped worker ends, in good order unless it was killed, and the next worker serves."""
         old = server.get("in_shared", "a")["pid"]
         (session,) = begun()
         worker = psutil.Process(old)
@@ -111,7 +111,7 @@ class TestWorker:
 
 @pytest.mark.parametrize("running", PRELOADED, indirect=True)
 def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> None:
-    """It refuses in the worker in less than 10 ms and names the cure; the master's session goes on undisturbed."""
+    """A client connected before the fork refuses at once in the worker, with the cure; the master's session goes on."""
     _, early = running
     refusal = server.get("in_early")["answer"]
     assert refusal["times"] == 50

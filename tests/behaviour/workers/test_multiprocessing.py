@@ -134,7 +134,7 @@ class TestEndOfAChild:
 
     @pytest.mark.parametrize(("ending", "code"), [("return", 0), ("sys.exit", 3), ("exception", 1), ("SIGTERM", 5)])
     def test_that_comes_to_its_end(self, child: Any, begun: Sessions, ending: str, code: int) -> None:
-        """Its session is ended in good order, its handlers are told, and its exit code is kept."""
+        """A child that ends closes its session in good order, tells its handlers, and keeps its exit code."""
         process, heard = child(ending)
         assert heard.get() == "disconnected"
         process.join(GUARD)

@@ -76,7 +76,7 @@ def test_gunicorn(offers: str, tmp_path: Path, worker_class: str) -> None:
 
 
 def test_celery(offers: str, tmp_path: Path) -> None:
-    """So it is in a prefork worker, whose parent has a session of its own."""
+    """A client made before the fork works in a prefork worker, and so does one that is made there."""
     with celery_worker(tmp_path, offers, "--concurrency", "1", RTVI_CONNECT_EARLY="1") as worker:
         assert worker.do("in_early")["answer"]["state"] == "disconnected"
         assert worker.do("in_shared", "a")["answer"] == "a"
