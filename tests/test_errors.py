@@ -68,7 +68,7 @@ def test_an_error_can_be_pickled(error: RTVIError) -> None:
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_a_fresh_copy_of_an_error(error: RTVIError) -> None:
-    """Another object that says the same, and so does its cause; neither has a traceback."""
+    """fresh_copy() returns another error that says the same, with a copy of the cause, and without tracebacks."""
     try:
         try:
             raise OSError("why")
@@ -84,7 +84,7 @@ def test_a_fresh_copy_of_an_error(error: RTVIError) -> None:
 
 
 def test_an_error_that_cannot_be_copied() -> None:
-    """One of the program's own is kept as it is."""
+    """An error of the application's own that cannot be copied is kept as it is."""
 
     class StubbornError(Exception):
         def __init__(self, one: int, two: int) -> None:

@@ -113,7 +113,7 @@ def test_event_from_takes_the_names_of_callbacks_and_the_wire(name: str, event: 
 
 
 def test_an_event_equals_no_other_name() -> None:
-    """Neither the name of another event nor an unknown one, nor anything that is not a string."""
+    """An event equals neither the name of another event nor an unknown one, nor anything that is not a string."""
     event = RTVIEvent.BOT_READY
     for other in (RTVIEvent.BOT_OUTPUT, "bot-output", "Bot-Ready", "bot_redy", "", b"botReady", 5, None):
         assert event != other
@@ -142,7 +142,7 @@ def test_an_event_is_found_by_any_name_where_equality_decides() -> None:
 
 @pytest.mark.parametrize("event", RTVIEvent)
 def test_an_event_has_the_hash_of_its_value(event: RTVIEvent) -> None:
-    """As a key of a dict the member and its value are one; of other names `RTVIEvent()` makes the member."""
+    """As a key of a dict an event and its value are one; for other names `RTVIEvent()` makes the event."""
     assert hash(event) == hash(event.value)
     known = {event: 1}
     assert known[event] == known[RTVIEvent(event.snake)] == known[event.value] == 1  # type: ignore[index]

@@ -110,7 +110,7 @@ def test_everything_public_has_a_docstring() -> None:
 
 
 def test_every_error_is_an_rtvi_error() -> None:
-    """One base catches them all; each tells the HTTP status if there was one."""
+    """Every error has the base class `RTVIError`, and the HTTP status if there was one."""
     errors = importlib.import_module("rtvi_sync.errors")
     for name, cls in vars(errors).items():
         if inspect.isclass(cls) and cls.__module__ == errors.__name__:
@@ -124,6 +124,6 @@ def test_every_error_is_an_rtvi_error() -> None:
 
 
 def test_the_version() -> None:
-    """It is a string, and the same everywhere."""
+    """The version is a string, and the same everywhere."""
     assert rtvi_sync.__version__.replace(".", "").isdecimal()
     assert rtvi_sync.RTVIClient().version == rtvi_sync.__version__

@@ -116,7 +116,7 @@ def test_a_package_that_is_used_in_place(environment: Environment) -> None:
 
 
 def test_the_tool_that_installs(environment: Environment) -> None:
-    """It is that of the environment: its pip, uv, uv's tools, pipx, or another pip if it has none."""
+    """The command uses the environment's own tool: its pip, uv, uv's tools, pipx, or another pip if it has none."""
     folder, python = environment.folder, f'"{environment.python}"'
     target = '"rtvi_sync[webrtc]"'
     assert environment.command() == f"pip --python {python} install {target}"

@@ -883,7 +883,7 @@ def test_an_environment_of_another_python_is_left_alone(ready: Machine, tmp_path
 
 @posix
 def test_of_two_pythons_at_once_one_gets_the_usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that waits for the lock finds that the other has taken the folder, which it does not empty."""
+    """A Python that waits for the lock finds that another one has taken the folder, which it does not empty."""
     for name, folder in (("ROOT", tmp_path), ("CACHE", tmp_path / ".cache")):
         monkeypatch.setattr(environments, name, folder)
     another = make_python(tmp_path / "python")
@@ -1133,7 +1133,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_cure(
     ready: Machine, bare_python: Path, tmp_path: Path, read_only: Callable[[Path], None]
 ) -> None:
-    """There is no traceback and no log; if all is set up already, the demo runs."""
+    """A folder that cannot be written is one line with the cure; if all is set up already, the demo runs."""
     box = Machine(bare_python, tmp_path)
     read_only(box.project)
     read_only(ready.project)

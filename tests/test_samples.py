@@ -73,7 +73,7 @@ def test_a_package_that_is_missing_is_one_line(name: str, tmp_path: Path) -> Non
 
 
 def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor what the model says before it calls a function."""
+    """The task returns the answer, without the greeting and without what the model says before it calls a function."""
     tasks = pytest.importorskip("samples.celery_task.tasks", exc_type=ImportError)
     answer = Reply("It is noon.", call="clock", result={"hour": 12}, filler="One moment.")
     with EmbeddedBot(greeting="Hello, ask me.", replies=[answer]) as bot:
@@ -113,7 +113,7 @@ def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
     [("amqp://u:secret@127.0.0.1:1", "refused"), ("nothing://127.0.0.1", "nothing"), ("redis://127.0.0.1:1", "")],
 )
 def test_a_broker_that_cannot_be_used_is_one_line(broker: str, reason: str, tmp_path: Path) -> None:
-    """It does not answer, there is no such kind, or its package is missing."""
+    """A broker that does not answer, is of no known kind, or lacks its package is one line."""
     pytest.importorskip("celery")
     line = failure(tmp_path, "celery_task", "--broker", broker, "Hello")
     assert re.fullmatch(rf"Celery's broker cannot be used: .*{reason}.*celery\[redis\]\n", line)
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
 def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
-    """It has fewer than 70 lines; the first say what it is for and how to run it."""
+    """A sample has fewer than 70 lines; the first say what it is for and how to run it."""
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 70
     assert f"python3 run.py sample {path.stem} --url http://" in text.partition('"""\n\nimport')[0]

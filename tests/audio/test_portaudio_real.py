@@ -81,8 +81,8 @@ def test_many_cycles(run: Run, rounds: str) -> None:
     assert program.end() == ""
 
 
-def test_many_threads(run: Run) -> None:
-    """Eight threads begin and end it at once, for lists and for streams."""
+def test_portaudio_on_many_threads(run: Run) -> None:
+    """Eight threads may start and stop PortAudio at once, for lists and for streams."""
     program = run("many")
     assert program.told() == {"failures": []}
     assert program.end() == ""
@@ -100,7 +100,7 @@ def test_a_sink_is_unloaded_under_a_running_stream(run: Run, pulse: PulseServer)
 
 
 def test_the_server_is_killed(run: Run, pulse: PulseServer) -> None:
-    """Both streams fail in time, new ones too, nothing is listed; with a new server all works again."""
+    """If the server is killed, old and new streams fail in time and no device is listed; a new server repairs all."""
     program = run("killed")
     program.told()
     pulse.kill()
@@ -116,7 +116,7 @@ def test_the_server_is_killed(run: Run, pulse: PulseServer) -> None:
 
 @pytest.mark.timeout(120)
 def test_the_server_is_stopped(run: Run, pulse: PulseServer) -> None:
-    """It answers nothing: a list is given up in time; when it goes on so do the streams."""
+    """If the server answers nothing, a list fails in time; when the server goes on, the streams go on, too."""
     program = run("stopped")
     program.told()
     pulse.stop()

@@ -161,7 +161,7 @@ def test_the_default_devices(pulse: PulseServer, bot: EmbeddedBot, library: str)
 
 
 def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
-    """It hears silence, which is no error, and then what is said again."""
+    """A microphone that the system mutes hears silence, which is no error, and then speech again."""
     pulse.play(tone(440, 30))
     pulse.mute_mic("mic_a")
     errors: list[DeviceError] = []

@@ -22,7 +22,7 @@ def row(sessions: int, **changes: Any) -> Held:
 
 
 def test_a_large_test_is_reckoned_by_what_one_worker_held_well() -> None:
-    """Not by what was too much for it, nor by what others held."""
+    """A large test is calculated from the best row of one worker, not from overloaded rows or other workers."""
     bad = [row(125, cpu=0.71), row(150, gaps=(23.0, 160.0)), row(175, real_time=0.99)]
     text = table([row(200, workers=0), row(50), row(100, cpu=0.33), *bad, row(400, workers=4)])
 
@@ -65,7 +65,7 @@ class SteppedTime:
 def test_looks_before_a_session_has_settled_are_left_out(
     monkeypatch: pytest.MonkeyPatch, begin: float, seen: list[float]
 ) -> None:
-    """They would tell of connecting. Of a session that began too late there is one look, too."""
+    """Looks before a session has settled are left out; of a session that started too late there is one look."""
     clock = SteppedTime()
     clock.now = begin
     monkeypatch.setattr(held, "time", clock)

@@ -23,7 +23,7 @@ def run(*arguments: str | Path) -> str:
 
 
 def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
-    """One scenario with two peers: their figures are kept and on the page, and a picture lies beside it."""
+    """The figures of one scenario with two peers are kept and on the page, and a picture lies beside it."""
     said = run("--quick", "--only", "request", "--peer", "ref", "--peer", "raw", "--output", tmp_path)
 
     kept = json.loads((tmp_path / "performance" / "results.json").read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ def test_what_was_measured_before_stays(tmp_path: Path) -> None:
 
 
 def test_the_page_is_not_made_of_single_peers() -> None:
-    """They would be compared with what was measured at another time."""
+    """A run with a single peer makes no page, because older figures would be compared with its own."""
     command = [sys.executable, "-m", "benchmarks", "--only", "request", "--peer", "raw"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=GUARD)
 

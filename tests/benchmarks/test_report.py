@@ -127,7 +127,7 @@ def test_other_parts_of_the_page() -> None:
 
 
 def test_what_stands_around_the_marks_stays() -> None:
-    """Only what is between two marks changes, and once more changes nothing."""
+    """The text between two marks changes, the rest stays, and a second run changes nothing."""
     text = "before\n<!-- begin parts -->\nold\n<!-- end parts -->\nafter\n"
 
     made = report.page(text, RESULTS)

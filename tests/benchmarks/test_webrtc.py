@@ -69,7 +69,7 @@ def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_bot_is_as_patient_as_the_package() -> None:
-    """Otherwise its own impatience with a busy machine would be measured."""
+    """The bot waits as long as the package does, so that its own time-out on a busy machine is not measured."""
 
     async def patient() -> bool:
         near, far = aiortc.RTCPeerConnection(), packet_bot.Session([], 0.0)
@@ -122,7 +122,7 @@ def test_a_time_line_with_a_hole() -> None:
 
 
 def test_peers_of_the_scenarios() -> None:
-    """Those with the bot that costs little are of ours alone, and a bot that is not there is told."""
+    """Scenarios with the bot of packets have the package as their only peer, and each WebRTC scenario has peers."""
     assert {AMONG[scenario] for scenario in webrtc.OF_PACKETS} == {("ours-webrtc",)}
     assert {scenario for scenario in AMONG if scenario.startswith("webrtc")} == set(webrtc.SCENARIOS)
 

@@ -67,7 +67,7 @@ def test_it_serves_its_own_bot_until_it_is_stopped(number: int) -> None:
 
 
 def test_without_gunicorn_djangos_own_server_does(tmp_path: Path) -> None:
-    """And the bot may be another one. What it says before its answer, a greeting, is not the answer."""
+    """Without gunicorn, Django's own server is used, with any bot; the bot's greeting is not the answer."""
     hidden = "import sys; sys.modules['gunicorn'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
     answer = Reply("It is me.", call="who", result={"name": "Ada"})

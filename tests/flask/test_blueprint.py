@@ -145,7 +145,7 @@ NOT_UNDERSTOOD = {
 
 @pytest.mark.parametrize("route", NOT_UNDERSTOOD)
 def test_a_body_that_is_not_understood(relay: Relay, bot: EmbeddedBot, route: str) -> None:
-    """It is answered with 400 and a sentence, the bot hears nothing, and the session goes on."""
+    """A body that is not understood is answered with 400 and a sentence, and the session goes on."""
     user = User(relay())
     user.start()
     for body in NOT_UNDERSTOOD[route]:

@@ -243,7 +243,7 @@ def test_of_a_level_the_newest_is_sent() -> None:
 
 
 def test_levels_reach_the_page_if_it_wants_them(relay: Relay, bot: EmbeddedBot) -> None:
-    """As the newest of each kind, beside the events."""
+    """Levels reach the page as the newest of each kind, beside the events."""
     user = User(relay(events=["bot_audio_level", "server_message"]))
     user.start()
     session = bot.wait_for_session()

@@ -198,7 +198,7 @@ def test_who_leaves_ends_the_bots_session(visitor: Callable[[], Visitor]) -> Non
 
 
 def test_two_tabs_and_the_button(visitor: Callable[[], Visitor]) -> None:
-    """Both tabs of a user show one session; ended in one it is over in both, and can be started again."""
+    """Two tabs of a user show one session; if one of them ends it, it is over in both, and can be started again."""
     user = visitor()
     page, session = user.talk()
     other = user.open()
@@ -231,7 +231,7 @@ def test_a_page_that_is_loaded_again_and_again(visitor: Callable[[], Visitor]) -
 
 
 def test_one_page_too_many_waits(visitor: Callable[[], Visitor]) -> None:
-    """It says why it shows nothing, disturbs none of the others, and follows when one of them is closed."""
+    """A page too many says why it shows nothing, disturbs no other page, and follows when one of them is closed."""
     user = visitor()
     first, session = user.talk()
     pages = [first, *(user.open() for _ in range(3))]

@@ -282,7 +282,7 @@ def test_an_attempt_that_the_client_repeats(is_late: bool) -> None:
 
 
 def test_turns_have_their_words_alone(relay: Relay, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of both sides, and nothing of the functions that the bot has called."""
+    """Turns on the page have the words of both sides, and nothing of the functions that the bot has called."""
     answer = Reply("It is noon.", call=("clock", {"key": "secret"}), result={"hour": 12})
     monkeypatch.setattr(bot, "replies", (answer,))
     user = User(relay(events=("turn-ended",)))
@@ -350,7 +350,7 @@ def test_a_browser_is_known_before_it_may_start(relay: Relay, bot: EmbeddedBot) 
 
 
 def test_a_browser_that_asks_many_times_at_once(bot: EmbeddedBot) -> None:
-    """It gets one session, also while that is made and connected; the others' clients are not even tried."""
+    """A browser that asks many times at once gets one session; the other requests' clients are not connected."""
     made, connected = [], []
     all_ask, go_on = threading.Barrier(8), threading.Event()
 
@@ -400,7 +400,7 @@ def test_the_application_decides_who_may_come(bot: EmbeddedBot) -> None:
 
 @pytest.mark.parametrize("wrong", ["shared", "none"])
 def test_a_client_for_two_users_is_refused(bot: EmbeddedBot, wrong: str) -> None:
-    """One client for all would tell each user what the others say; neither it nor anything else is accepted."""
+    """A client that is used for two users is refused, and so is anything else that is no client of one user."""
     shared = client_for(bot.ws_url)
     clients: list[Any] = [shared, shared if wrong == "shared" else None]
     blueprint = RTVIBlueprint(lambda _: clients.pop(0))

@@ -129,7 +129,7 @@ def test_an_empty_conversation() -> None:
 
 
 def test_it_may_be_created_while_connected_and_shows_errors() -> None:
-    """It follows from then on; the bot's errors and the reason of the end are shown."""
+    """A conversation that is created while connected shows later turns, the bot's errors and the reason of the end."""
     with EmbeddedBot() as bot, client_of(bot, enable_mic=False) as client:
         talk = Conversation(client)
         session = bot.wait_for_session()
@@ -224,6 +224,6 @@ def test_without_ipython_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_importing_loads_no_ipython() -> None:
-    """Neither the package nor this module does, so that applications without a notebook load nothing."""
+    """Importing rtvi_sync.notebook does not load IPython, so that applications without a notebook load nothing."""
     script = "import sys, rtvi_sync.notebook; sys.exit('IPython' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=GUARD).returncode == 0

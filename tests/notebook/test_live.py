@@ -142,7 +142,7 @@ def test_a_terminal_shows_it_once(kernel: Kernel) -> None:
 
 
 def test_a_change_while_it_is_shown_for_the_first_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is published behind what was rendered before it, also if it is the last one."""
+    """A change during the first rendering is published after it, even if it is the last one."""
     state = State()
     output = LiveOutput(state.render)
 

@@ -81,7 +81,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Execut
 
 
 def test_it_is_kept_clean() -> None:
-    """It has no outputs and no execution counts, and few, short, explained cells."""
+    """The notebook has no outputs and no execution counts, and few, short, explained cells."""
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
@@ -102,7 +102,7 @@ def test_it_shows_the_conversation(executed: tuple[Executed, Executed]) -> None:
 
 
 def test_nothing_is_left_in_the_kernel(executed: tuple[Executed, Executed]) -> None:
-    """Neither a thread of the client nor one of the bot is left."""
+    """The notebook leaves no thread of the client or of the bot in the kernel."""
     own, _ = executed
     assert own.notebook.cells[-1].outputs[0]["text"] == "[]\n"
 
@@ -117,7 +117,7 @@ def test_it_runs_with_a_bot_elsewhere(executed: tuple[Executed, Executed]) -> No
 
 
 def test_without_jupyter_it_is_executed_and_a_failure_is_one_line(tmp_path: Path) -> None:
-    """It says that Jupyter is missing; without a bot the status is 1, and the executed cells are kept."""
+    """Without Jupyter the notebook is executed; a failure is one line and status 1, and the outputs are kept."""
     hidden = "import sys; sys.modules['jupyterlab'] = sys.modules['notebook'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
     out, path = tmp_path / "out.ipynb", os.pathsep.join([str(ROOT), str(tmp_path)])

@@ -101,7 +101,7 @@ def test_audio_both_ways() -> None:
 
 
 def test_a_bot_of_another_rate() -> None:
-    """Its 24 kHz become 8 kHz: as loud, and as long."""
+    """The 24 kHz of a bot become 8 kHz for the caller, as loud and as long."""
     with call(transcripts="Hello", audio_out_sample_rate_hz=24_000) as (bot, caller):
         in_call(bot, caller)
         caller.say(voice(0.5))
@@ -145,7 +145,7 @@ def say_and_leave(bot: EmbeddedBot, words: bytes, caller: Caller) -> None:
 
 
 def test_the_bot_leaves() -> None:
-    """Its last words are played before the bridge hangs up: a mark behind them says when."""
+    """The bot's last words are played before the bridge hangs up, as a mark behind them shows."""
     goodbye = tone(1.0, 8_000)
     with call() as (bot, caller):
         say_and_leave(bot, goodbye, caller)
@@ -315,8 +315,7 @@ def program(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize(("number", "seconds"), [(2, 1), pytest.param(25, 20, marks=pytest.mark.matrix)])
 def test_calls_in_real_time(number: int, seconds: int, tmp_path: Path) -> None:
-    """Both sides speak all the time: no caller hears a gap over 60 ms, and the bot hears the voice in time. If other
-    programs have taken the processors each time, it says nothing of the bridge that they have delayed it."""
+    """Calls in which both sides speak have no gap over 60 ms, unless other programs take the processors."""
     for _ in range(3):
         talk = Talk(number, seconds)
         talk.hold(tmp_path)
@@ -407,7 +406,7 @@ def processor_times(pid: int) -> Iterator[dict[str, float]]:
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["embedded bot", "bot elsewhere"])
 def test_the_program(elsewhere: bool, tmp_path: Path) -> None:
-    """It says where it waits, and ends with Ctrl-C during a call: the caller is told, the bot left in good order."""
+    """The program says where it waits; Ctrl-C during a call hangs up and ends the bot's session in good order."""
     with EmbeddedBot(transcripts="Hello") as bot:
         with program(tmp_path, *(["--url", bot.ws_url] if elsewhere else [])) as process:
             assert process.stdout is not None

@@ -138,7 +138,7 @@ def test_a_bot_that_mutes_the_user(talk: Talk, tmp_path: Path) -> None:
 
 
 def test_a_bot_that_tells_no_user_input(talk: Talk, tmp_path: Path) -> None:
-    """It is configured so, and acknowledges by `user-llm-text` alone, as bots before RTVI 2.2."""
+    """A bot that reports no user input acknowledges by `user-llm-text` alone, as bots before RTVI 2.2."""
     question = write_wav(tmp_path / "question.wav", [tone(0.6)])
     with talk(VERSIONS[0], hears=["hello bot"], observed={"user_input_enabled": False}) as client:
         for asked, told in (("number 1", "number 1"), (question, "hello bot"), ("number 2", "number 2")):
@@ -260,7 +260,7 @@ def test_functions(talk: Talk, way: Way, scenario: str) -> None:
 
 @pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat == "1.14.0"]))  # 1.5 tells no model of it
 def test_a_function_that_takes_too_long(talk: Talk, way: Way) -> None:
-    """It is reported as cancelled, and the model goes on: what it says then is the answer, not an interruption."""
+    """A function that takes too long is reported as cancelled, and the answer is what the model says then."""
     script = {
         "functions": {"get_weather": {"seconds": GUARD, "timeout": 0.3}},
         "replies": {

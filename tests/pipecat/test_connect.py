@@ -63,7 +63,7 @@ HOSTS, ENTRIES = ("127.0.0.1", "0.0.0.0"), ("eval,websocket,webrtc", "eval,twili
     ("host", "entries"), some_of(itertools.product(HOSTS, ENTRIES), *zip(HOSTS, ENTRIES, strict=True))
 )
 def test_a_runner_with_a_host(pipecat_process: Callable[..., BotServer], host: str, entries: str) -> None:
-    """Its `http://` URL leads to the bot by each transport, though it advertises a `wss://` that it does not serve."""
+    """The `http://` URL of a runner leads to its bot by each transport, though the runner advertises a `wss://`."""
     bot = pipecat_process("stock", "--host", host, "--entries", entries)
     url = bot.base_url.replace("127.0.0.1", "localhost")
     names: list[TransportName] = ["auto", "webrtc", "eval"]

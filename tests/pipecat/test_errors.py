@@ -67,7 +67,7 @@ def web_server(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("web_server", [_Files], indirect=True)
 @pytest.mark.parametrize("path", ["", "/start", "/index.html"])
 def test_a_web_server(web_server: str, path: str) -> None:
-    """It takes no POST, so this is not the URL of a start endpoint."""
+    """A web server that takes no POST is an error that advises to check the URL."""
     error = error_of(web_server + path)
     assert error.status == 501
     assert re.search(r"answered 501: Unsupported method \('POST'\)\. Check the URL of the", str(error))
@@ -160,7 +160,7 @@ def test_a_bot_that_hangs_up(
 
 @pytest.mark.parametrize("transport", ["websocket", "eval"])
 def test_a_bot_without_rtvi(pipecat_process: Callable[..., BotServer], transport: Any) -> None:
-    """It accepts the WebSocket and answers nothing."""
+    """A bot without RTVI, which answers nothing, is a time-out that names this cause."""
     bot = pipecat_process("stock", "--no-rtvi", "--entries", "eval,websocket")
 
     def attempt(limit: float) -> None:

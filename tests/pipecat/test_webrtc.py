@@ -119,7 +119,7 @@ def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotS
 
 @pytest.mark.matrix
 def test_the_echo_of_a_voice(pipecat_process: Callable[..., BotServer]) -> None:
-    """It is what was said, 3 dB quieter, as the bot's encoder makes it. A busy machine makes gaps in some sounds."""
+    """The echo of a voice is what was said, 3 dB quieter; sounds with the gaps of a busy machine are skipped."""
 
     def chirp_at(rate_hz: int) -> np.ndarray[Any, Any]:
         at = np.arange(rate_hz // 5) / rate_hz
@@ -173,7 +173,7 @@ def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: py
 
 @pytest.mark.matrix
 def test_a_killed_bot_is_noticed_in_time(pipecat_process: Callable[..., BotServer]) -> None:
-    """It takes 12 s at most, by the limit that users have."""
+    """A killed bot is noticed within 12 s, by the limit that users have."""
     bot = pipecat_process("stock", "-t", "webrtc")
     with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
         client.start_bot_and_connect(f"{bot.base_url}/start")

@@ -86,7 +86,7 @@ def test_a_long_text_is_divided() -> None:
 
 
 def test_typed_text_is_no_line() -> None:
-    """It is shown where it is typed."""
+    """Typed text is no line of the transcript, because it is shown where it is typed."""
     typed = TurnRecord(number=1, session=1, initiator="user", modality="text", user_text="Hello.")
     transcript = Transcript()
     assert transcript.update([typed]) == []

@@ -51,7 +51,7 @@ def test_the_page_names_every_module(package: str) -> None:
 
 @pytest.mark.parametrize("package", ["protocol", "testing"])
 def test_the_page_names_the_modules_of_mixed_tables(package: str) -> None:
-    """So do the tables of the pure layer, where one row may stand for several payload modules, and of the tools."""
+    """The tables of the pure layer and of the tools name each module; one row may stand for several."""
     named = re.findall(rf"`({package}/.+?)`", (ROOT / "docs/architecture.md").read_text("utf-8"))
     modules = [f"{package}/{path.stem}" for path in (PACKAGE / package).iterdir() if not path.stem.startswith("__")]
     assert [module for module in modules if not any(fnmatch.fnmatch(module, name) for name in named)] == []

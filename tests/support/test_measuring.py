@@ -29,5 +29,5 @@ def frame_in(*path: str) -> FrameType:
     ],
 )
 def test_the_tracer_is_found(path: tuple[str, ...], is_tracer: bool) -> None:
-    """It counts as interrupted in the functions that it calls, too."""
+    """Frames of coverage's collector count as the tracer's, and frames of its command line do not."""
     assert in_coverage(frame_in(*path)) == is_tracer

@@ -56,7 +56,7 @@ def test_time_of_others_does_not_count(steps: list[float]) -> None:
 
 
 def test_too_long(steps: list[float]) -> None:
-    """They are more than 1, also if one stall is not counted."""
+    """A block that takes too long fails, even if one stall is not counted."""
     with pytest.raises(AssertionError, match=r"it took 10\.00 s, 2\.50 s on an idle machine, more than 1 s"), takes(1):
         pass
 
@@ -75,7 +75,7 @@ def test_too_short(steps: list[float]) -> None:
 
 
 def test_less_than_the_least(steps: list[float]) -> None:
-    """It is told, too."""
+    """A block that takes less than its least time fails, too."""
     with pytest.raises(AssertionError, match=r"it took 10\.000 s, less than 11 s"), takes(20.0, at_least=11.0):
         pass
 

@@ -50,7 +50,7 @@ def test_a_file_is_a_group_unless_its_folder_is(nodeid: str, group: str) -> None
 
 
 def test_the_longest_begin_first() -> None:
-    """They come in the order of the list, and all others after them, whose order is left as it is."""
+    """The longest tests run first, in the order of the list, and the order of all others stays as it is."""
     others = ["tests/a.py::test_it", "tests/zz/test_b.py::test_it"]
     named = [f"{path}::test_it" for path in LONGEST]
     assert sorted([*others, *reversed(named)], key=begin_of) == [*named, *others]

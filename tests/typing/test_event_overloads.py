@@ -29,7 +29,7 @@ def test_what_is_stored_is_what_the_tool_writes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda path: path.name)
 def test_a_stub_is_short(path: Path) -> None:
-    """It grows with the payloads, not with the events."""
+    """A stub has at most 500 lines: it grows with the payloads, not with the events."""
     assert len(path.read_text("utf-8").splitlines()) <= 500
 
 

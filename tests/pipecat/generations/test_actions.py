@@ -94,7 +94,7 @@ def test_refused_action(client: RTVIClient) -> None:
 
 @pytest.mark.parametrize("name", ["bot:fail", "bot:nothing"])
 def test_action_that_is_never_answered(client: RTVIClient, name: str) -> None:
-    """One that raises or returns nothing is never answered, nor is any after it; all else of the session goes on."""
+    """An action that raises or returns nothing is never answered, nor is any later one; the session goes on."""
     with pytest.raises(RequestTimeoutError):
         client.action(action(name), timeout=0.3)
     with pytest.raises(RequestTimeoutError):
