@@ -46,7 +46,7 @@ def test_block_runs(block: str, output: str, tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize(("block", "output"), blocks_of(README))
 def test_block_of_readme_needs_only_the_wheel(block: str, output: str, installed: Path, tmp_path: Path) -> None:
-    """After `pip install`, in an empty folder and without any extra, it runs and prints what README says."""
+    """A block of README runs after `pip install`, without extras, and prints what README says."""
     run = subprocess.run(
         [installed / "python", "-W", "error", "-c", block],
         cwd=tmp_path,

@@ -106,7 +106,7 @@ def test_what_the_package_was_installed_from(environment: Environment, tmp_path:
 
 
 def test_a_package_that_is_used_in_place(environment: Environment) -> None:
-    """Beside its own pyproject.toml, as after `pip install -e`, it is installed in place again."""
+    """A package beside its own pyproject.toml, as after `pip install -e`, is installed in place again."""
     environment.add_pip()
     project = environment.packages / "pyproject.toml"
     project.write_text('[project]\nname = "another"\n')

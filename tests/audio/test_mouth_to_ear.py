@@ -13,7 +13,7 @@ from .pulse import PulseServer
 
 
 def test_the_table(pulse: PulseServer, library: str) -> None:
-    """Two seconds of it: what the SDK adds is little beside what the devices take, and the bot is soon heard."""
+    """In two seconds of audio the SDK adds little delay beside the devices, and the bot is soon heard."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.mouth_to_ear", "--library", library, "--seconds", "2"],
         cwd=Path(__file__).parents[2],

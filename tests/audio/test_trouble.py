@@ -178,7 +178,7 @@ def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot, l
 
 
 def test_a_device_that_is_not_there(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
-    """Asked for by its id it is an error that names those there are; the session does not begin."""
+    """A device id that is not there is a `not-found` error that names it, and the next session works."""
     client = client_of(bot.ws_url, mic=device("mic_z"), speaker=NullSink(), audio_backend=library)
     with pytest.raises(DeviceError, match="mic_z") as error:
         client.connect()

@@ -49,7 +49,7 @@ def test_a_scenario_of_a_session_finds_its_figures(scenario: str, peer: str, url
     [(scenario, peer) for scenario in burst.SCENARIOS for peer in PEERS_HERE if peer in AMONG[scenario]],
 )
 def test_a_minute_at_once_is_kept(scenario: str, peer: str, url: str) -> None:
-    """All of it comes, bit exact and in order, and the figures are those of the tables."""
+    """A minute of audio at once arrives whole, bit exact and in order, with the figures of the tables."""
     found = burst.SCENARIOS[scenario](find(peer), url, TINY)
 
     assert shown("session", scenario) <= set(found)
@@ -71,7 +71,7 @@ def test_what_a_burst_has_lost_or_mixed_up() -> None:
 
 
 def test_a_p99_needs_a_hundred_values() -> None:
-    """Of fewer it would be the greatest one."""
+    """A p99 is given from a hundred values on, because of fewer it would be the greatest one."""
     values = [float(number) for number in range(1, 101)]
 
     assert figures.spread(values, "s", 1) == {"p50_s": 50, "p99_s": 99}

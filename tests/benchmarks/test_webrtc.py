@@ -56,7 +56,7 @@ def test_lost_packets_are_heard_of(packets: str) -> None:
 
 
 def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two sessions the speech both ways, and what each costs."""
+    """Speech in both directions and the CPU time of each session are measured for several sessions."""
     monkeypatch.setattr(webrtc, "SETTLE", 0.5)
     with Stopwatch() as watch:
         found = webrtc.sessions(OursByWebRTC, packets, 0.0, number=2)
@@ -94,7 +94,7 @@ def sent_back(latency: float, gain: float, rate_hz: int = echo.SENT_HZ) -> dict[
 
 
 def test_an_echo_is_recognized() -> None:
-    """By how much it is late, how alike it is, and how loud."""
+    """The delay of an echo, its likeness and its loudness are measured."""
     found = sent_back(0.123, 0.7)
 
     assert found["p50_ms"] == pytest.approx(123, abs=0.1)

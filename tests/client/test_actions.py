@@ -222,7 +222,7 @@ class TestAnswers:
         assert [data.result for data in heard] == [True]
 
     def test_the_stream(self, client: RTVIClient) -> None:
-        """In a session it is the answer alone; nothing is sent before it is asked for."""
+        """A stream of an action in a session has the answer alone; nothing is sent before the stream is read."""
         stream = client.action_stream(RUN)
         assert [m.type for m in transport_of(client).sent] == ["client-ready"]
         (answer,) = stream

@@ -146,7 +146,7 @@ def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: Embedded
 def test_a_recording_that_is_chosen_again(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, tmp_path: Path, begins_with_sink: bool
 ) -> None:
-    """In a session and between two the file is added to."""
+    """A file that is chosen again, in a session or between two, is added to."""
     path = tmp_path / "answer.wav"
     client = client_of(mic=False, speaker=WavSink(path) if begins_with_sink else path)
     for number in (1, 2):
@@ -251,7 +251,7 @@ def test_another_microphone(client_of: Callable[..., RTVIClient], bot: EmbeddedB
 
 
 def test_a_microphone_that_cannot_be_had(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """The old one goes on."""
+    """If a microphone cannot be opened, the previous one goes on."""
     backend.broken["fake/mic_b"] = DeviceError("Not for you", devices=("mic",), type="permissions")
     with client_of() as client:
         for wrong in ("fake/mic_b", "nowhere"):
@@ -397,8 +397,7 @@ def test_missing_defaults(client_of: Callable[..., RTVIClient], backend: FakeBac
 def test_another_speaker(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, exclusive: bool
 ) -> None:
-    """In mid-sentence: what the old one has not played is heard from the new one, in order and complete; on a card that
-    serves one stream, too."""
+    """A change of the speaker in mid-sentence loses nothing, even on a card that serves one stream."""
     backend.exclusive = exclusive
     speech = b"".join(struct.pack("<h", 1 + n % 9000) for n in range(48000))
     with client_of(enable_mic=False) as client:

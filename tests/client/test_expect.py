@@ -351,7 +351,7 @@ class TestText:
         assert self.said(*segment, self.progress("Hi you.", "Hi you.", 4), contains="you. Hi you.") == "Hi you. Hi you."
 
     def test_words(self) -> None:
-        """By bots of 1.x and 0.3."""
+        """Words of bots of 1.x and 0.3 are joined in order."""
         assert self.said(*[self.output("no", spoken=True)] * 2, contains="no no") == "no no"
         assert self.said(*[RTVIMessage("bot-tts-text", {"text": "no"})] * 2, contains="no no") == "no no"
 

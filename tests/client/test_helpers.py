@@ -63,7 +63,7 @@ class AllHelper(RTVIClientHelper):
 
 class TestRegistration:
     def test_life(self, client: RTVIClient) -> None:
-        """`register_helper()` returns it, `get_helper()` finds it, `unregister_helper()` lets it go; it is told."""
+        """A helper can be registered, found and unregistered, and learns of both ends of its registration."""
         helper = SearchHelper()
         assert client.get_helper("search") is None
         assert client.register_helper("search", helper) is helper
@@ -118,7 +118,7 @@ class TestRegistration:
                 call()
 
     def test_told_before_the_first_message(self, client: RTVIClient) -> None:
-        """In a session, too: no message comes while the helper gets ready."""
+        """A helper gets no message before its on_registered() has returned."""
 
         class Prepares(SearchHelper):
             def on_registered(self) -> None:
@@ -358,7 +358,7 @@ class TestEvents:
             RTVIClientHelper({name: print})
 
     def test_names_of_events(self) -> None:
-        """In each form in which a client takes them."""
+        """A helper takes the names of events in each form in which a client takes them."""
         heard: list[str] = []
         helper = LLMHelper()
         for name in ("llm_function_call", "llmFunctionCall", "llm-function-call"):
@@ -389,7 +389,7 @@ class TestEvents:
                 SearchHelper({"on_found": wrong})  # type: ignore[dict-item]
 
     def test_a_handler_that_raises(self, client: RTVIClient) -> None:
-        """The others are called, and it is told as of handlers."""
+        """A handler that raises is reported as `handler_error`, and the other handlers are called."""
         heard: list[Any] = []
         errors: list[Any] = []
         client.on("handler_error", errors.append)

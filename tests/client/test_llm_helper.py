@@ -58,7 +58,7 @@ class TestCalls:
         ],
     )
     def test_of_the_language_model(self, old: RTVIClient, call: Callable[[LLMHelper], Any], result: Any) -> None:
-        """Each returns the action's result."""
+        """Each call of the helper for language models sends its action and returns the action's result."""
         assert call(old.register_helper("llm", LLMHelper())) == result
 
     def test_another_service(self, old: RTVIClient) -> None:
@@ -120,7 +120,7 @@ class TestLanguageModel:
         assert results == {"1": {"of": "tool"}, "2": {"own": True}}
 
     def test_its_function_goes_with_it(self, client: RTVIClient) -> None:
-        """Let go, it handles no call any more; a function that the application registered itself stays."""
+        """An unregistered helper handles no function call; a function that the application registered stays."""
 
         def ours(call: FunctionCall) -> str:
             return "ours"

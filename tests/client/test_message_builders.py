@@ -236,7 +236,7 @@ class TestFiles:
 class TestKeys:
     @pytest.mark.parametrize("version", ["2.1.0", "2.2.0", "3.0.0", ""])
     def test_at_once(self, version: str) -> None:
-        """From RTVI 2.1 on all keys go in one message."""
+        """Bots from RTVI 2.1 on get all keys in one message."""
         with memory_client(bot_of(version)) as client:
             client.send_dtmf("12*#0")
             assert sent(client) == [("dtmf", {"buttons": ["1", "2", "*", "#", "0"]})]
@@ -370,7 +370,7 @@ CALLS: list[Callable[[RTVIClient], Any]] = [
 
 @pytest.mark.parametrize("call", CALLS)
 def test_not_ready(call: Callable[[RTVIClient], Any]) -> None:
-    """Without a ready bot each says so, before the first session and after the last."""
+    """Each call raises `BotNotReadyError` without a ready bot, before the first session and after the last."""
     client = memory_client(bot_of("2.2.0"))
     for _ in range(2):
         with pytest.raises(BotNotReadyError, match=r"connect\(\)"):

@@ -265,8 +265,7 @@ class TestRequests:
             assert requests_under_way(client) == 0
 
     def test_never(self) -> None:
-        """Without an answer it is `RequestTimeoutError` at the limit; the session goes on, and the late answer is
-        no call's."""
+        """A request without an answer raises `RequestTimeoutError`; a late answer belongs to no later call."""
         with memory_client(deaf_bot) as client:
             raises = pytest.raises(RequestTimeoutError, match=r"within 0\.2 s")
             with takes(1.0, at_least=0.2), raises as caught:

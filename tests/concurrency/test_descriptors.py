@@ -71,7 +71,7 @@ def test_a_guard():
 
 
 def test_a_recent_check_is_not_repeated(monkeypatch):
-    """For a moment after a check that found the descriptor intact; one that did not is not remembered."""
+    """A check that found the descriptor intact counts for a moment; one that did not is not remembered."""
     now = [0.0]
     monkeypatch.setattr(descriptors, "monotonic", lambda: now[0])
     one, other = socket.socketpair()

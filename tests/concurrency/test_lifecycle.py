@@ -89,7 +89,7 @@ def test_no_thread_to_be_had(monkeypatch, what):
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="the platform has no signals of this kind")
 def test_a_thread_that_leaves_takes_no_signals():
-    """At work it takes them, as what it starts inherits that; on its way out it does not."""
+    """A thread takes signals while it works, and none while it ends."""
     blocked = []
 
     class Last:

@@ -94,7 +94,7 @@ def test_a_failure_reaches_the_waiting_thread(loop):
 
 
 def test_an_unused_loop_ends(monkeypatch):
-    """Without users it ends after a while; the next user gets a new one."""
+    """A loop without users ends after a while, and the next user gets a new one."""
     monkeypatch.setattr(loop_thread, "IDLE_TIMEOUT", 0.02)
     loop = acquire_loop()
     loop.release()

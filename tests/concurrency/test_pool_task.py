@@ -116,7 +116,7 @@ def test_a_free_thread_holds_nothing():
 
 
 def test_a_free_thread_leaves_after_a_while(monkeypatch):
-    """Without work it ends by itself."""
+    """A thread without work ends by itself after a while."""
     monkeypatch.setattr(module, "IDLE_TIMEOUT", 0.05)
     thread = []
     made(lambda: thread.append(threading.current_thread()))
@@ -189,7 +189,7 @@ def test_a_forked_child_has_threads_of_its_own():
 
 
 def test_a_task_that_forked(monkeypatch):
-    """In the child its thread ends with it, so it is not offered to others."""
+    """A task that forked does not offer its thread to others in the child, where the thread ends with it."""
     forks: list[str] = []
     monkeypatch.setattr(module, "fork_generation", lambda: len(forks))
     made(lambda: forks.append("now"))

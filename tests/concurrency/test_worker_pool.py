@@ -119,7 +119,7 @@ def test_an_io_thread_that_has_not_rested(pool, monkeypatch):
 
 
 def test_it_knows_how_long_it_rested(pool):
-    """From its last look to the next thing to do."""
+    """The idle time of the I/O thread lasts from its last look to the next thing to do."""
     begun = time.monotonic()
     on(pool.io, int)
     threading.Event().wait(0.02)

@@ -49,7 +49,7 @@ def test_a_failure_is_one_line() -> None:
 
 
 def test_a_silent_bot_is_a_failure_too() -> None:
-    """After the limit that the settings name."""
+    """A silent bot is a failure after the limit that the settings name."""
     with EmbeddedBot(ready=False) as bot:
         done = run("manage.py", "ask_bot", "Hello", "--url", bot.ws_url, RTVI_SECONDS="0.3")
     assert done.returncode == 1

@@ -146,7 +146,7 @@ def test_a_bot_that_leaves_is_a_bad_gateway(browser: Browser, gunicorn: WebServe
 
 
 def test_a_bot_that_says_nothing_is_a_gateway_timeout(browser: Browser, gunicorn: WebServer) -> None:
-    """After the limit of connecting and answering together."""
+    """A bot that says nothing is a gateway time-out after the limit for connecting and answering together."""
     with takes(11, at_least=7.5):
         reply = browser.ask("Say nothing")
         assert reply.status == 504

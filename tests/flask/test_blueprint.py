@@ -62,7 +62,7 @@ def test_a_page_of_another_origin_is_refused(relay: Relay, bot: EmbeddedBot, hea
 
 @pytest.mark.parametrize("headers", OWN.values(), ids=OWN)
 def test_a_page_of_this_origin_is_answered(relay: Relay, headers: dict[str, str]) -> None:
-    """By what the browser says of itself, and by the origin alone where it says nothing."""
+    """A page of this origin is answered, by the browser's own statement or else by the origin alone."""
     user = User(relay())
     user.headers = headers
     user.start()

@@ -99,7 +99,7 @@ def test_a_browser_that_comes_back_misses_nothing(relay: Relay) -> None:
 
 
 def test_a_stream_is_renewed(relay: Relay, bot: EmbeddedBot) -> None:
-    """After its time a stream ends, and the session does not."""
+    """A stream ends after its lifetime, can be opened again, and leaves the session as it is."""
     user = User(relay(heartbeat_interval=0.05, leave_timeout=120.0, stream_lifetime=0.2))
     user.start()
     stream = user.stream()

@@ -353,7 +353,7 @@ def test_a_file_that_is_truncated(tmp_path, caplog):
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000])
 def test_a_file_from_a_pipe(size, caplog):
-    """ffmpeg and sox write these sizes where they cannot return to the header; the audio goes up to the end."""
+    """A file with the sizes that ffmpeg and sox write to a pipe is read up to its end."""
     assert decode(wav_header(RATE, 0)[:-4] + struct.pack("<I", size) + TONE) == (TONE, RATE)
     assert not caplog.records
     pytest.importorskip("soundfile", reason="the extra `files` installs it")

@@ -292,7 +292,7 @@ def test_a_low_rate_is_converted_in_parts() -> None:
 
 
 def test_frames_have_one_size():
-    """After the delay whole frames, then the rest filled up with silence, then silence and the delay again."""
+    """Frames are whole: first the delay, then audio, its rest filled up with silence, and the delay again."""
     sink = FrameSink(2, 8_000, delay_frames=1)
     silence = bytes(4)
     assert sink.read() == silence

@@ -94,7 +94,7 @@ def test_a_function_that_could_not_be_called(kind, function, text):
 
 
 def test_a_generator_function():
-    """A call of it runs nothing, so that all audio would be lost."""
+    """A generator function is refused, because a call of it runs nothing and all audio would be lost."""
 
     def audio(*_):
         yield b""

@@ -41,7 +41,7 @@ def test_one_session_at_a_time() -> None:
 
 @pytest.mark.parametrize(("ends", "advice"), [(False, "a mic of its own"), (True, "has not returned yet")])
 def test_one_that_ends(ends: bool, advice: str) -> None:
-    """The next one is waited for, up to the deadline; that of a session that goes on is not."""
+    """A lease that ends soon is waited for, up to the deadline; one of a session that goes on is not."""
     source = PushSource()
     first = Lease(source, "mic")
     if ends:

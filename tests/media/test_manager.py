@@ -160,7 +160,7 @@ def test_continuous_audio(talk):
 
 
 def test_pictures_that_are_wanted(talk):
-    """The first one makes the track; later ones are wanted while it is read, and none without a session."""
+    """Pictures are wanted until the first one makes the track, then while it is read, and never without a session."""
     session = talk()
     assert not session.manager.wants_video
     session.prepare()

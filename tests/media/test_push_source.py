@@ -210,7 +210,7 @@ def test_a_push_that_waits_too_long_drops(talk):
 
 
 def test_a_push_never_waits_for_a_session(talk):
-    """Without one it returns at once, and a waiting one returns when the session ends."""
+    """push() returns at once without a session, and a waiting push() returns when the session ends."""
     source = PushSource(16000, max_seconds=0.1)
     for _ in range(2):
         source.push(bytes(5 * CHUNK), timeout=None)

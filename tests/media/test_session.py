@@ -237,7 +237,7 @@ class TestInsertion:
         assert second.is_set()
 
     def test_the_microphones_source_waits(self, talk, timer):
-        """No sample of it is lost."""
+        """The microphone's source waits during an insertion, and none of its samples is lost."""
         session = talk(mic=ToneSource()).begin()
         timer.advance(0.1)
         before = session.sent
@@ -252,7 +252,7 @@ class TestInsertion:
 
     @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
     def test_two(self, talk, timer, order):
-        """The last one speaks; the first one goes on where it was when that is removed."""
+        """Of two insertions the last one speaks; the first one goes on when the last one is removed."""
         session = talk(mic=None, enable_mic=False).begin()
         insertions = [session.manager.insert(ToneSource(), AT_ONCE)]
         timer.advance(0.1)

@@ -113,7 +113,7 @@ def commands_of_readme() -> list[list[str]]:
 
 
 def test_the_commands_of_its_readme(local_bot: LocalBot, tmp_path: Path) -> None:
-    """In their order, against a running bot: both questions are understood, the typed one and the spoken one."""
+    """The commands of the README, in their order, work with a running bot, for typed and spoken questions."""
     said = []
     for program, *words in commands_of_readme():
         its_own = program == ".cache/local-bot/bin/python"

@@ -212,7 +212,7 @@ class TestAnswers:
         assert not engine.pending.ids()
 
     def test_what_a_call_waits_for_is_not_forgotten(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However much is sent meanwhile; once the wait is over it is, in its turn."""
+        """A request is remembered while a call waits for it, and later forgotten in its turn."""
         limits.patch(monkeypatch, unawaited=3)
         ready(engine)
         awaited = [(RTVIMessage("client-message"), Future[RTVIMessage]()) for _ in range(3)]
@@ -671,7 +671,7 @@ def test_error_text(data: Any, text: str) -> None:
 
 
 def test_error_text_is_bounded() -> None:
-    """However much a bot has to say."""
+    """error_text() returns at most 500 characters."""
     assert len(error_text(RTVIMessage("error", {"error": "x" * 10_000_000}))) <= 500
 
 

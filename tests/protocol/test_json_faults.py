@@ -50,7 +50,7 @@ def test_the_place_is_named(value: Any, error: type[Exception], text: str) -> No
 
 
 def test_what_json_has_is_no_fault() -> None:
-    """None for data without a fault, however it is nested."""
+    """fault() returns None for data without a fault, however they are nested."""
     assert fault({"a": [1, 2.5, None, True, {"b": "c"}], "d": ()}) is None
 
 

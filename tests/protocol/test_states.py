@@ -108,7 +108,7 @@ def test_active() -> None:
     ],
 )
 def test_an_end_in_words(info: CloseInfo, text: str) -> None:
-    """Who ended the session and why, in one line that is fit for a log."""
+    """describe() says in one printable line who ended the session and why."""
     assert info.describe() == text
 
 

@@ -638,7 +638,7 @@ def test_what_is_said_to_a_bot_that_is_configured_to_tell_no_user_input() -> Non
 
 
 def test_a_greeting_by_the_model_before_the_first_user_input() -> None:
-    """Before that it is not known whether the bot tells it."""
+    """A run of the model before the first user input is a greeting, and the run after it the answer."""
     talk = Conversation(audio_out=False)
     talk.ask("Hi?")
     talk.run("Welcome.")

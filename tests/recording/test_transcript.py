@@ -38,7 +38,7 @@ def unasked(number: int, text: str, *, over: bool = True) -> TurnRecord:
 
 
 def test_each_side_has_a_line_when_its_words_are_complete() -> None:
-    """Until then they are the unfinished line; the user's are complete when the bot answers what was transcribed."""
+    """Words become a line when they are complete, and are the unfinished line until then."""
     transcript = Transcript()
     steps = [
         (spoken(user="Hel"), [], Line("you", "Hel")),
@@ -78,7 +78,7 @@ def test_turns_are_told_apart() -> None:
 
 
 def test_a_long_text_is_divided() -> None:
-    """No word of it is lost where longer lines are cut."""
+    """A long text is divided into lines without the loss of a word."""
     words = " ".join(["word"] * 1000)
     lines = Transcript().update([unasked(1, words)])
     assert " ".join(line.text for line in lines) == words

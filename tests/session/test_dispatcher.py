@@ -115,7 +115,7 @@ class TestRegistration:
             client.on("server_message", cast("Any", lambda a, b: None))
 
     def test_generator_functions_are_refused(self, client: RTVIClient) -> None:
-        """A call of one runs nothing."""
+        """A generator function is refused as a handler, because a call of it runs nothing."""
 
         def handler(data: Any) -> Any:
             yield data

@@ -54,7 +54,7 @@ def test_it_counts_like_any_other_attribute(heard):
 
 
 def test_an_event_stays_frozen(heard):
-    """Nothing of it can be set, and nothing that it does not have can be read."""
+    """An event's attributes cannot be set, and an unknown one cannot be read."""
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         heard[0].message = None
     with pytest.raises(AttributeError, match="'Event' object has no attribute 'mesage'"):

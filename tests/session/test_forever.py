@@ -130,7 +130,7 @@ def test_a_bot_that_ends_and_a_server_that_restarts_are_replaced(port: int, kios
 
 
 def test_disconnect_ends_the_first_connect(kiosk: RTVIClient) -> None:
-    """Between two attempts too."""
+    """disconnect() ends the first connect(), even between two attempts."""
     attempts: list[object] = []
     kiosk.on("reconnecting", attempts.append)
     connecting = InThread(kiosk.connect)

@@ -282,7 +282,7 @@ def test_the_states_of_attempts() -> None:
 
 
 def test_the_states_when_it_gives_up() -> None:
-    """After the last attempt it stays `disconnected`; a connect() of the program's that fails then is an `error`."""
+    """The state stays `disconnected` after the last attempt; an application's connect() that fails sets `error`."""
     bot = MoodyBot("ready", TransportStartError("who are you?", status=401), TransportStartError("still no"))
     with reconnecting_client(bot) as client:
         client.connect()

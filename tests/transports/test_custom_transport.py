@@ -302,7 +302,7 @@ def test_disconnect_is_called_after_a_failed_connect() -> None:
 
 
 def test_a_failed_initialize() -> None:
-    """Nothing but `disconnect()` follows it."""
+    """A failed initialize() is followed by disconnect() at most."""
 
     def fail(transport: Scripted) -> None:
         raise ValueError("no")
@@ -390,7 +390,7 @@ class TestSwitches:
     """`enable_mic()` and `enable_cam()` at any time."""
 
     def test_before_during_and_after(self) -> None:
-        """Outside of a session it is remembered, inside it is passed on."""
+        """A switch is remembered outside of a session, and passed on to the transport inside."""
         client, transport = scripted()
         client.enable_mic(False)
         assert client.is_mic_enabled is False

@@ -71,7 +71,7 @@ def test_the_flags_come_first(server, opened, options, flags):
 
 
 def test_audio_that_cannot_be_heard_is_not_captured(plain, runtime, attempt):
-    """Without a track for the bot's audio it is not asked for, unless the application does."""
+    """The bot's audio is not requested if the session has no track for it, unless the application requests it."""
     for capture in (None, True):
         transport, session = EvalTransport(plain.url, capture_bot_audio=capture), Session(runtime)
         transport.initialize(session.options, lambda _: None)  # no devices are prepared

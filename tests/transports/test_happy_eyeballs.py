@@ -150,7 +150,7 @@ def test_after_a_refusal_the_next_attempt_begins_at_once(connect, sockets, delay
 
 
 def test_all_attempts_but_the_first_that_connects_are_closed(connect, sockets, delay):
-    """However many are under way."""
+    """All attempts but the first that connects are closed, however many are in progress."""
     delay(0.0)
     with Server(accept) as server, black_hole() as hole:
         silent = [("127.0.0.1", hole)] * 5
@@ -174,7 +174,7 @@ def test_an_abort_ends_all_attempts(connect, sockets, delay, attempt):
 
 
 def test_one_limit_holds_for_all_attempts(connect, sockets, monkeypatch):
-    """When it has passed, every address is named."""
+    """The limit holds for all attempts together; the error names every address."""
 
     class Limit(Deadline):
         expired = property(lambda self: len(sockets.tried) == 3)

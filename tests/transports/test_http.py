@@ -429,7 +429,7 @@ def test_a_header_that_is_not_valid_does_not_show(any_post):
 
 @pytest.mark.parametrize("name", ["Content-Length", "content-length", "Transfer-Encoding"])
 def test_a_header_about_the_length_of_the_body_is_refused(any_post, name):
-    """The request has its own; nothing is sent."""
+    """A header about the body's length is refused, because the request sets its own; nothing is sent."""
     server = Endpoint(answering())
     with server, pytest.raises(InvalidTransportParamsError, match=f"the header '{name}' is set by the request"):
         any_post(server.url, headers={name: "3"})
@@ -525,7 +525,7 @@ def test_a_proxy_that_refuses(post, tls):
 
 @pytest.mark.parametrize("authority", ["[2001:db8::7]:7860", "[2001:db8::7]"])
 def test_a_proxy_is_asked_for_an_ipv6_address_in_brackets(post, authority):
-    """Without them the port would be a part of the address."""
+    """A proxy gets an IPv6 address in brackets, without which the port would be a part of the address."""
     with Endpoint(answering()) as proxy:
         post(f"http://{authority}/start", network=Network(proxy=proxy.authority))
     assert proxy.requests[0][0].startswith(f"POST http://{authority}/start HTTP/1.1\r\nHost: {authority}\r\n")

@@ -234,7 +234,7 @@ def test_video_both_ways():
 
 
 def test_without_media_no_device_is_touched():
-    """By default it carries neither audio nor video."""
+    """A MemoryTransport without audio and video touches no device."""
     transport = MemoryTransport()
     with RTVIClient(transport=transport, cam=FilmNobodyReads(), mic=BytesSource(bytes(640), 16000)) as client:
         assert client.tracks().local.audio is None

@@ -281,7 +281,7 @@ def abandon_at(client, step):
 
 
 def test_the_step_in_the_error(bot, client):
-    """While it connects, the transport says what it waits for; afterwards for nothing."""
+    """The transport says what it waits for while it connects, and afterwards that it waits for nothing."""
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}/offer"
         it = client(SmallWebRTCTransport(url))
@@ -404,7 +404,7 @@ def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
 
 
 def test_a_camera_that_dies_is_told(bot, client):
-    """Within a second, as the switches that are not turned by a call of the application; and that it works again."""
+    """A camera that dies is reported to the bot, and so is its recovery."""
 
     class Dying(Pictures):
         dead = False
@@ -484,7 +484,7 @@ def test_packets_of_the_voice(bot, client, size, samples):
 
 
 def test_counters(bot, client):
-    """Audio in seconds, and bytes as far as they are measured; they stay after the end."""
+    """Counters have audio in seconds and bytes as far as they are measured, and stay after the end."""
     it = client(mic=SilenceSource(), speaker=BytesSink())
     it.connect()
     until(lambda: it.stats().audio_sent > 0.1)
@@ -512,7 +512,7 @@ def test_how_the_network_is(bot, client, monkeypatch):
 
 
 def test_a_camera_from_the_start(bot):
-    """By URL alone: WebRTC, which carries it, comes before the WebSocket, and the bot sees its pictures."""
+    """connect() with a camera prefers WebRTC to the WebSocket, and the bot sees the pictures."""
     devices: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "cam": Pictures(80), **LIMITS}
     with connect(bot.url, enable_cam=True, **devices) as it:
         assert isinstance(it.transport, SmallWebRTCTransport)

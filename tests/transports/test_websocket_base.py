@@ -110,7 +110,7 @@ def test_the_token_goes_into_the_query(kind, plain, opened, own, given, query, s
 
 
 def test_the_token_goes_into_a_header(kind, plain, opened):
-    """With `token_in="header"` it is sent as Authorization, and does not show up in the URL."""
+    """The token is sent as Authorization with `token_in="header"`, and is not in the URL."""
     opened(kind(token_in="header", headers={"X-Mine": "1"}), {"ws_url": plain.url, "token": "t0k"})
     head, _ = plain.arrival()
     assert lines_of(head)["authorization"] == ["Bearer t0k"]
@@ -173,7 +173,7 @@ def test_what_came_with_the_handshake_is_delivered(kind, server, runtime, attemp
 
 
 def test_an_end_before_the_ready_message(kind, server, runtime, attempt):
-    """A bot that hung up as soon as it had answered the handshake: that is told then, with its reason."""
+    """The end of a bot that hung up right after the handshake is reported after the ready message, with its reason."""
     server.after = frame(CLOSE, struct.pack("!H", 1008) + b"no")
     transport, session = kind(server.url), Session(runtime)
     session.begin(transport)

@@ -214,7 +214,7 @@ def test_a_blockage_just_when_another_one_has_ended(pair, monkeypatch):
 
 @over_tls_too
 def test_much_is_written_in_turns(pair, monkeypatch):
-    """After each the I/O thread goes on by itself; the whole arrives."""
+    """A large message is written in turns, each of which the I/O thread starts by itself, and arrives whole."""
     limits.patch(monkeypatch, write_slice=0.0)
     client, bot = pair
     payload = bytes(range(256)) * 16 * 1024

@@ -296,7 +296,7 @@ GOOD = ("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: U
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
 def test_an_answer_without_what_the_protocol_asks_for(shake, missing):
-    """Without Upgrade, Connection or the right Accept it is no WebSocket."""
+    """An answer without Upgrade, Connection or the right Accept makes the handshake fail."""
 
     def incomplete(peer):
         lines = [line for n, line in enumerate(GOOD) if n != missing]
@@ -328,7 +328,7 @@ def test_a_subprotocol_that_nobody_asked_for(shake, asked, answered):
 
 @pytest.mark.parametrize("asked", ["chat", "xmpp,chat", "xmpp, chat , x"])
 def test_a_subprotocol_that_the_caller_asked_for(shake, asked):
-    """By a header: the server may take one of those, or none."""
+    """A subprotocol that the caller asks for in a header may be taken by the server, or not."""
     for answer in ["Sec-WebSocket-Protocol:  chat "], []:
         with Acceptor(*answer) as server:
             shake(f"ws://{server.authority}/", {"sec-websocket-protocol": asked})

@@ -108,7 +108,7 @@ def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
 
 
 def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
-    """Ctrl-C may keep it from waking the I/O thread: the next sender writes the rest."""
+    """A part of a frame that a sender wrote without waking the I/O thread is completed by the next sender."""
     ours, theirs = tcp_pair(False)
     frame, arrived = b"x" * (32 * MB), bytearray()
     with ours, theirs:
@@ -158,7 +158,7 @@ def test_the_main_thread_does_not_overtake():
 
 
 def test_audio_that_the_main_thread_sent_is_counted():
-    """In seconds; what waits for the socket is not sent yet."""
+    """Sent audio is counted in seconds; audio that waits for the socket is not."""
     ours, theirs = tcp_pair(False)
     with ours, theirs:
         ours.setblocking(False)

@@ -89,7 +89,7 @@ def hear(bot: BotProcess, tmp_path: Path, seconds: float, speed: float | None) -
     ("speed", "seconds"), some_of([(2, 1.0), (3, 1.5), (10, 6.0), (None, 60.0)], (3, 1.5), (None, 60.0))
 )
 def test_audio_faster_than_speech(bot: BotProcess, tmp_path: Path, speed: float | None, seconds: float) -> None:
-    """At two, three and ten times the pace of speech, and a minute at once: all of it is kept, bit exact."""
+    """Audio at two, three and ten times the pace of speech, and a minute at once, is kept whole, bit exact."""
     hear(bot, tmp_path, seconds, speed)
 
 
@@ -270,8 +270,7 @@ _KILLED = """
 
 
 def test_a_process_that_is_killed(bot: BotProcess, tmp_path: Path) -> None:
-    """By SIGKILL, by SIGTERM without a handler, by `os._exit()` or a crash, at 8 moments: the file opens, and what it
-    lacks of what the sink was given are less than 0.25 s."""
+    """The file of a process that is killed in any way, at any moment, opens and lacks less than 0.25 s."""
     moments = random.Random(7)
     ways = ["SIGKILL", "SIGTERM", "_exit", "crash"]
     orders = [(tmp_path / f"{n}.wav", ways[n % 4], moments.randrange(2, 8 * 2 * RATE_HZ)) for n in range(8)]

@@ -107,7 +107,7 @@ def test_a_bot_that_reads_no_pictures(end: FarEnd) -> None:
 
 
 def test_no_pictures_without_a_session(end: FarEnd) -> None:
-    """Before and after it sending is refused, and nothing is connected."""
+    """Pictures before and after a session are refused, and nothing is connected."""
     transport = VideoLineTransport(f"tcp://127.0.0.1:{end.server_address[1]}")
     picture = Pictures().read()
     with pytest.raises(DisconnectedError, match="closed"):

@@ -77,10 +77,7 @@ def has_running_loop() -> bool:
 
 @pytest.mark.parametrize(("events", "in_loop"), [("thread", False), ("manual", True)])
 def test_every_call_in_a_coroutine(bot: EmbeddedBot, events: str, in_loop: bool) -> None:
-    """Under `asyncio.run()`, with warnings as errors and asyncio's own debugging on: all works, and the loop goes on.
-
-    Handlers run on a thread without a loop; in manual mode on the loop's, and there they see it.
-    """
+    """All calls work in a coroutine under `asyncio.run()`; handlers see the loop in manual mode only."""
 
     async def main() -> list[bool]:
         loop = asyncio.get_running_loop()
@@ -214,7 +211,7 @@ def test_ctrl_c_under_asyncio_run() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no signals of this kind")
 def test_ctrl_c_while_a_thread_beside_the_loop_connects() -> None:
-    """The first one ends the program, although the server never answers: the coroutine disconnects in its `finally`."""
+    """The first Ctrl-C ends the program though the server never answers, because `finally` disconnects."""
     code, out, err = run_python("""
     import asyncio, os, signal, socket, threading
     from rtvi_sync import RTVIClient

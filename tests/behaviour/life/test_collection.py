@@ -111,7 +111,7 @@ class TestCollection:
         until(lambda: not thread_names())
 
     def test_dropped_over_websocket(self) -> None:
-        """With a real connection the server sees it end, and no descriptor is left."""
+        """A dropped client with a real connection ends its session, and no thread is left."""
         with EmbeddedBot() as bot:
             clients = [websocket_client(bot)]
             clients[0].connect()

@@ -109,7 +109,7 @@ def test_an_unhandled_exception(run: Run) -> None:
 
 
 def test_many_live_sessions(run: Run) -> None:
-    """Fifty of them end as well, in bounded time."""
+    """Fifty live sessions end at exit in bounded time."""
     code, out, err = run(
         """
     clients = [memory() for _ in range(50)]

@@ -50,7 +50,7 @@ class TestCallsInsideHandlers:
         assert self.outcome(client, lambda: client.send_client_request("ping", 7)) == 7
 
     def test_request_over_websocket(self) -> None:
-        """Over a real connection too, where the reply comes on the io thread."""
+        """A request in a handler is answered over a real connection, too, where the reply comes on the I/O thread."""
         from rtvi_sync import WebSocketTransport
         from rtvi_sync.media import NullSink, SilenceSource
         from rtvi_sync.testing import EmbeddedBot

@@ -73,7 +73,7 @@ def test_all_is_well(tmp_path: Path, required: tuple[str, ...]) -> None:
 
 
 def test_a_vulnerability_fails(tmp_path: Path) -> None:
-    """Each one is told with its package and what mends it."""
+    """Each vulnerability is reported with its package and the versions that fix it."""
     status, lines = audit(tmp_path, [SOUND, VULNERABLE, UNKNOWN])
     assert status == 1
     assert lines == [

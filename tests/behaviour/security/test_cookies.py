@@ -75,7 +75,7 @@ def test_another_host(bot: EmbeddedBot) -> None:
 
 
 def test_cookies_that_need_tls(bot: EmbeddedBot) -> None:
-    """With TLS they are sent, and over a `ws://` that was allowed by name they are not."""
+    """Secure cookies are sent with TLS, and not over a `ws://` that was allowed by name."""
     with Front(bot.ws_url, "", "Set-Cookie: a=1; Path=/; Secure", tls=serving()) as front:
         for scheme in ("wss", "ws"):
             other = Front(bot.ws_url, "{}")

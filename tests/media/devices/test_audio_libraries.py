@@ -25,7 +25,7 @@ pytestmark = pytest.mark.inside
     ],
 )
 def test_what_is_installed_is_used(monkeypatch: pytest.MonkeyPatch, installed: list[str], preferred: str) -> None:
-    """PyAudio first, and it is the one to install where there is none."""
+    """PyAudio is preferred if it is installed, and is the library to install if there is none."""
     monkeypatch.setattr(audio_libraries, "is_installed", installed.__contains__)
     assert preferred_library() == preferred
     backend = audio_backend()

@@ -409,7 +409,7 @@ def screenshots(monkeypatch):
 
 
 def test_a_screen_that_is_read_seldom(screenshots, shoot):
-    """Between two images it does not hang, and it ends or is turned off at once."""
+    """A screen that is read seldom does not count as hanging, and is turned off or ended at once."""
     session = shoot(ScreenSource(fps=0.001), role="screen")
     session.until(lambda: session.published)
     watch(session, 60.0)

@@ -102,7 +102,7 @@ def test_an_index_is_looked_up_at_each_opening(machine: FakeMachine, audio: Port
 
 
 def test_an_impossible_rate_is_refused(audio: PortAudioBackend) -> None:
-    """Before PyAudio sees it."""
+    """A rate that is impossible is refused before PyAudio gets it."""
     with pytest.raises(ValueError, match="sample_rate_hz must be"):
         audio.open_input(None, 0, 0.02)
 

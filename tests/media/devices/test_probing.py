@@ -71,7 +71,7 @@ def test_a_frozen_program(library: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_answer_that_is_none(library: str, stub: Stub) -> None:
-    """From an interpreter that starts in another way: as if none could be started."""
+    """An answer of another kind, as of an interpreter that starts in another way, counts as no process."""
     prober = probing.start_process(library, "once")
     assert probing.parse_answer(library, prober, b"Welcome!\n") is None
     probing.end_process(prober)

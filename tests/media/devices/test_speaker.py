@@ -301,7 +301,7 @@ def test_an_interruption_beside_busy_threads(rig):
 
 
 def test_a_device_that_refuses_a_long_buffer(rig):
-    """After one attempt the short buffer is used again. The error is not reported."""
+    """After one attempt with a long buffer that fails, the short one is used again, without an error."""
     rig.begin()
     rig.speakers.longest = 0.1
     rig.speakers.late = lambda: 0.016

@@ -285,7 +285,7 @@ class TestEnding:
         assert all(row.durations.keys() == {"connect"} for row in rows)
 
     def test_ctrl_c_twice(self, bot: EmbeddedBot) -> None:
-        """The second one does not wait for sessions that end slowly, and its argument has the rows of all."""
+        """The second Ctrl-C does not wait for sessions that end slowly; the exception's argument has all rows."""
         ready, free = threading.Semaphore(0), threading.Event()
 
         def scenario(client: MeasuredClient) -> None:

@@ -298,7 +298,7 @@ def test_the_bot_closes_dtls_alone(peer, call, heard, far_loop):
 
 
 def test_packets_of_messages_pass_everywhere():
-    """With the headers of SCTP, DTLS, UDP and IPv6 they have 1280 bytes at most, with each version of aiortc."""
+    """Packets of messages have at most 1280 bytes with the headers of SCTP, DTLS, UDP and IPv6."""
     assert rtcsctptransport.USERDATA_MAX_LENGTH + 12 + 16 + 37 + 8 + 40 <= 1280
 
 
@@ -316,7 +316,7 @@ def test_a_wrong_fingerprint(peer, call, far_loop):
 
 
 def test_ice_that_fails(peer, call, far_loop):
-    """Without an address of the bot it fails at once, as with aioice 0.10 if the bot refuses."""
+    """ICE fails at once if the answer has no address of the bot."""
     with pytest.raises(ConnectionError, match="waiting for ICE: a network packet from the bot has failed"):
         connect(peer, call, far_loop, lambda sdp: re.sub(r"(?m)^a=candidate:.*\n", "", sdp))
 

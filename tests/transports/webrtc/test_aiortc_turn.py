@@ -109,7 +109,7 @@ def choose() -> Iterator[Choose]:
 def test_the_first_that_answers(
     choose: Choose, ports: dict[str, int], given: list[str], chosen: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier one has a head start; if none answers, there is none. STUN servers stay."""
+    """The first TURN server that answers is used, where earlier ones have a head start; STUN servers stay."""
     limits.patch(monkeypatch, turn_head_start=0.3)
     limits.patch(monkeypatch, turn=0.3)
     urls = [f"turn:127.0.0.1:{ports[name]}?transport={how}" for name, how in map(str.split, given)]

@@ -54,7 +54,7 @@ def put(track, timestamp=0.0):
 
 
 def test_pictures_in_time(run):
-    """Each has the time of its capture, by the clock of RTP, and is encoded when aiortc asks for the next one."""
+    """A picture has the time of its capture, by RTP's clock, and is encoded when aiortc asks for the next one."""
 
     async def send():
         track, found, before = PictureTrack(), [], None
@@ -221,7 +221,7 @@ def test_pictures_after_one_that_failed(run, monkeypatch, caplog):
 
 
 def test_the_end_of_a_connection_during_a_conversion(run, conversion):
-    """Nothing is handed on after it."""
+    """No task is left when the connection ends during a conversion."""
     begun, _ = conversion
 
     async def pictures():
@@ -310,7 +310,7 @@ def test_aiortc_has_the_encoder(run):
 
 @pytest.mark.parametrize("encoder", [vpx.Vp8Encoder, h264.H264Encoder], ids=["VP8", "H264"])
 def test_packets_of_pictures_pass_everywhere(encoder):
-    """With the headers of RTP and its extensions, SRTP, UDP and IPv6 they have 1280 bytes at most."""
+    """Packets of pictures have at most 1280 bytes with the headers of RTP, SRTP, UDP and IPv6."""
     noise = random.Random(1).randbytes(3 * 320 * 240)
     picture = picture_of(VideoFrame(image=noise, width=320, height=240, timestamp=0.0))
     picture.pts, picture.time_base = 0, fractions.Fraction(1, 90_000)

@@ -115,7 +115,7 @@ def test_a_refused_offer_is_an_error(bot: RTCBot) -> None:
     ids=lambda value: f"{value.status} {str(value.body)[:20]}" if isinstance(value, Answer) else "",
 )
 def test_an_offer_that_is_refused(bot: RTCBot, answer: Answer, status: int | None, said: str) -> None:
-    """The status, and what to do about it."""
+    """The error of a refused offer has the status and says what to do."""
     bot.server.answers["/refused"] = answer  # type: ignore[attr-defined]
     client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
     error = fail(client, f"{bot.url}/refused")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.inside
 
 @pytest.mark.parametrize("rate", opus.RATES)
 def test_the_level_stays(rate):
-    """At each rate of a source: mono stays as loud as it was, within half a decibel."""
+    """Mono audio stays as loud as it was at each rate of a source, within half a decibel."""
     decoder = opus.Decoder(24000)
     decoded = b"".join(map(decoder.decode, packets(rate, tone(rate, 0.4))))
     assert len(decoded) == 2 * round(24000 * 0.4)
@@ -40,7 +40,7 @@ def test_silence_is_silent():
 
 
 def test_a_lost_packet():
-    """A tone goes on through it, whether the next packet is there or not."""
+    """A tone goes on through a lost packet, whether the next packet is there or not."""
     coded = packets(16000, tone(16000, 0.4))
     for following in (coded[11], None):
         decoder = opus.Decoder(24000)
