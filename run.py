@@ -77,7 +77,7 @@ usage: python3 run.py COMMAND ...
                                            Chromium), --matrix also every version and the long runs; with --require
                                            an unavailable part fails the run instead of skipping its tests.
                                            --quick runs only the tests of pure and in-memory modules, which start
-                                           no program and no server and open no device, meant for less than 90 s.
+                                           no program and no server and open no device, meant for less than 40 s.
                                            --coverage measures lines and branches, also in the processes that tests
                                            start, and fails if a folder has less than pyproject.toml demands, or a
                                            core module by the tests of its folder alone.
@@ -89,6 +89,7 @@ usage: python3 run.py COMMAND ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
   bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
+  setup [--real | --matrix]                install what test and lint need, and run nothing
   check [FILE ...]                         the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
@@ -453,6 +454,13 @@ def test(arguments: list[str]) -> int:
     return 1 if required and unavailable else status
 
 
+def setup(arguments: list[str]) -> int:
+    """Set up what the tests need, with the options of `test`, and what lint needs."""
+    for line in set_up_tests(own_environment(TEST_PARTS), arguments)[1]:
+        print_step(f"Unavailable: {line}")
+    return 0
+
+
 def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """Set up what the tests need. Return environment variables for them, and one line for each unavailable part."""
     variables, unavailable = FOR_TESTS.copy(), []
@@ -694,6 +702,7 @@ COMMANDS = {
     "mutants": mutants,
     "soak": soak,
     "bench": bench,
+    "setup": setup,
     "check": check,
     "lint": lint,
 }

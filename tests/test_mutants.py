@@ -77,6 +77,7 @@ def test_mutants_are_killed_and_survive(tree: Path, capsys: pytest.CaptureFixtur
     assert (tree / "lamp.py").read_text() == TEXT
 
 
+@pytest.mark.matrix
 def test_a_mutant_that_hangs_is_killed(tree: Path) -> None:
     """A mutant whose tests do not end counts as killed when its limit has passed."""
     (outcome,) = run(tree, give(tree, HANGS), limit_seconds=0.5)
@@ -85,6 +86,7 @@ def test_a_mutant_that_hangs_is_killed(tree: Path) -> None:
     assert outcome.killed_by == "a hang"
 
 
+@pytest.mark.matrix
 def test_a_stale_mutant_is_an_error_that_names_it(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The runner tests no mutant if the pattern of one does not match."""
     give(tree, KILLED, STALE)
@@ -96,6 +98,7 @@ def test_a_stale_mutant_is_an_error_that_names_it(tree: Path, capsys: pytest.Cap
     assert "lamp: 'A lamp blinks.': its pattern occurs 0 times, not once: 'self.blinks = False'" in printed.err
 
 
+@pytest.mark.matrix
 def test_a_module_that_is_gone_is_stale(tree: Path) -> None:
     """Mutants of a module that was moved are stale."""
     modules = give(tree, KILLED)
@@ -120,6 +123,7 @@ def test_a_pattern_that_cannot_be_applied(mutant: Mutant, why: str) -> None:
         mutate(TEXT, mutant)
 
 
+@pytest.mark.matrix
 def test_tests_that_do_not_pass_judge_no_mutant(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run whose tests fail without a mutant fails and says so."""
     give(tree, KILLED)
@@ -129,6 +133,7 @@ def test_tests_that_do_not_pass_judge_no_mutant(tree: Path, capsys: pytest.Captu
     assert "lamp.py: its tests do not pass without a mutant" in capsys.readouterr().out
 
 
+@pytest.mark.matrix
 def test_a_module_without_mutants_is_named(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown name is an error that lists the known ones."""
     give(tree, KILLED)
