@@ -27,8 +27,9 @@ from collections.abc import Callable, Iterator
 # The average number of programs that wanted a processor in the last minute, for each processor that there is.
 _LOAD = os.getloadavg()[0] / (os.cpu_count() or 1)
 #: Seconds after which a test gives up waiting for something that must happen: 30, and up to 120 if the machine was busy
-#: when the tests started. The runner of mutants, most of which make a test wait in vain, sets fewer.
-GUARD = float(os.environ.get("RTVI_TEST_GUARD") or 30.0 * min(max(_LOAD, 1.0), 4.0))
+#: when the tests started. All processes of a run have the first one's. The runner of mutants, most of which make a test
+#: wait in vain, sets fewer.
+GUARD = float(os.environ.setdefault("RTVI_TEST_GUARD", str(round(30 * min(max(_LOAD, 1), 4)))))
 
 #: Seconds: a test that has to do something within a limit uses the first in which this machine lets it.
 LIMITS = (0.1, 1.0, 5.0, 25.0)
