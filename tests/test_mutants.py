@@ -158,6 +158,11 @@ def test_known_survivors_are_listed_with_their_reason() -> None:
     assert not summary([*outcomes[:5], Outcome("bulb", known, "", 1.0)])[1]
 
 
+def test_the_mutants_of_this_package_match_their_modules() -> None:
+    """No mutant in `tests/mutants` is stale: each pattern occurs once in its module, and the change has an effect."""
+    assert find_stale(ROOT, load(ROOT)) == []
+
+
 @pytest.mark.matrix
 @pytest.mark.timeout(3 * 3600)
 def test_the_tests_of_this_package_see_its_mutants() -> None:

@@ -143,6 +143,38 @@ class TestEveryPhase:
             connecting.error()
 
 
+@pytest.mark.parametrize(
+    ("moment", "made"), [("an attempt is about to make a session", 0), ("connect() makes a session", 1)]
+)
+def test_disconnect_before_there_is_a_session(moment: str, made: int) -> None:
+    """`disconnect()` on another thread ends a `connect()` that has no session yet: an abandoned attempt makes none, and
+    one that is made at that moment ends before its transport connects."""
+    client = memory_client()
+    sessions: list[object] = []
+    states: list[TransportState] = []
+    client.on("transport_state_changed", states.append)
+    disconnecting: list[InThread] = []
+
+    def disconnect_first(go_on: Callable[[], object], call: Any) -> object:
+        disconnecting.append(InThread(client.disconnect))
+        until(lambda: call.abandoned)
+        return go_on()
+
+    def count(go_on: Callable[[], object], _: object) -> object:
+        sessions.append(None)
+        return go_on()
+
+    with at(moment, disconnect_first), at("a session is made", count), pytest.raises(DisconnectedError) as caught:
+        client.connect()
+    disconnecting[0].get()
+    assert caught.value.initiator == "client"
+    assert len(sessions) == made
+    assert not {TransportState.CONNECTING, TransportState.ERROR} & {*states}
+    assert client.state is TransportState.DISCONNECTED
+    with client:
+        assert client.send_client_request("echo", 1) == 1
+
+
 def test_the_late_result_of_an_abandoned_attempt() -> None:
     """Invariant "one attempt is one session": what an abandoned attempt still brings acts on a dead session; the next
     one is undisturbed."""
