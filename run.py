@@ -90,7 +90,7 @@ usage: python3 run.py COMMAND ...
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
   bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
   setup [--real | --matrix]                install what test and lint need, and run nothing
-  check [FILE ...]                         the loop of a developer: ruff, mypy and the quick tests of the files that
+  check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
                                            tests/source, bandit and pip-audit; with --require it also fails if
@@ -180,6 +180,10 @@ NOT_QUICK = re.compile(
     r"subprocess|run_python|multiprocessing|gevent|EmbeddedBot|FaultProxy|[sS]cripted_?[sS]erver|create_server"
     r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|\bStub\b|mark\.(?:real|matrix)"
 )
+
+# What `run.py` is made of, which tests/test_run.py tests.
+OWN_FILES = ("run.py", *(f"tools/{name}.py" for name in ("environments", "local_bot", "machine", "results")))
+NO_TESTS = 5  # the status of pytest if the files have no test that is selected, such as only tests of real parts
 
 DEMO_SECONDS = 1800.0
 DEMO_CHOICES = {"--url", "--speech"}  # options without which the demo asks the local bot
@@ -618,48 +622,78 @@ def lint(arguments: list[str]) -> int:
 
 def check(arguments: list[str]) -> int:
     """Run ruff on all files, mypy and the quick tests on those that have changed since the last commit or are named."""
+    changed = named_files(arguments) if arguments else changed_files()
     python = own_environment(LINT_PARTS)
-    changed = [Path(name) for name in arguments or changed_files() if name.endswith(".py")]
-    types = [path for path in changed if path.parts[0] in ("rtvi_sync", "tests", "tools", "benchmarks")]
     checks = [["-m", "ruff", "check"], ["-m", "ruff", "format", "--check"]]
-    if types:
-        checks.append(["-m", "mypy", *map(str, types)])
+    if types := [str(path) for path in changed if path.suffix == ".py" and is_typed(path)]:
+        checks.append(["-m", "mypy", *types])
     if tests := tests_of(changed):
         checks.append(["-m", "pytest", "-q", "-m", "not real and not matrix", "-n", str(PROCESSES), *tests])
     for words in checks:
-        if status := run_command([python, *words], TEST_SECONDS, ROOT, **FOR_TESTS):
+        status = run_command([python, *words], TEST_SECONDS, ROOT, **FOR_TESTS)
+        if status and (words[1], status) != ("pytest", NO_TESTS):
             return status
     return 0
 
 
-def changed_files() -> list[str]:
-    """Return the files that differ from the last commit, those that git does not know included."""
+def named_files(names: Sequence[str]) -> list[Path]:
+    """Return the named files, and the Python files of the named folders, relative to the project.
+
+    A name is a path from the current folder or from the project.
+    """
+    found: list[Path] = []
+    for name in names:
+        paths = [path for path in (Path(name).resolve(), (ROOT / name).resolve()) if path.exists()]
+        if not paths or not paths[0].is_relative_to(ROOT):
+            raise SetupError(f"{name} is not a file or folder of this project: name others, or none for all changes")
+        files = sorted(paths[0].rglob("*.py")) if paths[0].is_dir() else paths[:1]
+        found += [file.relative_to(ROOT) for file in files]
+    return [path for path in dict.fromkeys(found) if not path.parts[0].startswith(".")]  # .venv is not the project's
+
+
+def changed_files() -> list[Path]:
+    """Return the files that differ from the last commit, those that are gone or that git does not know included."""
     git = shutil.which("git")
     if git is None:
         raise SetupError("git is not installed, so name the files that have changed")
     names: list[str] = []
-    for words in (["diff", "--name-only", "--diff-filter=d", "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
+    for words in (["diff", "--name-only", "--no-renames", "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
         try:
             done = subprocess.run([git, *words], cwd=ROOT, capture_output=True, text=True, check=True)
         except subprocess.CalledProcessError as error:
             raise SetupError(f"git cannot say what has changed ({error}): name the files") from None
         names += done.stdout.splitlines()
-    return names
+    return [Path(name) for name in names]
+
+
+def is_typed(path: Path) -> bool:
+    """Return whether a file is there and mypy checks it."""
+    typed = ("run.py", "rtvi_sync", "samples", "tests", "tools", "benchmarks")
+    return path.parts[0] in typed and (ROOT / path).is_file()
 
 
 def tests_of(changed: Collection[Path]) -> list[str]:
-    """Return the test files for changed files: those that have changed, those of a module's name, and the quick ones of
-    the folder that mirrors a module's."""
-    found: dict[str, None] = {}
+    """Return the test files for changed files.
+
+    For a test file, itself; for a module, the file of its name and the quick ones of the folder that mirrors its own;
+    for a tool, those that import it; for a page of the docs, those of the docs.
+    """
+    found: list[Path] = []
     for path in changed:
         if path.parts[0] == "tests" and path.name.startswith("test_"):
-            found[path.as_posix()] = None
+            found.append(ROOT / path)
         elif path.parts[0] == "rtvi_sync":
-            folder = Path("tests", *path.parts[1:-1])
-            own = folder / f"test_{path.name}"
-            files = [ROOT / own, *(file for file in sorted((ROOT / folder).glob("test_*.py")) if is_quick(file))]
-            found |= {file.relative_to(ROOT).as_posix(): None for file in files if file.is_file()}
-    return list(found)
+            folder = ROOT.joinpath("tests", *path.parts[1:-1])
+            found += [folder / f"test_{path.stem}.py", *filter(is_quick, sorted(folder.glob("test_*.py")))]
+        elif path.name == "README.md" or (path.parts[0] == "docs" and path.suffix == ".md"):
+            found.append(ROOT / "tests/test_docs.py")
+        if path.as_posix() in OWN_FILES:
+            found.append(ROOT / "tests/test_run.py")
+        if path.parts[0] == "tools" and len(path.parts) > 1:
+            tool = re.compile(rf"\btools(?:\.| import .*\b){Path(path.parts[1]).stem}\b")
+            tests = sorted((ROOT / "tests").rglob("test_*.py"))
+            found += [file for file in tests if tool.search(file.read_text("utf-8"))]
+    return list(dict.fromkeys(file.relative_to(ROOT).as_posix() for file in found if file.is_file()))
 
 
 def is_quick(file: Path) -> bool:

@@ -68,6 +68,9 @@ lint = ["throwaway-linters"]
 pyright = []
 [tool.rtvi_sync.coverage]
 "rtvi_sync" = 90
+[tool.rtvi_sync.coverage-alone]
+"rtvi_sync/core/one.py" = 95
+"rtvi_sync/core/two.py" = 80
 """
 
 # Replaces the package: prints its arguments, and ends as they say.
@@ -713,15 +716,22 @@ def test_quick_selects_files_by_folder_and_content(ready: Machine) -> None:
 @pytest.mark.matrix
 @posix
 def test_coverage_is_judged_for_the_whole_suite(ready: Machine) -> None:
-    """pytest runs under coverage; too little coverage fails the whole suite, but not a selection of tests."""
+    """pytest runs under coverage, then the tests of each folder with a core module alone; too little coverage fails the
+    whole suite, but not a selection of tests."""
     whole, selection, matrix = (ready.run("test", "--coverage", *more) for more in ((), ("tests/x",), ("--matrix",)))
     command = ["run", "-m", "pytest", "-m", "not real and not matrix"]
     report = "coverage ['report', '--skip-empty']"
-    assert whole.stdout.splitlines()[-4:] == [
+    alone = ["run", "-m", "pytest", "-q", "-m", "not real and not matrix", *run.ALL_TESTS, "tests/core"]
+    assert whole.stdout.splitlines()[-9:] == [
         f"coverage {[*command, *run.ALL_TESTS]}",
         report,
         "Coverage of rtvi_sync in percent, at least 90:",
         "coverage ['report', '--format=total', '--fail-under=90', '--include=rtvi_sync/*']",
+        f"coverage {alone}",
+        "Coverage of rtvi_sync/core/one.py by tests/core in percent, at least 95:",
+        "coverage ['report', '--format=total', '--fail-under=95', '--include=rtvi_sync/core/one.py']",
+        "Coverage of rtvi_sync/core/two.py by tests/core in percent, at least 80:",
+        "coverage ['report', '--format=total', '--fail-under=80', '--include=rtvi_sync/core/two.py']",
     ], whole.stderr
     assert selection.stdout.splitlines()[-2:] == [f"coverage {[*command, 'tests/x']}", report]
     assert [done.returncode for done in (whole, selection, matrix)] == [2, 0, 1]
@@ -739,13 +749,69 @@ def test_quick_covers_the_pure_packages() -> None:
 
 
 def test_the_check_of_a_change_runs_the_tests_that_are_near() -> None:
-    """A changed module brings the tests of its name and the quick ones of its folder, a changed test file itself."""
+    """A changed module brings the tests of its name and the quick ones of its folder, a changed test file itself, a
+    tool the tests that import it, a page those of the docs; what is gone brings what is left."""
     module = run.tests_of([Path("rtvi_sync/transports/websocket.py")])
     assert module[0] == "tests/transports/test_websocket.py"
     assert "tests/transports/test_failures.py" in module
     assert "tests/transports/test_http.py" not in module  # it starts servers
-    changed = [Path("tests/test_url.py"), Path("tests/conftest.py"), Path("docs/testing.md"), Path("run.py")]
-    assert run.tests_of(changed) == ["tests/test_url.py"]
+    assert run.tests_of([Path("rtvi_sync/transports/gone.py")]) == run.tests_of([Path("rtvi_sync/transports/base.py")])
+    changed = ["tests/test_url.py", "tests/test_gone.py", "tests/conftest.py", "docs/testing.md", "README.md", "run.py"]
+    near = ["tests/test_url.py", "tests/test_docs.py", "tests/test_run.py"]
+    assert run.tests_of([*map(Path, changed)]) == near
+    assert run.tests_of([Path("tools/results.py")]) == ["tests/test_run.py", "tests/test_results.py"]
+    assert run.tests_of([Path("tools/soak/plot.py")]) == ["tests/behaviour/soak/test_soak.py"]
+
+
+def test_a_check_takes_files_and_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are named from the current folder or from the project, and a folder stands for its Python files; a name of
+    nothing, or of something elsewhere, is refused."""
+    monkeypatch.chdir(ROOT / "tests")
+    names = ["./test_url.py", "tests/test_url.py", str(ROOT / "run.py"), "../docs/testing.md"]
+    assert [path.as_posix() for path in run.named_files(names)] == ["tests/test_url.py", "run.py", "docs/testing.md"]
+    assert Path("tests/mutants/attempt.py") in run.named_files(["mutants"])
+    for wrong in ("test_gone.py", os.devnull):
+        with pytest.raises(machine.SetupError, match=f"^{wrong} is not a file or folder of this project"):
+            run.named_files([wrong])
+
+
+def test_a_check_without_a_quick_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of real parts are not run, which is no failure; mypy gets all files that it knows, and a failure counts."""
+    statuses = {"pytest": run.NO_TESTS}
+    words: dict[str, list[str]] = {}
+
+    def run_command(command: list[str], *_: object, **__: object) -> int:
+        words[command[2]] = command[3:]
+        return statuses.get(command[2], 0)
+
+    monkeypatch.setattr(run, "own_environment", lambda _: "python")
+    monkeypatch.setattr(run, "run_command", run_command)
+    sample = str(Path("samples/local_bot/__main__.py"))
+    changed = [Path("tests/flask/test_page.py"), Path("run.py"), Path(sample), Path("tools/gone.py")]
+    monkeypatch.setattr(run, "changed_files", lambda: changed)
+    assert run.check([]) == 0
+    assert words["mypy"] == [*map(str, changed[:-1])]
+    assert words["pytest"][-2:] == ["tests/flask/test_page.py", "tests/test_run.py"]
+    statuses["pytest"] = 1
+    assert run.check([]) == 1
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_check_knows_what_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A renamed file has changed under both names, a new one under its own."""
+
+    def git(*words: str) -> None:
+        settings = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *settings, *words], cwd=tmp_path, capture_output=True, check=True, timeout=GUARD)
+
+    (tmp_path / "old.py").write_text("text = 1\n")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "old")
+    git("mv", "old.py", "renamed.py")
+    (tmp_path / "new.py").touch()
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    assert run.changed_files() == [Path("old.py"), Path("renamed.py"), Path("new.py")]
 
 
 @posix
