@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -129,7 +129,7 @@ def mutate(text: str, mutant: Mutant) -> str:
         raise StaleError(f"{mutant.what!r}: its pattern occurs {count} times, not once: {mutant.old!r}")
     changed = before + section.replace(mutant.old, mutant.new) + after
     try:
-        is_same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(text))
+        is_same = ast.dump(ast.parse(changed)) == _parse(text)[1]
     except SyntaxError as error:
         raise StaleError(f"{mutant.what!r}: the changed module is no Python: {error}") from None
     if is_same:
@@ -137,11 +137,18 @@ def mutate(text: str, mutant: Mutant) -> str:
     return changed
 
 
+@lru_cache(maxsize=1)  # of a module, for all its mutants
+def _parse(text: str) -> tuple[ast.Module, str]:
+    """Return the syntax of a text, and what is equal for texts of the same meaning."""
+    tree = ast.parse(text)
+    return tree, ast.dump(tree)
+
+
 def _extent(text: str, mutant: Mutant) -> tuple[int, int]:
     """Return where the text of `mutant.within` begins and ends."""
     if not mutant.within:
         return 0, len(text)
-    body: Sequence[ast.stmt] = ast.parse(text).body
+    body: Sequence[ast.stmt] = _parse(text)[0].body
     found: ast.stmt | None = None
     for name in mutant.within.split("."):
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
