@@ -205,7 +205,10 @@ END_SECONDS = 3.0  # that threads have to end after a signal, when their program
 PROCESSES = min((os.cpu_count() or 1) + 2, 6)
 # Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more: if it
 # passes then, the closing lines name it as flaky.
-ALL_TESTS = ("-n", str(PROCESSES), "--ignore=tests/source", "--reruns=1", "-rR")
+ALL_TESTS = (
+    *("-n", str(PROCESSES), "--ignore=tests/source", "-rfER"),
+    *("--reruns=1", "--rerun-except=left behind"),  # which a second run in the same process would not show
+)
 
 
 def run_command(command: Sequence[object], seconds: float | None, cwd: Path | None = None, **variables: str) -> int:

@@ -22,6 +22,15 @@ LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md
 # A block of Python, and the indented output that follows it, if one does.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE)
 
+# A block has to import what it uses, so it begins without the modules of the package that others have imported.
+FIRST = f"""
+import sys
+sys.path[0] = {str(ROOT)!r}
+for name in [name for name in sys.modules if name.partition(".")[0] == "rtvi_sync"]:
+    del sys.modules[name]
+del name, sys
+"""
+
 
 def blocks_of(page: Path) -> list[Any]:
     """Return block and output of each block of a page."""
@@ -37,7 +46,7 @@ def test_block_runs(block: str, output: str, tmp_path: Path) -> None:
     # What a block writes goes to a folder of the test's; what it reads lies where the reader finds it.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
 
-    status, out, err = run_python(f"import sys; sys.path[0] = {str(ROOT)!r}\n{block}", folder=tmp_path)
+    status, out, err = run_python(FIRST + block, folder=tmp_path)
 
     assert status == 0, err
     assert out == output or not output

@@ -68,39 +68,6 @@ def test_each_class_is_named_once() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.matrix
-def test_each_module_imports_alone() -> None:
-    """Every module can be the first that a process imports: there is no cycle that hides behind another order."""
-    names = [dotted(path) for path in MODULES if path.name != "__main__.py"]
-    script = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import attrs, blinker, google.protobuf, httpx, pytest, tenacity, websocket, websockets.sync.server  # only once
-failed = []
-for name in sys.argv[2:]:
-    if name in sys.modules:
-        continue
-    pid = os.fork()
-    if pid == 0:
-        try:
-            __import__(name)
-            os._exit(0)
-        except BaseException as error:
-            print(name, type(error).__name__, error, flush=True)
-            os._exit(1)
-    if os.waitpid(pid, 0)[1]:
-        failed.append(name)
-sys.exit(bool(failed))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(ROOT), *names],
-        capture_output=True,
-        text=True,
-        timeout=4 * GUARD,
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
-
-
 def test_threads_begin_in_one_place() -> None:
     """Invariant "threads": every thread is started by `concurrency/lifecycle.py`, and nowhere else; no pool, no
     process, and no loop but that of `concurrency/loop_thread.py`, which the modules of aiortc use."""

@@ -161,6 +161,13 @@ def at_some_limit(check: Callable[[float], object]) -> None:
             return
 
 
+def _question(connection: socket.socket) -> bytes:
+    """Return a question; b"" if its process is gone, also if it has not read an answer."""
+    with contextlib.suppress(OSError):
+        return connection.recv(1)
+    return b""
+
+
 def _compute(listener: socket.socket) -> None:
     """Answer questions, and compute between them while blocks are timed, until the standard input is closed.
 
@@ -189,7 +196,7 @@ def _compute(listener: socket.socket) -> None:
             if each is listener:
                 blocks[listener.accept()[0]] = 0
                 continue
-            question = each.recv(1)
+            question = _question(each)
             if not question:
                 del blocks[each]
                 each.close()

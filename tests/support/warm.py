@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -26,8 +27,10 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-_LARGEST: Final = 1 << 20
 _STREAMS: Final = 3
+_NUMBER: Final = struct.Struct("q")  # the length of a request, a process id, an exit status
+# Keeps the requests of threads apart. Held while one is sent, by tests only.
+_sending = threading.Lock()
 
 # -- the side of the tests ---------------------------------------------------------------------------------------------
 
@@ -35,7 +38,7 @@ _STREAMS: Final = 3
 @functools.cache
 def _control(pid: int) -> socket.socket:
     """Return the connection of a process of the tests to its warm Python, which is started by the first call."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     packages = os.pathsep.join([str(ROOT), *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))])
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", __name__, str(theirs.fileno())],
@@ -60,6 +63,11 @@ def start() -> None:
     _control(os.getpid())
 
 
+def _read_number(connection: socket.socket) -> int:
+    (number,) = _NUMBER.unpack(connection.recv(_NUMBER.size, socket.MSG_WAITALL))
+    return int(number)
+
+
 class WarmProcess:
     """A script in a process of its own. Has the methods of `subprocess.Popen` that tests use."""
 
@@ -70,13 +78,15 @@ class WarmProcess:
         self.args = ["-c", *arguments]
         request = {"code": script, "argv": self.args, "cwd": str(folder), "env": dict(env)}
         descriptors = [stdin, stdout, stderr, status.fileno()]
-        socket.send_fds(_control(os.getpid()), [json.dumps(request).encode()], descriptors)
+        content, control = json.dumps(request).encode(), _control(os.getpid())
+        with _sending:
+            socket.send_fds(control, [_NUMBER.pack(len(content))], descriptors)
+            control.sendall(content)
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
         status.close()
         self.returncode: int | None = None
-        self._told = self._status.makefile("rb")
-        self.pid = int(self._told.readline())
+        self.pid = _read_number(self._status)
         self.stdin: Any = os.fdopen(self_in, "w")
         self.stdout: Any = os.fdopen(self_out)
         self.stderr: Any = os.fdopen(self_err)
@@ -91,7 +101,6 @@ class WarmProcess:
             with contextlib.suppress(OSError):  # what was written and not read
                 stream.close()
         self.wait()
-        self._told.close()
         self._status.close()
 
     def poll(self) -> int | None:
@@ -105,7 +114,7 @@ class WarmProcess:
         if self.returncode is None:
             self._status.settimeout(None if timeout is None else max(timeout, 0.001))
             try:
-                self.returncode = int(self._status.recv(16))
+                self.returncode = _read_number(self._status)
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0) from None
         return self.returncode
@@ -150,9 +159,11 @@ class WarmProcess:
 def _next_script(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]] | None:
     """Fork for each script that is asked for. Return in each fork, with its code; and with None at the end."""
     while True:
-        request, descriptors, _, _ = socket.recv_fds(control, _LARGEST, _STREAMS + 1)
-        if not request:
+        length, descriptors, _, _ = socket.recv_fds(control, _NUMBER.size, _STREAMS + 1)
+        if not length:
+            control.close()
             return None
+        request = control.recv(_NUMBER.unpack(length)[0], socket.MSG_WAITALL)
         if os.fork() == 0:
             break
         for descriptor in descriptors:
@@ -165,9 +176,9 @@ def _next_script(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]
     if child:
         for descriptor in streams:
             os.close(descriptor)
-        os.write(status, b"%d\n" % child)
+        os.write(status, _NUMBER.pack(child))
         _, ended = os.waitpid(child, 0)
-        os.write(status, b"%d" % os.waitstatus_to_exitcode(ended))
+        os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(ended)))
         os._exit(0)
     os.close(status)
     signal.signal(signal.SIGINT, signal.default_int_handler)
