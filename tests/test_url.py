@@ -16,6 +16,7 @@ from rtvi_sync.media import NullSink
 from rtvi_sync.media.convert import encode_mulaw
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, run_many
 from tests.phone.caller import SILENCE, Caller, bridge_to, talk_until
+from tests.support import part_probes
 from tests.support.http_server import Answer, ScriptedServer, scripted_server
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import SESSION, FarLoop, far_loop, ready_answers, rtc_bot  # noqa: F401 - one is a fixture
@@ -138,8 +139,8 @@ def concurrency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Leave out conversations that take a while: the URL has had its effect before them."""
     monkeypatch.chdir(tmp_path)
     write_wav(tmp_path / "question.wav", [silence(0.1), tone(0.1), silence(0.1)])
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_args, **_options: None)
-    monkeypatch.setattr("rtvi_sync.cli.talk_session.TalkSession.run", lambda _talk, connect: connect())
+    part_probes.replace_conversation(monkeypatch, "demo", lambda *_args, **_options: None)
+    part_probes.replace_conversation(monkeypatch, "talk", lambda _talk, connect: connect())
     monkeypatch.setattr(sys, "stdin", None)  # pytest's own is no file
 
 

@@ -10,10 +10,11 @@ interface of its own, and may import that part. Every other one is *behaviour*: 
 """
 
 import ast
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +40,18 @@ PUBLIC = frozenset(
     }
 )
 KINDS = ("behaviour", "inside")
-_PATCHING = frozenset({"setattr", "delattr", "setitem", "object"})
+_PATCHING = frozenset({"setattr", "delattr", "setitem", "object", "patch"})
+#: What takes the name of an attribute as a string.
+_NAMING = _PATCHING | {"getattr", "hasattr", "attrgetter"}
+#: Of their attributes, those with an underscore are not the package's.
+_OTHERS = ("self", "cls", "os", "sys")
+#: In a string, which may be a script or a part of one: a name after a dot.
+_DOTTED = re.compile(r"(?<!\bself)(?<!\bcls)(?<!\bos)(?<!\bsys)\.(_\w+)")
+#: In a string: an import from the package, with the module and the names.
+_IMPORTED = re.compile(r"\bfrom +(rtvi_sync[\w.]*) +import +([\w, ]*)|\bimport +(rtvi_sync[\w.]*)")
+_KEPT = (ast.Attribute, ast.Call, ast.ClassDef, ast.Constant, ast.Expr, ast.FunctionDef, ast.Import, ast.ImportFrom)
+#: Folders of `tests` that know insides so that no test has to: probes, and changes to the source.
+APART = ("support", "mutants")
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,15 @@ class TestModule:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All nodes of its syntax."""
-        return list(ast.walk(self.tree))
+        """The nodes of its syntax that say what it uses."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, (*_KEPT, ast.Subscript))]
+
+    @cached_property
+    def strings(self) -> list[ast.Constant]:
+        """Its strings, without those that stand alone, as docstrings do."""
+        alone = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
+        strings = (node for node in self.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        return [node for node in strings if id(node) not in alone]
 
     @property
     def is_marked(self) -> bool:
@@ -85,8 +104,11 @@ class TestModule:
 
     @cached_property
     def imports(self) -> frozenset[str]:
-        """The names of the modules that it imports; of `from a import b` both `a` and `a.b`."""
+        """The names of the modules that it imports, also in a script; of `from a import b` both `a` and `a.b`."""
         found: set[str] = set()
+        for string in self.strings:
+            for base, names, module in _IMPORTED.findall(str(string.value)):
+                found |= {base or module} | {f"{base}.{name.strip()}" for name in names.split(",")}
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
@@ -94,6 +116,8 @@ class TestModule:
                 package = self.name.split(".")[: -node.level] if node.level else []
                 base = ".".join([*package, *([node.module] if node.module else [])])
                 found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__") and node.args:
+                found |= {str(part.value) for part in node.args if isinstance(part, ast.Constant)}
         return frozenset(found)
 
     def functions(self) -> list[ast.FunctionDef]:
@@ -102,48 +126,56 @@ class TestModule:
         return [node for node in nodes if node.name.startswith("test")]
 
     @cached_property
-    def _own_names(self) -> frozenset[str]:
-        """The names that it gives to functions, classes and attributes of its own."""
-        names = {node.name for node in self.nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        return frozenset(names) | {
-            node.attr
-            for node in self.nodes
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.ctx, ast.Store)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
-        }
-
-    @cached_property
     def _imported_names(self) -> frozenset[str]:
         """The names that it imports from the package."""
         return frozenset(
-            alias.asname or alias.name
+            alias.asname or alias.name.partition(".")[0]
             for node in self.nodes
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rtvi_sync"
+            if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
+            if (getattr(node, "module", None) or alias.name).partition(".")[0] == "rtvi_sync"
         )
 
-    def private_uses(self, part: ast.AST | None = None) -> list[tuple[int, str]]:
-        """Return the line and the name of each use of a private name of the package, in a part or in all of it."""
-        own = self._own_names
-        return sorted(
-            (line, name)
-            for line, name in _names(self.nodes if part is None else ast.walk(part))
-            if name in self.private and name not in own
-        )
+    @cached_property
+    def private_uses(self) -> list[tuple[int, str]]:
+        """The line and the name of each use of a private name of the package: an attribute, an import, the
+        string for `getattr` or `vars`, and a name in a string that is a script or the target of a patch."""
+        found: list[tuple[int, str]] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute):
+                if not (isinstance(node.value, ast.Name) and node.value.id in _OTHERS):
+                    found.append((node.lineno, node.attr))
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rtvi_sync"):
+                found += [(node.lineno, alias.name) for alias in node.names]
+            elif isinstance(node, ast.Call) and _last_name(node.func) in _NAMING:
+                found += [(part.lineno, str(part.value)) for part in node.args if isinstance(part, ast.Constant)]
+            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                of = node.value.func if isinstance(node.value, ast.Call) else node.value
+                if _last_name(of) in ("vars", "__dict__"):
+                    found.append((node.lineno, str(node.slice.value)))
+        for string in self.strings:
+            text = str(string.value)
+            if "_" in text:
+                names = _DOTTED.findall(text)
+                names += [name.strip() for _, group, _ in _IMPORTED.findall(text) for name in group.split(",")]
+                found += [(string.lineno, name) for name in names]
+        return sorted((line, name) for line, name in found if name in self.private)
 
-    def patches(self, part: ast.AST | None = None) -> list[int]:
-        """Return the lines that replace something in a module or a class of the package."""
+    @cached_property
+    def patches(self) -> list[int]:
+        """The lines that replace something in a module or a class of the package."""
         lines = []
-        for node in self.nodes if part is None else ast.walk(part):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and node.args and _last_name(node.func) in _PATCHING:
+                target = node.args[0]
+            elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                target = node.value
+            else:
                 continue
-            if node.func.attr not in _PATCHING:
-                continue
-            target = node.args[0]
             while isinstance(target, ast.Attribute):
                 target = target.value
+            if isinstance(target, ast.Call) and _last_name(target.func) == "import_module" and target.args:
+                target = target.args[0]
             if (isinstance(target, ast.Name) and target.id in self._imported_names) or (
                 isinstance(target, ast.Constant) and str(target.value).startswith("rtvi_sync.")
             ):
@@ -152,8 +184,13 @@ class TestModule:
 
     def tied(self) -> list[str]:
         """Return the test functions that use a private name or a patch, by themselves or by a function of the file."""
+        lines = {line for line, _ in self.private_uses} | set(self.patches)
+        if not lines:
+            return []
         functions = {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        direct = {name for name, node in functions.items() if self.private_uses(node) or self.patches(node)}
+        direct = {
+            name for name, node in functions.items() if lines & set(range(node.lineno, (node.end_lineno or 0) + 1))
+        }
         uses = {
             name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
             | {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
@@ -164,21 +201,12 @@ class TestModule:
         return sorted(name for name in direct if name.startswith("test"))
 
 
-def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield the line and the name of each attribute, imported name, and name that a patch has as a string."""
-    for node in nodes:
-        if isinstance(node, ast.Attribute):
-            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os", "sys")):
-                yield node.lineno, node.attr
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rtvi_sync"):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PATCHING:
-            for argument in node.args:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield node.lineno, argument.value.rpartition(".")[2]
+def _last_name(function: ast.expr) -> str:
+    """Return the name by which a function is called, without what it is an attribute of."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+@cache
 def private_names(root: Path = ROOT) -> frozenset[str]:
     """Return the private names that the package gives to functions, classes, attributes and constants."""
     found: set[str] = set()
@@ -187,19 +215,20 @@ def private_names(root: Path = ROOT) -> frozenset[str]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 found.add(node.name)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.add(node.attr)
+                if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                    found.add(node.attr)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found.add(node.id)
-    return frozenset(name for name in found if name.startswith("_") and not name.endswith("_"))
+    return frozenset(name for name in found if name.startswith("_") and not name.endswith("_") and "__" not in name)
 
 
-def modules_of_tests(root: Path = ROOT) -> dict[str, TestModule]:
-    """Return the modules of `tests` outside `tests/support`, by name."""
+def modules_of_tests(root: Path = ROOT, apart: str = "") -> dict[str, TestModule]:
+    """Return the modules of `tests`, by name, without the folders that are apart, or those of one of them."""
     private = private_names(root)
     modules = {}
     for path in sorted((root / "tests").rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        if parts[1] != "support":
+        if parts[1] == apart if apart else parts[1] not in APART:
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             modules[name] = TestModule(path, name, private)
     return modules
@@ -237,12 +266,14 @@ def package_modules(root: Path = ROOT) -> list[str]:
 
 
 def faults(root: Path = ROOT) -> list[str]:
-    """Return one line for each private name that a test uses, and for each module that a test of behaviour imports and
-    that is not public."""
+    """Return one line for each private name that a test uses, for each patch of the package in a test of behaviour, and
+    for each module that such a test imports and that is not public."""
     modules, package, lines = modules_of_tests(root), package_modules(root), []
     for module in modules.values():
         path = module.path.relative_to(root).as_posix()
-        lines += [f"{path}:{line}: the private name {name}" for line, name in module.private_uses()]
+        lines += [f"{path}:{line}: the private name {name}" for line, name in module.private_uses]
+        if not module.is_marked:
+            lines += [f"{path}:{line}: a test of behaviour patches the package" for line in module.patches]
         if module.functions() and not module.is_marked:
             for name, importer in inner_imports(module, modules, package).items():
                 by = "" if importer == module.name else f" (by {importer})"
@@ -251,7 +282,7 @@ def faults(root: Path = ROOT) -> list[str]:
 
 
 def counts(root: Path = ROOT) -> list[str]:
-    """Return the counts of each kind, a line each."""
+    """Return the counts of each kind, and of each folder apart, a line each."""
     lines = []
     modules = modules_of_tests(root).values()
     for kind in KINDS:
@@ -260,11 +291,15 @@ def counts(root: Path = ROOT) -> list[str]:
             "modules": len(of_kind),
             "functions": sum(len(module.functions()) for module in of_kind),
             "tied to insides": sum(len(module.tied()) for module in of_kind),
-            "private uses": sum(len(module.private_uses()) for module in of_kind),
-            "patches of the package": sum(len(module.patches()) for module in of_kind),
+            "private uses": sum(len(module.private_uses) for module in of_kind),
+            "patches of the package": sum(len(module.patches) for module in of_kind),
             "lines": sum(module.text.count("\n") for module in of_kind),
         }
         lines.append(f"{kind}: " + ", ".join(f"{count} {what}" for what, count in figures.items()))
+    for folder in APART:
+        of_folder = modules_of_tests(root, folder).values()
+        uses = sum(len(module.private_uses) for module in of_folder)
+        lines.append(f"{folder}: {len(of_folder)} modules, {uses} private uses")
     return lines
 
 

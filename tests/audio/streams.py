@@ -18,8 +18,8 @@ import time
 from typing import Any
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media.devices import device_probe, portaudio, portaudio_backend
-from tests.support import part_probes
+from rtvi_sync.media.devices import portaudio_backend
+from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, Stopwatch, takes
 from tests.support.waiting import until
 
@@ -188,7 +188,7 @@ def killed() -> None:
 
 def set_limit(seconds: float) -> None:
     """Set the limits of calls that the daemon has to answer: short only where it hangs."""
-    device_probe.LIMIT = portaudio.LIMIT = seconds
+    limits.change(device_probe=seconds, device_call=seconds)
 
 
 def stopped() -> None:

@@ -179,9 +179,8 @@ def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, scenario: str,
 def test_only_ours_has_compiled_parts() -> None:
     """The peer without them has neither orjson nor the mask of websockets' extension module, the other has both."""
     ask = (
-        "import sys; from benchmarks.peers import find; find(%r); from rtvi_sync.protocol import envelope; "
-        "from rtvi_sync.transports import websocket_frames; "
-        "print(bool(sys.modules.get('orjson')), websocket_frames._mask is not websocket_frames._mask_by_number)"
+        "import sys; from benchmarks.peers import find; find(%r); from tests.support import part_probes; "
+        "print(bool(sys.modules.get('orjson')), part_probes.has_compiled_mask())"
     )
     facts = [
         subprocess.run(

@@ -15,6 +15,7 @@ from benchmarks.peers import AMONG
 from benchmarks.peers.ours_webrtc import OursByWebRTC
 from benchmarks.scenarios import echo, webrtc
 from benchmarks.tables import TABLES
+from tests.support import part_probes
 from tests.support.required import missing
 from tests.support.slowness import Stopwatch
 
@@ -78,7 +79,7 @@ def test_the_bot_is_as_patient_as_the_package() -> None:
         await far.answer({"sdp": near.localDescription.sdp})
         ice = far._pc.getTransceivers()[0].sender.transport.transport
         await asyncio.gather(near.close(), far._pc.close())
-        return str(vars(ice)["_connection"].query_consent.__module__).startswith("rtvi_sync.")
+        return str(part_probes.ice_connection_of(ice).query_consent.__module__).startswith("rtvi_sync.")
 
     assert asyncio.run(patient())
 

@@ -18,6 +18,7 @@ import pytest
 
 from rtvi_sync import cli
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support import part_probes
 from tests.support.slowness import GUARD, takes
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.wire import rms
@@ -185,7 +186,7 @@ def test_a_url_of_http_asks_the_server_for_a_bot(
     path: str, one_word: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The base of a connect endpoint, the endpoint itself, and a runner's start endpoint."""
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", _say_nothing)
+    part_probes.replace_conversation(monkeypatch, "demo", _say_nothing)
     out = tmp_path / "x.wav"
     with EmbeddedBot() as bot:
         status = cli.main(["demo", "--url", bot.base_url + path, "--speech", str(one_word), "--out", str(out)])

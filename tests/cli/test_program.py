@@ -16,6 +16,8 @@ from rtvi_sync import ConnectError, ConnectionTimeoutError, MissingExtraError, R
 from tests.support.installed import install_command
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 
 def command(run: Callable[[Namespace], int]) -> Any:
     """Return an object with the members of a command's module."""

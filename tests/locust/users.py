@@ -20,11 +20,10 @@ from locust.env import Environment
 from locust.exception import StopTest
 
 from rtvi_sync import RequestTimeoutError
-from rtvi_sync.concurrency import runtime as runtime
-from rtvi_sync.concurrency import worker_pool as lane_workers
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import MeasuredClient
+from tests.support import limits
 from tests.support.slowness import GUARD
 
 good, mute = sys.argv[1:]
@@ -130,7 +129,7 @@ def left() -> list[str]:
     return [*map(str, alive), *sorted(os.listdir("/proc/self/fd") if Path("/proc/self/fd").exists() else [])]
 
 
-runtime.IDLE_TIMEOUT = lane_workers.IDLE_TIMEOUT = 0.05
+limits.change(idle_runtime=0.05, idle_worker=0.05)
 before = left()
 found: dict[str, Any] = {
     **talk(),

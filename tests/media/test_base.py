@@ -7,6 +7,7 @@ import pytest
 from rtvi_sync.media import AudioSource
 from rtvi_sync.media.base import AudioQueue
 from rtvi_sync.media.component_factory import rate_of
+from tests.support import part_probes
 
 pytestmark = pytest.mark.inside
 
@@ -39,19 +40,13 @@ def test_the_rate_of_a_class_that_derives_from_the_protocol():
 def test_a_frame_that_follows_an_interruption_is_not_lost():
     """A thread that gets a frame while another one interrupts and puts the next frame gets that next frame."""
 
-    class Struck(AudioQueue):
-        striking = False
+    def strike() -> None:
+        queue.clear()
+        queue.add(b"new!", 24000, 0.0)
 
-        def _take(self):
-            if self.striking:
-                self.striking = False
-                self.clear()
-                self.add(b"new!", 24000, 0.0)
-            return super()._take()
-
-    queue = Struck(1.0)
+    queue = AudioQueue(1.0)
     queue.add(b"old!", 24000, 0.0)
-    queue.striking = True
+    part_probes.before_next_take(queue, strike)
     generation, frame = queue.poll()
     assert (generation, frame and frame.pcm) == (1, b"new!")
     assert queue.poll() == (1, None)

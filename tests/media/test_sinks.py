@@ -17,6 +17,7 @@ import pytest
 from rtvi_sync import MemoryTransport, RTVIClient
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
+from tests.support import limits
 from tests.support.disks import full_disk
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -374,7 +375,7 @@ def test_wav_sink_survives_a_change_of_directory(tmp_path, monkeypatch):
 
 def test_wav_sink_stops_at_the_limit_of_the_format(tmp_path, monkeypatch):
     """A header cannot state more than 4 GiB, so the sink refuses to write more."""
-    monkeypatch.setattr("rtvi_sync.media.pcm.MAX_WAV_DATA_BYTES", 4)
+    limits.patch(monkeypatch, wav_data=4)
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"abcd", 24000)
     with pytest.raises(DeviceError, match="4 GiB"):

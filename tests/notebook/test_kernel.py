@@ -19,7 +19,7 @@ import asyncio, threading, time
 from rtvi_sync import *
 from rtvi_sync.media import NullSink, ToneSource
 from rtvi_sync.notebook import Conversation
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
+from tests.support.threads import end_idle_threads
 from rtvi_sync.testing import EmbeddedBot
 
 markup = "<script>alert('x')</script>"
@@ -31,7 +31,7 @@ def new_client(**options):
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
 
 def session_threads():
-    stop_idle_threads()
+    end_idle_threads()
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-")]
     return [thread for thread in threads if not thread.name.startswith("rtvi-bot-")]
 """

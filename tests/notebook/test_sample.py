@@ -24,8 +24,8 @@ MARKUP = "<script>alert(1)</script>"
 
 LEFT_OVER = """
 import threading
-from rtvi_sync.concurrency.lifecycle import stop_idle_threads
-stop_idle_threads()
+from tests.support.threads import end_idle_threads
+end_idle_threads()
 print([thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")])
 """
 

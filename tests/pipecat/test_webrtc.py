@@ -16,6 +16,7 @@ import pytest
 from rtvi_sync import RTVIClient, RTVIEvent, SmallWebRTCTransport
 from rtvi_sync.media import BytesSink, BytesSource, NullSink, SilenceSource, ToneSource, WavSource
 from tests.audio.signals import alignment
+from tests.support import limits
 from tests.support.fake_camera import Pictures
 from tests.support.pcm import rms
 from tests.support.real_video import opencv
@@ -160,7 +161,7 @@ def test_the_sample_of_a_video_call(pipecat_process: Callable[..., BotServer], t
 
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is gone sends no packet any more."""
-    monkeypatch.setattr("rtvi_sync.transports.webrtc.connection.SILENCE_LIMIT", 3.0)
+    limits.patch(monkeypatch, rtc_silence=3.0)
     bot = pipecat_process("stock", "-t", "webrtc")
     with closing(RTVIClient(transport=SmallWebRTCTransport(ice_timeout=GUARD), text_only=True, **LIMITS)) as client:
         client.start_bot_and_connect(f"{bot.base_url}/start")

@@ -43,6 +43,7 @@ _PLACES = {
     "rtc_close": "rtvi_sync.transports.webrtc.connection._CLOSE_TIMEOUT",
     "rtc_impolite_close": "rtvi_sync.transports.webrtc.connection._IMPOLITE_TIMEOUT",
     "rtc_waiting": "rtvi_sync.transports.webrtc.connection._MAX_WAITING",  # bytes of messages before the session starts
+    "rtc_silence": "rtvi_sync.transports.webrtc.connection.SILENCE_LIMIT",  # without a packet
     "rtc_polite_close": "rtvi_sync.transports.webrtc.aiortc_peer._POLITE_CLOSE_TIMEOUT",
     "rtc_stall": "rtvi_sync.transports.webrtc.aiortc_peer._STALL_TIMEOUT",  # a bot takes nothing more at the end
     "rtc_message": "rtvi_sync.transports.webrtc.connection._MAX_MESSAGE",  # bytes
@@ -53,6 +54,9 @@ _PLACES = {
     # devices
     "source_end": "rtvi_sync.media.component_factory.END_TIMEOUT",  # for a source or a sink that another session used
     "wav_file": "rtvi_sync.media.sources.MAX_WAV_FILE_BYTES",
+    "wav_data": "rtvi_sync.media.pcm.MAX_WAV_DATA_BYTES",
+    "device_probe": "rtvi_sync.media.devices.device_probe.LIMIT",  # of the process that lists devices
+    "device_call": "rtvi_sync.media.devices.portaudio.LIMIT",  # of a call of PortAudio
     "picture_lag": "rtvi_sync.media.video._MAX_LAG",  # a longer one counts as a stop of the process
     "alsa_devices": "rtvi_sync.media.devices.audio_errors._ALSA_DEVICES",  # a folder
     "jack_registries": "rtvi_sync.media.devices.audio_errors._JACK_REGISTRIES",  # a folder
@@ -72,6 +76,7 @@ _PLACES = {
     # threads
     "deadline_slice": "rtvi_sync.concurrency.deadline._SLICE",  # the longest wait at once
     "idle_end": "rtvi_sync.concurrency.lifecycle._IDLE_LIMIT",  # what idle threads have to end
+    "idle_runtime": "rtvi_sync.concurrency.runtime.IDLE_TIMEOUT",  # how long the threads of no session stay
     "worker_min_idle": "rtvi_sync.concurrency.worker_pool._MIN_IDLE_TIME",
     "worker_round": "rtvi_sync.concurrency.worker_pool._ROUND",
     "shield_leave": "rtvi_sync.concurrency.shield._LEAVE_TIMEOUT",

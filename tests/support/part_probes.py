@@ -206,3 +206,62 @@ def utterances_of(path: Path) -> Any:
 def forget_lags() -> None:
     """Forget by how much resamplers were measured to delay audio."""
     importlib.import_module("rtvi_sync.media.resample").longest_lag.cache_clear()
+
+
+def socket_of(connection: Any) -> Any:
+    """Return the socket of a WebSocket connection."""
+    return connection._sock
+
+
+@contextlib.contextmanager
+def replaced_socket(connection: Any, wrap: Callable[[Any], Any]) -> Iterator[Any]:
+    """Let a connection use, in the block, what `wrap` makes of its socket."""
+    sock = connection._sock
+    connection._sock = wrap(sock)
+    try:
+        yield connection._sock
+    finally:
+        connection._sock = sock
+
+
+def before_next_take(queue: Any, action: Callable[[], object]) -> None:
+    """Call a function when an audio queue takes a frame the next time, just before it does."""
+    take = queue._take
+
+    def act_and_take() -> Any:
+        queue._take = take
+        action()
+        return take()
+
+    queue._take = act_and_take
+
+
+def has_compiled_mask() -> bool:
+    """Return whether the frames of WebSockets are masked by compiled code."""
+    frames: Any = importlib.import_module("rtvi_sync.transports.websocket_frames")
+    return frames._mask is not frames._mask_by_number
+
+
+def ice_connection_of(transport: Any) -> Any:
+    """Return the connection of aioice that one of aiortc's ICE transports has."""
+    return transport._connection
+
+
+def replace_conversation(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[..., object]) -> None:
+    """Replace the conversation of a command, `demo` or `talk`."""
+    monkeypatch.setattr(f"rtvi_sync.cli.{command}_session.{command.title()}Session.run", run)
+
+
+def replace_runtime(monkeypatch: pytest.MonkeyPatch, acquire: Callable[[], Any]) -> None:
+    """Replace how a client without a session gets the threads that it shares with others."""
+    monkeypatch.setattr("rtvi_sync.client.sessionless.acquire_runtime", acquire)
+
+
+def replace_peer(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any]) -> None:
+    """Replace how a WebRTC transport makes its connection in aiortc's terms."""
+    monkeypatch.setattr("rtvi_sync.transports.webrtc.aiortc_peer.AiortcPeer", make)
+
+
+def lease(source: Any, device: str) -> Any:
+    """Return what keeps a source from use by another session."""
+    return importlib.import_module("rtvi_sync.media.leases").Lease(source, device)

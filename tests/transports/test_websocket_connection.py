@@ -16,7 +16,7 @@ import pytest
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.transports import websocket_connection as module
 from rtvi_sync.transports.websocket_frames import masked_frame
-from tests.support import limits
+from tests.support import limits, part_probes
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on, waiting_calls
 from tests.support.required import numbered_sockets
@@ -99,9 +99,10 @@ def test_what_shares_a_record_with_the_handshake(link):
     """Invariant "socket": decrypted bytes that wait in the TLS object, where no selector sees them, are read."""
     client, bot = link(start=False)
     bot.send(b"HTTP" + frame(BINARY, b"first"))
-    client.connection._sock.setblocking(True)
-    assert client.connection._sock.recv(4) == b"HTTP"
-    client.connection._sock.setblocking(False)
+    sock = part_probes.socket_of(client.connection)
+    sock.setblocking(True)
+    assert sock.recv(4) == b"HTTP"
+    sock.setblocking(False)
     client.connection.start()
     assert client.received(1) == [(BINARY, b"first")]
 
@@ -615,7 +616,7 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
     client, bot = pair
     bot.send(frame(BINARY, b""))
     client.received(1)  # so are the tickets of TLS, whose read would find the other descriptor first
-    number = client.connection._sock.fileno()
+    number = part_probes.socket_of(client.connection).fileno()
     opened, other_end = socket.socketpair()
 
     def replace_and_make(opcode: int, payload: bytes) -> bytes:
@@ -641,7 +642,7 @@ def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monke
 def test_the_descriptor_is_another_one_by_the_time_of_a_read(pair):
     """A read does not wait for what the application has opened with the number, which may block, nor take it."""
     client, _ = pair
-    number = client.connection._sock.fileno()
+    number = part_probes.socket_of(client.connection).fileno()
     opened, other_end = socket.socketpair()
 
     def replace_and_read() -> None:
@@ -696,7 +697,7 @@ def test_a_breach_of_the_protocol(pair):
 def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
     """If the answer to a close frame or a breach cannot be written, the end is still what the bot made it."""
     client, bot = link(start=False)
-    socket.socket.shutdown(client.connection._sock, socket.SHUT_WR)
+    socket.socket.shutdown(part_probes.socket_of(client.connection), socket.SHUT_WR)
     client.connection.start()
     bot.send(wire)
     info = client.ended()
@@ -896,16 +897,13 @@ def test_reads_in_vain(link, size, reads):
     bot.send(frame(BINARY, b"begin"))
     client.received(1)
     on(client.io, int)
-    counted = client.connection._sock = Counted(client.connection._sock)
-    try:
+    with part_probes.replaced_socket(client.connection, Counted) as counted:
         for n in range(10):
             bot.send(frame(BINARY, bytes(size)))
             client.received(n + 2)
             on(client.io, int)
         # A busy machine may add one: the record of TLS had not arrived as a whole.
         assert reads <= counted.reads < reads + 5
-    finally:
-        client.connection._sock = counted._sock
 
 
 def test_reading_on_does_not_multiply(link, io, monkeypatch):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.slowness import GUARD
 
+pytestmark = pytest.mark.inside
+
 ROOT = Path(__file__).parents[2]
 
 # Sends from the main thread while a timer strikes every fraction of a millisecond, then compares what arrived. A strike

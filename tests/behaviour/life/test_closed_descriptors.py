@@ -23,6 +23,7 @@ PREAMBLE = """
     from rtvi_sync import *
     from rtvi_sync.media import *
     from tests.support.clients import session_of
+    from tests.support.probes import requests_under_way
     from tests.support.slowness import GUARD, takes
     from tests.support.threads import thread_names
     from tests.support.waiting import until
@@ -168,7 +169,7 @@ def test_the_next_call_ends_what_waits(call: str) -> None:
         PREAMBLE
         + """
     def strike():
-        while not session_of(client).channel.engine.pending._awaited:
+        while not requests_under_way(client):
             threading.Event().wait(0.01)
         sleep()
         os.closerange(3, 4096)

@@ -169,8 +169,9 @@ def test_a_thread_that_waits(run: Run) -> None:
     """A thread of the program's that waits for an answer at the exit gets `DisconnectedError`."""
     code, out, err = run("""
     client = memory(request_timeout=None)
-    transport_of(client)._bot = lambda t, m: iter(()) if m.type == "client-message" else ready(t, m)
     from tests.support.clients import ready_bot as ready
+    from tests.support.probes import requests_under_way, set_bot
+    set_bot(client, lambda t, m: iter(()) if m.type == "client-message" else ready(t, m))
     client.connect()
     def ask():
         try:
@@ -179,7 +180,7 @@ def test_a_thread_that_waits(run: Run) -> None:
             sys.stdout.write("told\\n")
     daemons.append(threading.Thread(target=ask, daemon=True))
     daemons[0].start()
-    while not session_of(client).channel.engine.pending._awaited:
+    while not requests_under_way(client):
         threading.Event().wait(0.01)
     """)
     assert (code, err) == (0, "")

@@ -33,7 +33,8 @@ PREAMBLE = """
     from tests.support.threads import own_threads
     from tests.behaviour.life.blocking import tell as say, tell_when_blocked
 
-    client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=SilenceSource(), speaker=NullSink())
+    mic = SilenceSource()
+    client = RTVIClient(transport=WebSocketTransport(sys.argv[1]), mic=mic, speaker=NullSink())
     client.on("disconnected", lambda info: say("disconnected", info.initiator))
 """
 
@@ -43,7 +44,7 @@ PLACES = {
     "in wait_for": "client.wait_for('server_message')",
     "in events": "next(client.events('server_message'))",
     "in a request": "client.send_client_request('hang', timeout=None)",
-    "in source.wait": "manager_of(client)._options.mic.wait()",
+    "in source.wait": "mic.wait()",
     "in frames": "next(client.tracks().bot.audio.frames())",
     "busy": "any(client.send_client_request('echo', 0) for _ in iter(int, 1))",
 }

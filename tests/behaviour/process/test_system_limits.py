@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support import part_probes
 from tests.support.clients import websocket_client
 from tests.support.processes import run_python
 
@@ -185,6 +186,6 @@ def test_disconnect_after_start_bot(monkeypatch: pytest.MonkeyPatch) -> None:
         client = websocket_client(bot)
         client.start_bot(f"{bot.base_url}/start")
         with monkeypatch.context() as patched:
-            patched.setattr("rtvi_sync.client.sessionless.acquire_runtime", none_left)
+            part_probes.replace_runtime(patched, none_left)
             client.disconnect()
         assert client.state == "disconnected"

@@ -32,6 +32,7 @@ from rtvi_sync import (
 from rtvi_sync.cli import main
 from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
+from tests.support import part_probes
 from tests.support.loopback import Peer, Proxy, Server, serving, trusting
 from tests.support.probes import behind
 from tests.support.slowness import GUARD
@@ -450,7 +451,7 @@ def test_a_conversation_on_the_command_line(
     eyes: Eyes, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A conversation on the command line does not show the secrets of its URL."""
-    monkeypatch.setattr("rtvi_sync.cli.demo_session.DemoSession.run", lambda *_, **__: None)
+    part_probes.replace_conversation(monkeypatch, "demo", lambda *_, **__: None)
     with EmbeddedBot() as bot:
         main(["demo", "--url", with_secrets(bot.ws_url), "--out", str(tmp_path / "x.wav")])
         assert SECRET in bot.wait_for_session().path

@@ -16,6 +16,8 @@ from rtvi_sync.media.devices.probing import PortAudioDevice, parse_devices
 from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner
 from tests.support.stub import stub  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.inside  # for `tools.kinds`: so is each test that uses these fixtures
+
 
 @pytest.fixture(params=AUDIO_LIBRARIES)
 def library(request: pytest.FixtureRequest) -> str:

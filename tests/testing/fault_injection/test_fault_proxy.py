@@ -76,7 +76,7 @@ def test_a_name_of_several_addresses(family: int, first: str, monkeypatch: pytes
         return [(kind, socket.SOCK_STREAM, 6, "", (name, number)) for kind, name, number in found]
 
     with Server(echo) as server, monkeypatch.context() as patched:
-        patched.setattr("rtvi_sync.testing.fault_injection.fault_proxy.socket.getaddrinfo", addresses)
+        patched.setattr(socket, "getaddrinfo", addresses)
         with FaultProxy(server.host, server.port) as proxy:
             patched.undo()
             with connect(proxy) as client:

@@ -30,8 +30,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace the clock, and make the times of aioice and the package short."""
     clock = types.SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "monotonic", lambda: clock.now)
-    for owner in (module, aioice.ice):
-        monkeypatch.setattr(owner, "_INTERVAL" if owner is module else "CONSENT_INTERVAL", 0.005)
+    limits.patch(monkeypatch, consent_interval=0.005)
+    monkeypatch.setattr(aioice.ice, "CONSENT_INTERVAL", 0.005)
     monkeypatch.setattr(aioice.stun, "RETRY_RTO", 0.005)
     return clock
 

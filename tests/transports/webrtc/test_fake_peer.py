@@ -9,6 +9,7 @@ import pytest
 
 from rtvi_sync import DisconnectedError, MessageTooLargeError, RTVIMessage, TransportStartError
 from rtvi_sync.media import VideoFrame
+from tests.support import part_probes
 from tests.support.fake_peer import Call, FakePeer
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, thread_names
@@ -116,7 +117,7 @@ def test_a_library_that_makes_no_connection_keeps_no_thread(fake_call: Call, mon
     def fail(*_: object) -> FakePeer:
         raise OSError("no network")
 
-    monkeypatch.setattr("rtvi_sync.transports.webrtc.aiortc_peer.AiortcPeer", fail)
+    part_probes.replace_peer(monkeypatch, fail)
     with pytest.raises(OSError, match="no network"):
         fake_call.connect()
     until(lambda: not thread_names())
