@@ -105,7 +105,7 @@ def measure() -> dict[str, int]:
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "begun": int(part_probes.portaudio_is_begun()),
+        "begun": int(part_probes.portaudio_is_begun(sys.argv[1])),
     }
 
 

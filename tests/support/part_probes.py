@@ -185,10 +185,10 @@ def close_during_send(writer: Any, close: Any, send: Callable[[], object]) -> No
     writer.lock.release()
 
 
-def portaudio_is_begun() -> bool:
-    """Return whether PortAudio is initialized in this process."""
+def portaudio_is_begun(library: str) -> bool:
+    """Return whether PortAudio is initialized in this process, by "pyaudio" or "sounddevice"."""
     backend = importlib.import_module("rtvi_sync.media.devices.portaudio_backend").backend
-    return backend()._portaudio._audio is not None
+    return backend(library)._portaudio._audio is not None
 
 
 def wrap_echo_cancellation(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:

@@ -418,7 +418,7 @@ def test_exit_while_the_client_reconnects(run: Run) -> None:
 
 def test_an_exit_hook_that_was_there_before() -> None:
     """A hook that was registered before the package was imported runs when its sessions have ended."""
-    code, out, err = run_python("""
+    script = """
     import atexit
     def look():
         print(client.state, flush=True)
@@ -430,5 +430,6 @@ def test_an_exit_hook_that_was_there_before() -> None:
     from rtvi_sync import *
     client = RTVIClient(transport=MemoryTransport())
     client.connect()
-    """)
+    """
+    code, out, err = run_python(script, executable=sys.executable)
     assert (code, out, err) == (0, "disconnected\ntold\n", "")

@@ -143,7 +143,7 @@ def test_lint_looks_for_weak_spots(
     assert run.lint([*options, "--fix"]) == 1
     assert capfd.readouterr().out.splitlines() == ["FAILED: -m mypy", "FAILED: -m bandit -q"]
     modules = [command[1] for command in commands if command[0] == "-m"]
-    assert modules == ["ruff", "ruff", "mypy", "pyright", "pyright", "bandit", "tools.audit"]
+    assert modules == ["ruff", "ruff", "mypy", "pyright", "pyright", "pytest", "bandit", "tools.audit"]
     assert commands[:2] == [["-m", "ruff", "check", "--fix"], ["-m", "ruff", "format", "--check"]]
     assert commands[-1] == ["-m", "tools.audit", *options]
     assert {"rtvi_sync", "run.py", "tools"} < set(commands[-2])
