@@ -89,7 +89,7 @@ usage: python3 run.py COMMAND ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
   bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
-  setup [--real | --matrix]                install what test and lint need, and run nothing
+  setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
@@ -462,9 +462,14 @@ def test(arguments: list[str]) -> int:
 
 
 def setup(arguments: list[str]) -> int:
-    """Set up what the tests need, with the options of `test`, and what lint needs."""
-    for line in set_up_tests(own_environment(TEST_PARTS), arguments)[1]:
-        print_step(f"Unavailable: {line}")
+    """Make the environments of lint and the tests, and with --real or --matrix the real parts.
+
+    The libraries for devices are left to `test`: they are added to .venv, which another command may be using now.
+    """
+    python = own_environment(LINT_PARTS)
+    if {"--real", "--matrix"} & {*arguments}:
+        for line in set_up_real_parts(python, matrix="--matrix" in arguments)[1]:
+            print_step(f"Unavailable: {line}")
     return 0
 
 

@@ -814,6 +814,17 @@ def test_a_check_knows_what_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert run.changed_files() == [Path("old.py"), Path("renamed.py"), Path("new.py")]
 
 
+@pytest.mark.matrix
+@posix
+def test_setup_runs_nothing(ready: Machine) -> None:
+    """The set-up alone makes the environments, names what is unavailable, and succeeds."""
+    done = ready.run("setup", "--real")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "Unavailable: Pipecat 1.14.0: " in done.stdout
+    assert not [line for line in lines if line.startswith(("arguments", "pytest", "ruff"))]
+
+
 @posix
 def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
     """Every missing part is named, the tests still run, and only `--require` fails the run."""
