@@ -97,11 +97,13 @@ def nothing_left_behind() -> Iterator[None]:
     yield
 
     def left() -> tuple[set[threading.Thread], dict[str, str]]:
-        gc.collect()
         descriptors = {n: t for n, t in open_descriptors().items() if descriptors_before.get(n) != t}
         return package_threads() - threads_before, descriptors
 
     threads, descriptors = left()
+    if threads or descriptors:  # a collection each time would take as long as all tests together
+        gc.collect()
+        threads, descriptors = left()
     if not threads and not descriptors:
         return
     # Other parties of the test (a server's thread, the kernel) may need a moment to be gone; the package may not.
@@ -111,6 +113,7 @@ def nothing_left_behind() -> Iterator[None]:
                 with contextlib.suppress(RuntimeError):  # it is about to begin
                     thread.join(0.05)
             threading.Event().wait(0.02)
+            gc.collect()
             threads, descriptors = left()
             if not threads and not descriptors:
                 return

@@ -143,17 +143,19 @@ def package_threads() -> set[threading.Thread]:
 
 def open_descriptors() -> dict[str, str]:
     """Return number and target of each open descriptor, or nothing where the system does not tell."""
-    if not _FD_DIR.exists():
-        return {}
     found = {}
-    for entry in _FD_DIR.iterdir():
+    try:
+        numbers = os.listdir(_FD_DIR)
+    except FileNotFoundError:
+        return {}
+    for number in numbers:
         try:
-            target = os.readlink(entry)
+            target = os.readlink(f"{_FD_DIR}/{number}")
         except OSError:  # the descriptor of the listing itself
             continue
         # Descriptors of files that libraries load lazily and keep are not connections.
         if target.startswith(("socket:", "pipe:", "anon_inode:")):
-            found[entry.name] = target
+            found[number] = target
     return found
 
 
