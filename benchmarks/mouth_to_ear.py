@@ -35,7 +35,7 @@ import attrs
 import numpy as np
 
 from rtvi_sync import RTVIClient, WebSocketTransport
-from rtvi_sync.media.devices import portaudio_noise, pyaudio_binding, sounddevice_binding
+from rtvi_sync.media.devices import portaudio, pyaudio_binding, sounddevice_binding
 from rtvi_sync.media.devices.audio_libraries import AUDIO_LIBRARIES, preferred_library
 from rtvi_sync.media.devices.portaudio import PortAudioBinding
 from tests.audio.pulse import PulseServer, missing_parts
@@ -127,7 +127,7 @@ def begin_portaudio(library: Library) -> PortAudioBinding:
     """Return PortAudio, without the messages of what is below it."""
     module, _ = _BINDINGS[library]
     loaded = module.load()
-    portaudio_noise.silence()
+    portaudio.silence_libraries()
     audio: PortAudioBinding = module.Binding(loaded)
     return audio
 

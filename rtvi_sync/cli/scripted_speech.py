@@ -9,7 +9,7 @@ import attrs
 
 from rtvi_sync import DeviceError
 from rtvi_sync.media import WavSource
-from rtvi_sync.media.loudness import WINDOWS_PER_SECOND, audible_windows
+from rtvi_sync.media.levels import WINDOWS_PER_SECOND, audible_windows
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 

@@ -8,7 +8,7 @@ from ..client.turn import Turn
 from ..errors import DeviceError, UnsupportedFeatureError
 from ..events import Event, RTVIEvent
 from ..media.base import MediaDeviceInfo
-from ..media.state import AudioDroppedData, AudioLevel, MediaState, TrackData
+from ..media.status import AudioDroppedData, AudioLevel, MediaState, TrackData
 from ..protocol.application_payloads import AppendToContextResultData, LLMFunctionCallData, LLMFunctionCallInProgressData, LLMFunctionCallStartedData, LLMFunctionCallStoppedData, StorageItemStoredData, UICommandData, UIJobGroupData
 from ..protocol.message import RTVIMessage
 from ..protocol.service_payloads import ActionResponseData, ActionsAvailableData, ConfigAvailableData, PipecatMetricsData

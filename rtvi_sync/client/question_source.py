@@ -12,7 +12,7 @@ from ..media.base import AudioSource
 from ..media.component_factory import rate_of
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
-from ..media.loudness import WINDOWS_PER_SECOND, audible_windows
+from ..media.levels import WINDOWS_PER_SECOND, audible_windows
 from ..media.pcm import MICROPHONE_RATE_HZ
 from ..media.resample import resample
 from ..media.sources import BytesSource, MemorySource, PackagedSource, WavSource

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from ..media.base import AudioFrame
-from ..media.loudness import FLOOR, audible
+from ..media.levels import FLOOR, audible
 from ..media.manager import MediaManager
 from ..media.pcm import rms
 from ..media.tracks import AudioTrack, TrackFrames

@@ -10,7 +10,7 @@ from .port import MediaPort
 from .push_source import PushSource
 from .sinks import BytesSink, CallbackSink, NullSink, WavSink
 from .sources import BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
-from .state import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
+from .status import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Participant, TrackData
 from .tracks import AudioTrack, ParticipantTracks, Track, TrackFrames, Tracks, VideoTrack
 
 if typing.TYPE_CHECKING:

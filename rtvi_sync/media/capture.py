@@ -16,8 +16,7 @@ from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource
-from .leased_device import LeasedDevice, Report
-from .leases import Lease
+from .leases import Lease, LeasedDevice, Report
 from .sources import MemorySource, SourceRun
 
 logger: logging.Logger = package_logger(__name__)
@@ -151,7 +150,7 @@ class PrefetchReader:
         self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
     ) -> None:
         self._source = source
-        self._device = LeasedDevice("mic", source, lease, report)
+        self._device = LeasedDevice(source, lease, report)
         self._report = report
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz

@@ -21,7 +21,7 @@ from .playback import DirectSpeaker, QueuedSpeaker, Speaker
 from .push_source import PushReader, PushSource
 from .sinks import MEMORY_SINKS, NullSink
 from .sources import MEMORY_SOURCES, MemorySource, PackagedSource, SourceRun
-from .status_reporter import DeviceStatusReporter
+from .status import DeviceStatusReporter
 
 if TYPE_CHECKING:
     from .devices.camera import Camera

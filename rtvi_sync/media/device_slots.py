@@ -18,8 +18,7 @@ from .devices.device import Device
 from .kinds import Kind, is_device
 from .leases import Lease
 from .playback import BufferingSpeaker, QueuedSpeaker, Speaker
-from .state import DeviceStatus
-from .status_reporter import DeviceStatusReporter
+from .status import DeviceStatus, DeviceStatusReporter
 from .tracks import AudioTrack, VideoTrack
 from .video import CameraSource
 

@@ -1,11 +1,20 @@
-"""Which session uses a source or sink: one at a time."""
+"""The use of a source or sink by one session at a time: its lease, its failures, and its close."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import fork_generation
+from ..concurrency.logs import package_logger
 from ..errors import DeviceError
+from .base import AudioSink, AudioSource
+
+logger: logging.Logger = package_logger(__name__)
+
+Report = Callable[[BaseException], None]
 
 # The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
 # entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
@@ -22,9 +31,9 @@ class Lease:
     """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
 
     Args:
-        thing: the source or sink.
-        device: its kind, for the error.
-        deadline: limit of the wait for a lease that is about to end; None: there is no wait.
+        thing: The source or sink.
+        device: Its kind, for the error.
+        deadline: The limit of the wait for a lease that is about to end. None: don't wait.
 
     Raises:
         DeviceError: another session uses it; `.type` is "in-use".
@@ -51,11 +60,11 @@ class Lease:
 
     @property
     def is_released(self) -> bool:
-        """Tell whether it has ended."""
+        """Whether it has ended."""
         return self._released.is_set()
 
     def end_soon(self) -> None:
-        """Note that its holder will release it as soon as a call of the source that is under way returns."""
+        """Note that the holder releases it as soon as the source's current call returns."""
         self._ends = True
 
     def release(self) -> None:
@@ -67,3 +76,67 @@ class Lease:
     def leased() -> list[object]:
         """Return the sources and sinks that sessions of this process use now."""
         return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]
+
+
+class LeasedDevice:
+    """A leased source or sink of the application, which is closed at the end or, if it hangs in a call, abandoned.
+
+    The result of an abandoned call is ignored. The lease ends when that call returns, so that no later session calls
+    the device at the same time. A device that works, but did not return in time, is closed then.
+
+    Args:
+        device: The source or sink. One thread at a time calls it, and the methods of this object except `abandon()`.
+        lease: The lease on the device.
+        report: Called with an exception of the device, on the thread that calls the device.
+    """
+
+    def __init__(self, device: AudioSource | AudioSink, lease: Lease, report: Report) -> None:
+        self._device = device
+        self._report = report
+        self._lease: Lease | None = lease
+        self._is_abandoned = self._closes_late = False
+        self._generation = fork_generation()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the device must not be used any more: abandoned, released, or the parent process's."""
+        return self._is_abandoned or self._lease is None or fork_generation() != self._generation
+
+    def abandon(self, *, closes_late: bool = False) -> None:
+        """Abandon the device, which hangs in a call; its thread calls `close()` when the call returns. Any thread.
+
+        Args:
+            closes_late: The device works, and `close()` still closes it.
+        """
+        self._closes_late, self._is_abandoned = closes_late, True
+        if (lease := self._lease) is not None:
+            lease.end_soon()
+
+    def failed(self, error: BaseException, what: str = "failed", *, report: bool = True) -> None:
+        """Log and report an exception of the device."""
+        if self.abandoned and not self._closes_late:
+            logger.info("The abandoned %s %s late: %r", type(self._device).__name__, what, error)
+            return
+        logger.error("%s %s", type(self._device).__name__, what, exc_info=error)
+        if report:
+            self._report(error)
+
+    def close(self, *, report: bool = True) -> None:
+        """Close the device, unless it was abandoned, and release it.
+
+        Args:
+            report: Whether an exception is reported. False after another one: a sink that fails to write often fails
+                to close, too.
+        """
+        if not self.abandoned or (self._closes_late and fork_generation() == self._generation):
+            try:
+                self._device.close()
+            except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
+                self.failed(error, "failed to close", report=report)
+        self.release()
+
+    def release(self) -> None:
+        """Release the device without closing it. Idempotent."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()

@@ -1,14 +1,20 @@
-"""The level meter behind the events `local_audio_level` and `remote_audio_level`."""
+"""Audio levels: which of them are speech, and the meter behind `local_audio_level` and `remote_audio_level`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..events import RTVIEvent
 from . import pcm as pcm_tools
-from .state import AudioLevel
-from .status_reporter import DeviceStatusReporter
+from .status import AudioLevel, DeviceStatusReporter
 
+#: RMS, of 32768. The noise of an A/D converter is below it, the softest speech above.
+FLOOR = 30.0
+# Share of the loudest frame's RMS (-28 dB) below which a frame holds breath and room noise instead of speech.
+_SHARE = 0.04
+#: How many windows a second of audio has.
+WINDOWS_PER_SECOND = 50
 # Seconds between two levels: at most 20 per second, which a meter on a screen needs.
 _INTERVAL = 0.05
 # After this many seconds without audio the level is that of silence, because a silent bot sends nothing.
@@ -18,6 +24,18 @@ _SILENT_AFTER = 0.25
 _MEASURED_BYTES = 9600
 _MEASURED_FRAMES = 4
 _SILENCE = AudioLevel(level=0.0, dbfs=-100.0)
+
+
+def audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[list[bool], int]:
+    """Return for each window, 20 ms of one voice, whether it holds speech; and the number of bytes of a window."""
+    size = 2 * max(1, sample_rate_hz // WINDOWS_PER_SECOND)
+    return audible([pcm_tools.rms(pcm[at : at + size]) for at in range(0, len(pcm), size)]), size
+
+
+def audible(levels: Sequence[float]) -> list[bool]:
+    """Return for each frame of one voice whether it holds speech, by its RMS."""
+    limit = max(FLOOR, _SHARE * max(levels, default=0.0))
+    return [level >= limit for level in levels]
 
 
 def level_of(pcm: bytes) -> AudioLevel:

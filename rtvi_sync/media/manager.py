@@ -24,11 +24,9 @@ from .capture import SendAudio
 from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, MediaSettings, as_device_error
 from .device_slots import MediaCounters
 from .devices.backend import AudioBackend, audio_backend, cameras
-from .event_sink import NullEventSink
 from .kinds import AudioFiles, CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind
 from .session import Insertion, MediaSession, Senders
-from .state import DeviceStatus
-from .status_reporter import DeviceStatusReporter
+from .status import DeviceStatus, DeviceStatusReporter, NullEventSink
 from .tracks import AudioTrack, ParticipantTracks, Tracks
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
 from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
-from .leased_device import LeasedDevice, Report
-from .leases import Lease
+from .leases import Lease, LeasedDevice, Report
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -182,7 +181,7 @@ class QueuedSpeaker:
 
     def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int, workers: Workers) -> None:
         self.sink: AudioSink = sink
-        self._device = LeasedDevice("speaker", sink, lease, report)
+        self._device = LeasedDevice(sink, lease, report)
         self._records = getattr(sink, "is_recorder", False) is True
         self._queue = AudioQueue(max_bytes, memory_size_of)
         # The next two are written by the thread that writes to the sink.

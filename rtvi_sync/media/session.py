@@ -28,8 +28,7 @@ from .leases import lease_key_of
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
 from .silence_gate import SilenceGate
-from .state import Participant, TrackData
-from .status_reporter import DeviceStatusReporter
+from .status import DeviceStatusReporter, Participant, TrackData
 from .tracks import AudioTrack, VideoTrack
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rtvi_sync.media import AudioFrame
-from rtvi_sync.media.loudness import audible
+from rtvi_sync.media.levels import audible
 from rtvi_sync.media.pcm import rms
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The level meter: its rate, its cost, and the return to silence."""
+"""Audio levels: which are speech; the meter's rate, its cost, and the return to silence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import AudioLevel
 from rtvi_sync.media import levels as levels_module
-from rtvi_sync.media.levels import LevelMeter, level_of
-from rtvi_sync.media.status_reporter import DeviceStatusReporter
+from rtvi_sync.media.levels import FLOOR, LevelMeter, audible, level_of
+from rtvi_sync.media.status import DeviceStatusReporter
 
 pytestmark = pytest.mark.inside
 
@@ -116,3 +116,18 @@ def test_levels(pcm, level, dbfs):
     """The level ranges from silence to full scale."""
     assert level_of(pcm).level == pytest.approx(level, rel=0.01)
     assert level_of(pcm).dbfs == pytest.approx(dbfs, abs=0.01)
+
+
+def test_noise_is_not_audible() -> None:
+    """What is below the noise of a converter is silence, even if nothing else is louder."""
+    assert audible([0.0, FLOOR - 1, FLOOR]) == [False, False, True]
+
+
+def test_breath_beside_speech_is_not_audible() -> None:
+    """The limit rises with the loudest frame: 28 dB below it is no speech."""
+    assert audible([10_000.0, 500.0, 390.0]) == [True, True, False]
+
+
+def test_no_frames() -> None:
+    """Nothing is audible in nothing."""
+    assert audible([]) == []

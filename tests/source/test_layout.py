@@ -15,7 +15,6 @@ _PAYLOADS: Final = "classes of data without code: tests/protocol/test_decoding.p
 WITHOUT: Final[dict[str, str]] = {
     "_version": "one constant: tests/test_exports.py compares it",
     "media/devices/backend": "protocols, and functions that import a backend: the tests of both backends use it",
-    "media/event_sink": "a protocol, and a class whose methods do nothing",
     "media/port": "a protocol: tests/transports/test_base.py checks what it shows",
     "protocol/application_payloads": _PAYLOADS,
     "protocol/service_payloads": _PAYLOADS,

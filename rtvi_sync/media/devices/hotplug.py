@@ -14,7 +14,7 @@ from ...concurrency.logs import package_logger
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
-from ..status_reporter import DeviceStatusReporter
+from ..status import DeviceStatusReporter
 from .backend import AudioBackend, cameras
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
@@ -14,7 +15,7 @@ from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import register_for_fork
 from ...errors import DeviceError
-from . import device_probe, portaudio_noise
+from . import device_probe
 from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
 from .audio_libraries import is_installed
 from .probing import PortAudioDevice, parse_devices, probe
@@ -28,6 +29,13 @@ _CLOSE_FOR_RESTART_LIMIT = 0.5
 _MIN_RESTART_AGE = 10.0
 # Part of the names of devices that only one process at a time can open.
 _ALSA_HARDWARE = "(hw:"
+# The libraries that write messages to standard error, and the functions that set a handler for these. PortAudio's own
+# messages are about its internal failures.
+_SETTERS = {
+    "libasound.so.2": ["snd_lib_error_set_handler"],
+    "libjack.so.0": ["jack_set_error_function", "jack_set_info_function"],
+    "libportaudio.so.2": ["PaUtil_SetDebugPrintFunction"],
+}
 
 
 class PortAudioStream(Protocol):
@@ -279,7 +287,7 @@ class PortAudio:
         binding = importlib.import_module(f".{self.library}_binding", __package__)
         try:
             library = binding.load()
-            portaudio_noise.silence()
+            silence_libraries()
             audio = binding.Binding(library)
             try:
                 self._devices = parse_devices(device_probe.describe(audio))
@@ -344,3 +352,26 @@ class PortAudio:
         PortAudio._lock = threading.Lock()
         self._notifier = Notifier()
         self._restart_requester = None
+
+
+def silence_libraries() -> None:
+    """Suppress the messages that the libraries below PortAudio write to standard error, until the process ends.
+
+    ALSA and JACK print about 80 lines when PortAudio initializes on a machine without devices, and one at each
+    underrun. Call this after the import of the library that binds PortAudio, and before PortAudio is initialized.
+
+    The handler is `getpid()` of the C library, which takes no arguments and so ignores any that it gets. It must not be
+    a Python function: threads of the libraries would call it at any time, even after the interpreter's end.
+    """
+    if sys.platform != "linux":
+        return
+    import os
+
+    handler = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
+    for library, setters in _SETTERS.items():
+        # Only libraries that PortAudio has loaded need a handler; loading others would be a side effect.
+        with contextlib.suppress(OSError):
+            loaded = ctypes.CDLL(library, mode=os.RTLD_NOLOAD)
+            for setter in setters:
+                with contextlib.suppress(AttributeError):
+                    getattr(loaded, setter)(handler)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
+from rtvi_sync.media.devices.portaudio import silence_libraries
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudioInput, PortAudioOutput
 from rtvi_sync.media.devices.probing import PortAudioDevice
 from tests.support import limits
 from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.forking import in_child
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.inside
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only there these libraries print")
 
 
 def test_it_begins_with_the_first_stream_and_ends_with_the_last(machine: FakeMachine, audio: PortAudioBackend) -> None:
@@ -275,3 +282,47 @@ def test_a_child_forked_while_portaudio_begins(machine: FakeMachine, audio: Port
     assert "forked" in in_child(child)
     go_on.set()
     owner.do(opening.result(GUARD).close)
+
+
+class Library:
+    """A library that was loaded, and records the handlers that it is given."""
+
+    def __init__(self, *functions: str) -> None:
+        self.handlers: dict[str, Any] = {}
+        for name in functions:
+            setattr(self, name, lambda handler, name=name: self.handlers.update({name: handler}))
+
+
+@on_linux
+def test_each_loaded_library_gets_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that is not loaded, and a function that it lacks, are passed over; the handler is a C function."""
+    asound, portaudio = Library("snd_lib_error_set_handler"), Library()
+    load = ctypes.CDLL
+
+    def loaded(name: str | None, mode: int = 0) -> Any:
+        if name is None:
+            return load(None)
+        assert mode & os.RTLD_NOLOAD
+        if name == "libjack.so.0":
+            raise OSError("it is not loaded")
+        return asound if name == "libasound.so.2" else portaudio
+
+    monkeypatch.setattr(ctypes, "CDLL", loaded)
+    silence_libraries()
+    assert set(asound.handlers) == {"snd_lib_error_set_handler"}
+    assert isinstance(asound.handlers["snd_lib_error_set_handler"], ctypes.c_void_p)
+    assert portaudio.handlers == {}
+
+
+@on_linux
+def test_nothing_is_loaded_for_it() -> None:
+    """A process without these libraries is without them afterwards, too."""
+    script = """
+        from pathlib import Path
+        from rtvi_sync.media.devices.portaudio import silence_libraries
+
+        silence_libraries()
+        maps = Path("/proc/self/maps").read_text()
+        print([name for name in ("libasound", "libjack", "libportaudio") if name in maps])
+    """
+    assert run_python(script) == (0, "[]\n", "")

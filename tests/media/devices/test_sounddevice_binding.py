@@ -89,11 +89,11 @@ def test_the_real_module_leaves_nothing_to_the_exit() -> None:
     if not is_installed("sounddevice"):
         pytest.skip("sounddevice is not installed")
     script = """
-        from rtvi_sync.media.devices.portaudio_noise import silence
+        from rtvi_sync.media.devices.portaudio import silence_libraries
         from rtvi_sync.media.devices.sounddevice_binding import Binding, load
 
         module = load()
-        silence()
+        silence_libraries()
         binding = Binding(module)
         print(module._initialized, binding.devices(), binding.defaults())
         binding.terminate()

@@ -10,7 +10,7 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.base import MediaDeviceInfo
 from rtvi_sync.media.kinds import Kind
-from rtvi_sync.media.status_reporter import DeviceStatusReporter
+from rtvi_sync.media.status import DeviceStatusReporter
 
 pytestmark = pytest.mark.inside
 

@@ -1,17 +1,19 @@
-"""The status of a client's devices, and the events that report its changes."""
+"""The status of a client's devices: the events that report it, their data, and the sink that publishes them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import attrs
 
 from ..concurrency.logs import package_logger
 from ..errors import DeviceError, fresh_copy
 from ..events import RTVIEvent
 from .base import AudioSink, MediaDeviceInfo
-from .event_sink import EventSink, NullEventSink
 from .kinds import Kind, is_device
-from .state import AudioDroppedData, DeviceStatus, MediaState
+from .tracks import AudioTrack, VideoTrack
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -27,6 +29,119 @@ _ADVICE_AUDIO = (
 _ADVICE_VIDEO = "Without one pass cam=FileVideoSource(path) of rtvi_sync.media, or leave the camera off"
 
 
+@attrs.frozen(kw_only=True)
+class DeviceStatus:
+    """The status of one kind of device.
+
+    Attributes:
+        state: "uninitialized" until `init_devices()` or `connect()`, then "initializing", then "granted" or "error".
+        error: the failure, in the state "error".
+    """
+
+    state: Literal["uninitialized", "initializing", "granted", "error"] = "uninitialized"
+    error: DeviceError | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Return the error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
+        return self.error.type if self.error is not None else None
+
+
+@attrs.frozen(kw_only=True)
+class MediaState:
+    """The status of all devices; the data of `media_state_updated`."""
+
+    mic: DeviceStatus = DeviceStatus()
+    cam: DeviceStatus = DeviceStatus()
+    speaker: DeviceStatus = DeviceStatus()
+
+
+@attrs.frozen(kw_only=True)
+class AudioLevel:
+    """An audio level; the data of `local_audio_level` and `remote_audio_level`.
+
+    Attributes:
+        level: root mean square, 0.0 (silence) to 1.0 (full scale).
+        dbfs: the same in decibels relative to full scale: 0.0 or less; -100.0 for silence.
+    """
+
+    level: float
+    dbfs: float
+
+
+@attrs.frozen(kw_only=True)
+class AudioDroppedData:
+    """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
+
+    The event is published once at the start of each run of losses. It is published once more for audio that a sink has
+    not taken when the session ends or the sink is replaced. `stats().speaker_dropped_seconds` counts all losses.
+
+    Attributes:
+        seconds: Audio lost in this run so far; at the end, the audio that is dropped then.
+        sink: the sink that was given to the client, a device's id, or None for the default device.
+    """
+
+    seconds: float
+    sink: AudioSink | str | None
+
+
+@attrs.frozen(kw_only=True)
+class Participant:
+    """The participant that a track belongs to.
+
+    Attributes:
+        id: "local" or "bot".
+        name: display name.
+        local: whether it is the user of this client.
+    """
+
+    id: str
+    name: str
+    local: bool
+
+
+@attrs.frozen(kw_only=True)
+class TrackData:
+    """A track and its participant; the data of `track_started`, `track_stopped` and their screen counterparts."""
+
+    track: AudioTrack | VideoTrack
+    participant: Participant
+
+
+class EventSink(Protocol):
+    """A publisher of events; any thread may call it, and no method blocks or raises."""
+
+    def has_listener(self, type_: RTVIEvent) -> bool:
+        """Return whether the application listens to `type_`."""
+
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:
+        """Return whether the application listens to `type_` by name, and not only to all events."""
+
+    def event(self, type_: RTVIEvent, data: Any = None) -> None:
+        """Publish an event."""
+
+    def latest(self, type_: RTVIEvent, data: Any) -> None:
+        """Publish an event in place of the undelivered events of this type."""
+
+
+class NullEventSink:
+    """The event sink between two sessions: it discards all events."""
+
+    def has_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
+
+    def has_explicit_listener(self, type_: RTVIEvent) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
+
+    def event(self, type_: RTVIEvent, data: Any = None) -> None:
+        """Discard the event."""
+
+    def latest(self, type_: RTVIEvent, data: Any) -> None:
+        """Discard the event."""
+
+
 class DeviceStatusReporter:
     """A record of each device's status, which publishes changes as events; any thread may call every method.
 
@@ -39,7 +154,7 @@ class DeviceStatusReporter:
         # Both dicts are changed by single operations, which are atomic, so they need no lock.
         self._infos: dict[Kind, MediaDeviceInfo] = {}
         self._statuses: dict[Kind, DeviceStatus] = {}
-        self._warned = ""  # what was logged as missing
+        self._warned = ""  # the last warning about missing devices
 
     def selected(self, kind: Kind) -> MediaDeviceInfo | None:
         """Return the device in use, or the one to be opened; None: an unopened default device, or an object."""
@@ -74,7 +189,7 @@ class DeviceStatusReporter:
 
     def error(self, kind: Kind, error: DeviceError) -> None:
         """Record that a device, source or sink cannot be used."""
-        # As a copy: the frames of the error keep the client, and what ends its devices when it is dropped keeps this.
+        # As a copy: the error's frames keep the client, and the object that ends a dropped client's devices keeps this.
         self.status(kind, DeviceStatus(state="error", error=fresh_copy(error)))
 
     def failed(self, kind: Kind, error: DeviceError) -> None:
@@ -83,12 +198,12 @@ class DeviceStatusReporter:
         self.event_sink.event(RTVIEvent.SCREEN_SHARE_ERROR if kind == "screen" else RTVIEvent.DEVICE_ERROR, error)
 
     def audio_dropped(self, sink: AudioSink | str | None, seconds: float, why: str) -> None:
-        """Log and publish a loss of the bot's audio, or the beginning of a run of losses.
+        """Log and publish a loss of the bot's audio, or the start of a run of losses.
 
         Args:
-            sink: the sink that did not take it; a device's id, or None for the default device.
-            seconds: lost so far.
-            why: clause about the sink, for the log.
+            sink: The sink that did not take it; a device's id, or None for the default device.
+            seconds: Audio lost so far.
+            why: A clause about the sink, for the log.
         """
         name = f"the speaker {sink or 'by default'!r}" if is_device(sink) else type(sink).__name__
         logger.warning("Dropped %.2f s of the bot's audio that waited for %s: %s", seconds, name, why)
