@@ -7,21 +7,24 @@ part of its help, a function `add_arguments(parser)` and a function `run(argumen
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from rtvi_sync import __version__
-from rtvi_sync.recording.text import clean
-
-from .program import INTERRUPTED, run_program
+from rtvi_sync import ConnectError, RTVIError, __version__
+from rtvi_sync.protocol.text import clean
+from rtvi_sync.protocol.validation import STRING, function_taking
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
 COMMANDS = ("demo", "talk", "devices")
+# Exit statuses.
+FAILED = 1
+INTERRUPTED = 130
 
 
 class CleanFormatter(logging.Formatter):
@@ -76,3 +79,44 @@ def _parser() -> argparse.ArgumentParser:
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return parser
+
+
+def run_program(main: Callable[[], int | None], name: str = "") -> int:
+    """Run a program and return its exit status: ``sys.exit(run_program(main))``.
+
+    An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr, and a
+    `ConnectError` of several transports in one line for each. Any other exception is a bug in the program, and keeps
+    its traceback.
+
+    Args:
+        main: The program. It returns its exit status; None means 0.
+        name: The prefix of the line.
+
+    Returns:
+        The exit status: the one of `main()`, 1 after an error, or 130 after Ctrl-C.
+    """
+    function_taking().check(main=main)
+    STRING.check(name=name)
+    try:
+        status = main()
+        print(end="", flush=True)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has closed the pipe. The buffered rest must not fail again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except ModuleNotFoundError as error:
+        return _failed(name, f"{error}. Install the package that has it, with pip")
+    except ConnectError as error:
+        return _failed(name, *str(error).split("\n"))  # one line for each way that was tried
+    except (RTVIError, OSError) as error:
+        return _failed(name, str(error) or type(error).__name__)  # the TimeoutError of a future has no text
+    return status or 0
+
+
+def _failed(name: str, *reason: str) -> int:
+    first, *others = (clean(" ".join(line.split())) for line in reason)
+    with contextlib.suppress(OSError):
+        print(*(f"{name}: {first}" if name else first, *others), sep="\n  ", file=sys.stderr)
+    return FAILED

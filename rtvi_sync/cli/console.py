@@ -79,7 +79,7 @@ class LineConsole:
     """A console of lines: for pipes, and for terminals whose abilities are unknown.
 
     Args:
-        stdin: a stream with a file descriptor, which a thread reads. None: stdin was closed before this process began.
+        stdin: a stream with a file descriptor, which a thread reads. None: the process has no stdin.
         screen: where utterances are printed.
     """
 
@@ -134,5 +134,5 @@ class LineConsole:
         self._input_queue.put(Key.END)
 
     def _put(self, line: bytes, encoding: str) -> None:
-        """Queue a line, without the mark that begins some files of text: several may come one after the other."""
+        """Queue a line, without the mark at the start of some text files: a pipe may deliver several of them."""
         self._input_queue.put(line.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace"))

@@ -17,8 +17,7 @@ from rtvi_sync.recording import latency
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
-from .arguments import limit, seconds, url
-from .bot_address import URL_HELP, add_connect_options, connect_options, describe_bot
+from .arguments import URL_HELP, add_connect_options, connect_options, describe_bot, limit, seconds, url
 from .demo_session import DemoSession
 from .recording_file import check_different, save_recording, writable_path
 from .screen import Screen, screen_for

@@ -26,7 +26,7 @@ from .scripted_speech import ScriptedSpeech
 
 
 class DemoSession:
-    """One scripted conversation in one session. Its lines are printed as the bot's events come.
+    """One scripted conversation in one session. Its lines are printed as the bot's events arrive.
 
     Args:
         client: not yet connected; its microphone is silent.
@@ -82,7 +82,7 @@ class DemoSession:
             ) from None
 
     def _hear_greeting(self, seconds: float, deadline: Deadline) -> None:
-        """Wait until the bot has greeted, if it begins to within `seconds`."""
+        """Wait until the bot has greeted, if it starts to within `seconds`."""
         try:
             self._client.listen(deadline.at_most(seconds))
         except RequestTimeoutError:

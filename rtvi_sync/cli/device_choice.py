@@ -1,8 +1,10 @@
-"""The microphone and the speaker that command-line arguments name."""
+"""Devices on the command line: those that arguments name; and the log records about devices, suppressed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIClient, RTVIError
@@ -66,3 +68,18 @@ def next_device(devices: Sequence[MediaDeviceInfo], current: MediaDeviceInfo | N
     index = ids.index(current.device_id) if current is not None and current.device_id in ids else -1
     following = devices[(index + 1) % len(ids)] if ids else None
     return following if following != current else None
+
+
+@contextlib.contextmanager
+def suppress_device_logs() -> Iterator[None]:
+    """Suppress the log records about devices, for commands that print device errors from events."""
+    # The second logger writes the stacks of threads that are still blocked in a device at the end.
+    loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media", "concurrency.lifecycle")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

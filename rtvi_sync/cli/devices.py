@@ -21,21 +21,20 @@ from typing import Any
 import attrs
 
 from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, RTVIError
-from rtvi_sync.media import MediaDeviceInfo
-from rtvi_sync.recording.text import clean
+from rtvi_sync.media import AudioLevel, MediaDeviceInfo, NullSink
+from rtvi_sync.protocol.text import clean
 
 from ..concurrency.clock import monotonic
 from .arguments import seconds
-from .log_filter import suppress_device_logs
-from .meter import level_bar
-from .mic_level import SILENCE_DBFS, MicLevelMonitor
-from .screen import Screen, screen_for
+from .device_choice import suppress_device_logs
+from .screen import Screen, level_bar, screen_for
 
 _TICK = 0.1
 _METER_WIDTH = 30
 _CAMERAS = "cameras"
 _HEADERS = ("  id", "name")
 _LEVELS = (*_HEADERS, "level", "dBFS")
+SILENCE_DBFS = -100.0
 # Seconds of measurement where the output is no terminal.
 _DEFAULT_SECONDS = 3.0
 
@@ -52,6 +51,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"elsewhere the peak level, by default of {_DEFAULT_SECONDS:g} s",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+class MicLevelMonitor:
+    """Measures the level of a microphone inside its context, by a client that is never connected.
+
+    Its attributes may be read at any time, on any thread.
+
+    Attributes:
+        current_dbfs, loudest_dbfs: The latest level and the peak.
+        problem: The microphone's error; None without one.
+    """
+
+    def __init__(self, device_id: str) -> None:
+        self.current_dbfs: float = SILENCE_DBFS
+        self.loudest_dbfs: float = SILENCE_DBFS
+        self.problem: RTVIError | None = None
+        self._client = RTVIClient(mic=device_id, speaker=NullSink())
+        self._client.on("local_audio_level", self._on_level)
+        self._client.on("device_error", self._on_device_error)
+
+    def __enter__(self) -> MicLevelMonitor:
+        try:
+            self._client.init_devices()
+        except RTVIError as error:
+            self.problem = error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def _on_level(self, level: AudioLevel) -> None:
+        self.current_dbfs = level.dbfs
+        self.loudest_dbfs = max(self.loudest_dbfs, level.dbfs)
+        self.problem = None
+
+    def _on_device_error(self, error: DeviceError) -> None:
+        self.current_dbfs, self.problem = SILENCE_DBFS, error
 
 
 @attrs.frozen

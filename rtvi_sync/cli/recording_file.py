@@ -1,4 +1,4 @@
-"""The files that a command writes."""
+"""The WAV files that a command writes: checked before the conversation, written after it."""
 
 from __future__ import annotations
 

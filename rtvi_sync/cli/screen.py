@@ -1,4 +1,4 @@
-"""The output of a command: lines, tables and, on a terminal, text that may still change."""
+"""The output of a command: lines, tables, bars and, on a terminal, text that may still change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from rtvi_sync.protocol.text import clean
 from rtvi_sync.recording.tables import columns, rich_table
-from rtvi_sync.recording.text import clean
+
+# The level of an empty bar: quiet speech at some distance is above it, a quiet room is not.
+_MIN_DBFS = -60.0
 
 
 class Screen(Protocol):
@@ -132,3 +135,25 @@ class RichScreen:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+
+def level_bar(dbfs: float, width: int, encoding: str = "utf-8") -> str:
+    """Return a bar of `width` characters, empty at -60 dBFS and below, full at 0 dBFS.
+
+    Args:
+        dbfs: The level.
+        width: The number of characters.
+        encoding: The terminal's. If it has no block characters, the bar is made of ASCII characters.
+    """
+    filled = max(0, min(width, round(width * (1 - dbfs / _MIN_DBFS))))
+    full, empty = _characters(encoding)
+    return full * filled + empty * (width - filled)
+
+
+def _characters(encoding: str) -> tuple[str, str]:
+    characters = "█", "·"
+    try:
+        "".join(characters).encode(encoding)
+    except (UnicodeError, LookupError):
+        return "#", "."
+    return characters

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.installation import install_command
@@ -22,14 +24,11 @@ from rtvi_sync.media import WavSource
 from rtvi_sync.media.devices.echo_canceller import is_available
 from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
-from .arguments import url
-from .bot_address import URL_HELP, add_connect_options, connect_options
+from .arguments import URL_HELP, add_connect_options, connect_options, url
 from .console import Console, LineConsole
-from .console_choice import console_for
-from .device_choice import DEFAULT, NONE, select_mic, select_speaker
-from .log_filter import suppress_device_logs
+from .device_choice import DEFAULT, NONE, select_mic, select_speaker, suppress_device_logs
 from .recording_file import check_different, save_recording, writable_path
-from .screen import PlainScreen
+from .screen import PlainScreen, screen_for
 from .scripted_speech import silence_after
 from .talk_session import TalkSession
 
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         # A bot may speak before connect() returns.
         client.on("connected", lambda: recorder.attach(client.tracks()))
 
-    # An answer may come while the silence at the end of a file is sent.
+    # An answer may arrive while the silence at the end of a file is sent.
     mic_silence = silence_after(mic.pcm, mic.sample_rate_hz) if isinstance(mic, WavSource) else 0.0
 
     def mic_ended() -> bool:
@@ -126,6 +125,22 @@ def run(arguments: argparse.Namespace) -> int:
                     PlainScreen(sys.stdout).print_line,
                 )
     return 0
+
+
+def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Console:
+    """Return the console for two streams (None: this process's): with prompt_toolkit if installed, on a terminal."""
+    stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
+    if stdin is None or not stdin.isatty():
+        return LineConsole(stdin, screen_for(stdout))
+    if stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"):
+        try:
+            from .terminal import TerminalConsole
+
+            return TerminalConsole(stdout)
+        except ModuleNotFoundError:
+            print(f"For meters and keys: {install_command('cli')}", file=sys.stderr)
+    # The terminal itself echoes typed text: nothing may be drawn over it.
+    return LineConsole(stdin, PlainScreen(stdout))
 
 
 def _print_introduction(console: Console, *, has_echo: bool, echo_cancellation: bool) -> None:

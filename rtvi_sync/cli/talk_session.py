@@ -22,13 +22,13 @@ from rtvi_sync.media import MediaDeviceInfo
 from rtvi_sync.recording.transcript import EVENTS, Transcript, has_begun
 
 from ..concurrency.clock import monotonic
-from .bot_address import describe_bot
+from .arguments import describe_bot
 from .console import Console, Key, Status
 from .device_choice import next_device
 
 # Seconds between two checks of what changes without an event.
 _TICK = 0.05
-# Seconds that a bot may take before it begins to answer.
+# Seconds that a bot may take before it starts to answer.
 _ANSWER_TIMEOUT = 10.0
 # Bounds the memory, whatever a bot sends.
 _MAX_INTERRUPTIONS = 10_000
@@ -146,7 +146,7 @@ class TalkSession:
         self._answered = is_answer and not any(turn.is_open for turn in self._client.turns())
 
     def _is_answered(self) -> bool:
-        """Tell whether the bot has answered what was said last, or has not begun to within `_ANSWER_TIMEOUT`."""
+        """Return whether the bot has answered the last words, or has not started to within `_ANSWER_TIMEOUT`."""
         if self._answered:
             return True
         is_late = monotonic() > (self._said_at or self._began_at) + _ANSWER_TIMEOUT

@@ -35,10 +35,10 @@ from prompt_toolkit.widgets import TextArea
 
 from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.lifecycle import start_thread
-from rtvi_sync.recording.text import clean
+from rtvi_sync.protocol.text import clean
 
 from .console import Key, Status
-from .meter import level_bar
+from .screen import level_bar
 
 _STYLE = Style.from_dict(
     {

@@ -18,8 +18,7 @@ from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
-from ..protocol.about import about_this_client
-from ..protocol.engine import Engine
+from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
 from ..session import limits
 from ..session.attempt import on_a_thread, was_disconnected

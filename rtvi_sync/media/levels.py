@@ -17,7 +17,7 @@ _SHARE = 0.04
 WINDOWS_PER_SECOND = 50
 # Seconds between two levels: at most 20 per second, which a meter on a screen needs.
 _INTERVAL = 0.05
-# After this many seconds without audio the level is that of silence, because a silent bot sends nothing.
+# After this many seconds without audio the meter publishes silence, because a silent bot sends nothing.
 _SILENT_AFTER = 0.25
 # At most this much of each frame, and this many frames, are measured, because the I/O thread must not be kept busy by
 # long audio frames.

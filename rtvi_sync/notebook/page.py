@@ -6,10 +6,9 @@ import html
 import os
 from collections.abc import Iterable, Sequence
 
-from rtvi_sync.protocol.text import LONGEST_LINE
+from rtvi_sync.protocol.text import LONGEST_LINE, clean
 from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.recording.tables import columns
-from rtvi_sync.recording.text import clean
 from rtvi_sync.recording.transcript import is_heard
 
 # Characters that are shown of each side of a turn.

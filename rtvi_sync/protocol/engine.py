@@ -7,12 +7,14 @@ thread at a time calls it, except for the methods that any thread may call.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import attrs
 
+from .._version import __version__
 from ..errors import (
     BotError,
     ConfigUpdateError,
@@ -130,6 +132,16 @@ class Close:
 
 
 Effect: TypeAlias = Resolve | Reject | Deliver | Ready | Interrupt | Warn | Close
+
+
+def about_this_client() -> dict[str, str]:
+    """Return the client's `about`, for `client-ready`: the library, the platform, and their versions."""
+    return {
+        "library": "rtvi_sync",
+        "library_version": __version__,
+        "platform": platform.system().lower() or "unknown",
+        "platform_version": platform.release(),
+    }
 
 
 class Engine:

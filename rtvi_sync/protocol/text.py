@@ -28,6 +28,11 @@ def one_line(text: str, limit: int = MAX_LENGTH) -> str:
     return "".join(char if _is_harmless(char) else " " for char in shown)
 
 
+def clean(text: str) -> str:
+    """Return text of the peer as one line of at most `LONGEST_LINE` characters; see `one_line()`."""
+    return one_line(text, LONGEST_LINE)
+
+
 def quoted(value: object, limit: int = MAX_QUOTE) -> str:
     """Return a received value as Python shows it, a text in quotes: one line, of about `limit` characters."""
     return repr(one_line(value, limit)) if isinstance(value, str) else one_line(repr(value), limit)

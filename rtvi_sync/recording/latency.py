@@ -23,7 +23,7 @@ HEADERS = ("turn", "final transcript", "first text", "first audio")
 
 @attrs.frozen(kw_only=True)
 class Latency:
-    """Seconds from the end of one utterance of the user to each reaction; None: it did not come.
+    """Seconds from the end of one utterance of the user to each reaction; None: it did not happen.
 
     Attributes:
         transcript: the last final transcript of the user's words.

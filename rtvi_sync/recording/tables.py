@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .text import clean
+from ..protocol.text import clean
 
 if TYPE_CHECKING:
     from rich.table import Table

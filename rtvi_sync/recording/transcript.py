@@ -92,11 +92,11 @@ class Transcript:
 
 
 def has_begun(turn: TurnRecord) -> bool:
-    """Tell whether the bot has begun to answer."""
+    """Return whether the bot has started to answer."""
     timings = turn.timings
     return bool(timings.llm_started or timings.bot_started_speaking or turn.bot_text or turn.function_calls)
 
 
 def is_heard(turn: TurnRecord) -> bool:
-    """Tell whether the words of a user who speaks are complete."""
+    """Return whether the words of a speaking user are complete."""
     return not turn.is_open or (turn.timings.transcribed is not None and has_begun(turn))

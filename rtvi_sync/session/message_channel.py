@@ -25,7 +25,7 @@ from ..errors import (
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol import envelope
-from ..protocol.about import about_this_client
+from ..protocol.engine import about_this_client
 from ..transports.base import Inbound, Transport
 from .first_messages import SAYING, FirstMessages, Follower
 from .function_calls import CALL_EVENTS, FunctionCalls

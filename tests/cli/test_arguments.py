@@ -1,4 +1,4 @@
-"""Parsers of command-line arguments."""
+"""Parsers of command-line arguments, and the line about the bot that they lead to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 
 import pytest
 
+from rtvi_sync import AboutBotData, BotReadyData
 from rtvi_sync.cli import arguments
+from rtvi_sync.cli.arguments import describe_bot
 
 pytestmark = pytest.mark.inside
 
@@ -18,3 +20,12 @@ def test_a_header_is_a_name_and_a_value() -> None:
         with pytest.raises(argparse.ArgumentTypeError) as caught:
             arguments.header(wrong)
         assert "secret" not in str(caught.value)
+
+
+def test_library_and_version() -> None:
+    """The bot's library and version are shown as the bot states them, or else "a bot"."""
+    about = AboutBotData(library="pipecat-ai", library_version="1.14.0")
+    assert describe_bot(BotReadyData(version="2.2.0", about=about)) == (
+        "connected to pipecat-ai 1.14.0, RTVI version 2.2.0"
+    )
+    assert describe_bot(BotReadyData()) == "connected to a bot, RTVI version unknown"

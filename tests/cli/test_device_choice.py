@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from rtvi_sync import RTVIClient, RTVIError
 from rtvi_sync.cli import device_choice as choice
+from rtvi_sync.cli.device_choice import suppress_device_logs
 from rtvi_sync.media import MediaDeviceInfo, NullSink, WavSink, WavSource
 from tests.support.wavs import write_wav
 
@@ -91,3 +93,14 @@ def test_the_next_device_goes_round() -> None:
     assert [choice.next_device(MICS, current) for current, _ in pairs] == [following for _, following in pairs]
     assert choice.next_device([first], first) is None
     assert choice.next_device([], first) is None
+
+
+def test_device_logs_are_suppressed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """The logs of devices and the stacks of blocked threads are suppressed, and afterwards appear again."""
+    loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media.manager", "concurrency.lifecycle")]
+    with suppress_device_logs():
+        for logger in loggers:
+            logger.error("not seen")
+    for logger in loggers:
+        logger.error("seen")
+    assert [record.getMessage() for record in caplog.records] == ["seen", "seen"]

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -125,16 +125,16 @@ def test_the_list_as_json(machine: Setting, capsys: pytest.CaptureFixture[str]) 
     assert shown.err == "rtvi-sync devices: cv2 does not load\n"
 
 
-class FakeClient:
+class FakeClient(RTVIClient):
     """A client whose microphone reports levels, or cannot be opened."""
 
-    opened: list[str]
+    opened: ClassVar[list[str]]
 
-    def __init__(self, mic: str, **_: Any) -> None:
+    def __init__(self, mic: str = "", **_: Any) -> None:
         self._mic = mic
         self._handlers: dict[str, Callable[[Any], None]] = {}
 
-    def on(self, event: str, handler: Callable[[Any], None]) -> None:
+    def on(self, event: str, handler: Callable[[Any], None]) -> None:  # type: ignore[override]
         """Keep the handler of an event."""
         self._handlers[event] = handler
 
@@ -157,7 +157,7 @@ def microphones(machine: Setting, monkeypatch: pytest.MonkeyPatch) -> type[FakeC
     """Provide two microphones: one is in use, the other reports levels."""
     machine()
     FakeClient.opened = []
-    monkeypatch.setattr("rtvi_sync.cli.mic_level.RTVIClient", FakeClient)
+    monkeypatch.setattr("rtvi_sync.cli.devices.RTVIClient", FakeClient)
     return FakeClient
 
 

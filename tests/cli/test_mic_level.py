@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from rtvi_sync import DeviceError
-from rtvi_sync.cli import mic_level
-from rtvi_sync.cli.mic_level import SILENCE_DBFS, MicLevelMonitor
+from rtvi_sync.cli import devices
+from rtvi_sync.cli.devices import SILENCE_DBFS, MicLevelMonitor
 from rtvi_sync.media import AudioLevel
 
 pytestmark = pytest.mark.inside
@@ -42,7 +42,7 @@ class FakeClient:
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the client of the monitor."""
-    monkeypatch.setattr(mic_level, "RTVIClient", FakeClient)
+    monkeypatch.setattr(devices, "RTVIClient", FakeClient)
 
 
 def test_the_latest_level_and_the_peak() -> None:

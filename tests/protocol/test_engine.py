@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rtvi_sync
 from rtvi_sync.concurrency.future import Future
 from rtvi_sync.errors import (
     BotError,
@@ -35,6 +37,7 @@ from rtvi_sync.protocol.engine import (
     Reject,
     Resolve,
     Warn,
+    about_this_client,
     error_text,
 )
 from tests.support import limits
@@ -717,3 +720,19 @@ def test_any_input_in_any_order(messages: list[Any]) -> None:
                 assert len(str(effect.error)) < 1000
     assert handshakes <= 1
     assert (engine.bot_ready is not None) == (handshakes == 1)
+
+
+def test_library_and_platform() -> None:
+    """The versions are those of this package and of this system."""
+    assert about_this_client() == {
+        "library": "rtvi_sync",
+        "library_version": rtvi_sync.__version__,
+        "platform": platform.system().lower(),
+        "platform_version": platform.release(),
+    }
+
+
+def test_a_platform_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without a name is called unknown, since the field must not be empty."""
+    monkeypatch.setattr(platform, "system", lambda: "")
+    assert about_this_client()["platform"] == "unknown"

@@ -86,7 +86,7 @@ class PortAudioBinding(Protocol):
         """Open a microphone.
 
         Args:
-            index: of the device, which exists.
+            index: The device's index; the device exists.
             rate: in Hz.
             channels: as many as the device has, or fewer.
             frames: in one period of the device's buffer.
@@ -266,7 +266,7 @@ class PortAudio:
         return device
 
     def _may_be_outdated(self, error: DeviceError) -> bool:
-        """Tell whether the list of devices may have changed since PortAudio was initialized, given this error."""
+        """Return whether the list of devices may have changed since PortAudio was initialized, given this error."""
         if error.type != "not-found" and monotonic() - self._initialized_at > _MIN_RESTART_AGE:
             return True
         found = probe(self.library)
