@@ -22,13 +22,12 @@ from ..concurrency.lifecycle import register_for_fork
 from ..errors import ProtocolError
 from ..events import Event, RTVIEvent
 from ..messages import BotReadyData, RTVIMessage
-from ..protocol.attribution import MAX_TURNS
 from ..protocol.dialects import parse_version
 from ..protocol.engine import Deliver
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
+from ..protocol.tracker import MAX_TURNS, TurnTracker
 from ..protocol.turn_record import TurnRecord, speech_of
-from ..protocol.turns import TurnTracker
 from ..session.dispatcher import Dispatcher
 from ..session.first_messages import Entry
 from ..session.session import Session
@@ -174,7 +173,7 @@ class ConversationTracker:
         if not follower.goes_on:
             self.unclaimed.clear()  # of what has just ended
         with self._lock:
-            self._tracker.begin_session(
+            self._tracker.start_session(
                 audio_out=bot.capabilities.audio_out is not False,
                 version=parse_version(bot.version),
                 user_is_muted=user_is_muted,

@@ -29,9 +29,9 @@ from ..media.base import AudioSource
 from ..media.session import Insertion
 from ..media.sources import BytesSource, SourceRun
 from ..messages import RTVIMessage
-from ..protocol.attribution import VOICE_UNKNOWN
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line, quoted
+from ..protocol.tracker import VOICE_UNKNOWN
 from ..session.dispatcher import Dispatcher
 from ..session.session import Session
 from .conversation import ConversationTracker

@@ -7,8 +7,8 @@ from typing import Any
 
 from rtvi_sync import Event, RTVIMessage
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload, parse_version
+from rtvi_sync.protocol.tracker import TurnTracker
 from rtvi_sync.protocol.turn_record import TurnRecord
-from rtvi_sync.protocol.turns import TurnTracker
 
 _PAUSE = 100.0
 _FOR_EVER = 1e6  # longer than all waits of the tracker
@@ -48,7 +48,7 @@ class Replay:
         """Play rows; return who has ended the session, if that is one of them."""
         ready = next(row[2]["data"] for row in rows if row[1] == "in" and row[2]["type"] == "bot-ready")
         has_audio = ready.get("capabilities", {}).get("audio_out") is not False
-        self.tracker.begin_session(audio_out=has_audio, version=parse_version(ready["version"]))
+        self.tracker.start_session(audio_out=has_audio, version=parse_version(ready["version"]))
         begin, end = self.now + _PAUSE, None
         for seconds, kind, what in rows:
             self._pass_time(begin + seconds)

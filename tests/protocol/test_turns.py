@@ -10,8 +10,8 @@ import pytest
 from rtvi_sync import Event, RTVIMessage
 from rtvi_sync.protocol.answer import Waits
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
+from rtvi_sync.protocol.tracker import TurnTracker
 from rtvi_sync.protocol.turn_record import TurnRecord
-from rtvi_sync.protocol.turns import TurnTracker
 
 pytestmark = pytest.mark.inside
 
@@ -21,7 +21,7 @@ class Conversation:
 
     def __init__(self, version: Version | None = (2, 2), *, audio_out: bool = True) -> None:
         self.tracker = TurnTracker()
-        self.tracker.begin_session(audio_out=audio_out, version=version)
+        self.tracker.start_session(audio_out=audio_out, version=version)
         self.now = 100.0
         self.over: list[TurnRecord] = []
 
@@ -1068,7 +1068,7 @@ def test_speech_that_has_told_nothing(end: str) -> None:
         talk.bot("bot-stopped-speaking")
     else:
         talk._took(talk.tracker.end_session(talk.now, lost=True))
-        talk.tracker.begin_session(audio_out=True, version=(2, 2))
+        talk.tracker.start_session(audio_out=True, version=(2, 2))
         talk.ask("Hi?", "early")
     talk.acknowledge("Hi?", "early")
     talk.bot("bot-llm-started")
@@ -1088,7 +1088,7 @@ def test_words_of_a_new_session_are_its_own() -> None:
     talk.bot("bot-started-speaking")
     talk.bot("bot-tts-text", {"text": "Hello"})
     talk._took(talk.tracker.end_session(talk.now, lost=True))
-    talk.tracker.begin_session(audio_out=True, version=(1, 2))
+    talk.tracker.start_session(audio_out=True, version=(1, 2))
     talk.bot("bot-started-speaking")
     talk.bot("bot-tts-text", {"text": "you."})
     assert [(turn.session, turn.bot_text, turn.spoken_text) for turn in talk.tracker.turns] == [
@@ -1104,7 +1104,7 @@ def test_a_session_that_was_lost_after_an_interruption() -> None:
     talk.bot("bot-started-speaking")
     talk.bot("bot-interrupted")
     talk._took(talk.tracker.end_session(talk.now, lost=True))
-    talk.tracker.begin_session(audio_out=True, version=(2, 0))
+    talk.tracker.start_session(audio_out=True, version=(2, 0))
     talk.progress("Welcome back.", "Welcome")
     assert [(turn.session, turn.bot_text) for turn in talk.tracker.turns] == [(1, "Hello you."), (2, "Welcome back.")]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rtvi_sync import Event, RTVIEvent, RTVIMessage
 from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
+from rtvi_sync.protocol.tracker import TurnTracker
 from rtvi_sync.protocol.turn_record import TurnRecord
-from rtvi_sync.protocol.turns import TurnTracker
 
 pytestmark = pytest.mark.inside
 
@@ -85,7 +85,7 @@ def let_all_time_pass(tracker: TurnTracker) -> Iterator[TurnRecord]:
 def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     """Each turn begins once and ends once, in the end no turn is open, and no word of the model is lost or doubled."""
     tracker = TurnTracker()
-    tracker.begin_session(audio_out=audio_out, version=version)
+    tracker.start_session(audio_out=audio_out, version=version)
     begun, over = Counter[int](), Counter[int]()
     written: list[str] = []
     now = 100.0
@@ -119,7 +119,7 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
                 took(tracker.pass_time(now))
         else:
             took(tracker.end_session(now))
-            tracker.begin_session(audio_out=audio_out, version=version)
+            tracker.start_session(audio_out=audio_out, version=version)
     took(let_all_time_pass(tracker))
     took(tracker.end_session(now + 1))
     assert tracker.due is None

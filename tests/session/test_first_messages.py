@@ -10,7 +10,7 @@ import pytest
 from rtvi_sync import BotReadyData, RTVIEvent, RTVIMessage
 from rtvi_sync.media.tracks import AudioTrack
 from rtvi_sync.protocol.engine import Deliver
-from rtvi_sync.protocol.turns import TurnTracker
+from rtvi_sync.protocol.tracker import TurnTracker
 from rtvi_sync.session.first_messages import TAKEN, FirstMessages
 
 pytestmark = pytest.mark.inside

@@ -61,7 +61,7 @@ class Talk:
         dispatcher = SimpleNamespace(observe=lambda types, function: None)
         self.conversation = ConversationTracker(cast("Any", dispatcher), max_turn_audio=120.0)
         self.conversation._follower, self.conversation._taken_until = self.follower, -1.0
-        self.conversation._tracker.begin_session(audio_out=True, version=(2, 0))
+        self.conversation._tracker.start_session(audio_out=True, version=(2, 0))
 
     def _publish(self, type_: RTVIEvent, turn: Turn) -> None:
         if type_ is RTVIEvent.TURN_ENDED:
