@@ -14,6 +14,7 @@ from ._version import __version__
 if typing.TYPE_CHECKING:
     from . import signals
     from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
+    from .client.ask import PendingTurn
     from .client.base import DEFAULT_TIMEOUT, Timeout
     from .client.client import RTVIClient
     from .client.connect import connect
@@ -21,7 +22,6 @@ if typing.TYPE_CHECKING:
     from .client.helpers import RTVIClientHelper
     from .client.llm_helper import LLMHelper
     from .client.options import RTVIClientOptions, RTVIEventCallbacks
-    from .client.pending_turn import PendingTurn
     from .client.stats import ClientStats
     from .client.turn import Turn
     from .concurrency.abort import AbortController, AbortSignal
@@ -253,6 +253,7 @@ __all__ = [
 # Each name is imported on first use: what an application does not use takes neither time nor memory. By module.
 _NAMES = {
     "client.actions": "ActionArgument RTVIActionRequestData RTVIActionResponse",
+    "client.ask": "PendingTurn",
     "client.base": "DEFAULT_TIMEOUT Timeout",
     "client.client": "RTVIClient",
     "client.connect": "connect",
@@ -260,7 +261,6 @@ _NAMES = {
     "client.helpers": "RTVIClientHelper",
     "client.llm_helper": "LLMHelper",
     "client.options": "RTVIClientOptions RTVIEventCallbacks",
-    "client.pending_turn": "PendingTurn",
     "client.stats": "ClientStats",
     "client.turn": "Turn",
     "concurrency.abort": "AbortController AbortSignal",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ..concurrency.lifecycle import register_for_fork
 from ..events import RTVIEvent
 from ..session.dispatcher import Dispatcher
-from .ask_lock import AskLock
 from .session_manager import SessionManager
 
 if TYPE_CHECKING:
+    from .ask import AskLock
     from .conversation import ConversationTracker
 
 _TURNS = frozenset({RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED})
@@ -34,8 +34,8 @@ class LazyConversation:
         self._lock = threading.RLock()
         self._conversation: ConversationTracker | None = None
         self._follows = False  # the session that there was when it began, if any
-        #: Held by the thread that asks.
-        self.ask_lock: AskLock = AskLock()
+        #: Held by the thread that asks; made with the conversation.
+        self.ask_lock: AskLock
         register_for_fork(self)
 
     def get(self) -> ConversationTracker:
@@ -45,11 +45,13 @@ class LazyConversation:
             ForkedProcessError: the session is the parent's.
         """
         self._dispatcher.check_process()
-        from .conversation import ConversationTracker  # most clients need none
+        from .ask import AskLock  # most clients need neither
+        from .conversation import ConversationTracker
 
         with self._lock:
             conversation = self._conversation
             if conversation is None:
+                self.ask_lock = AskLock()
                 conversation = self._conversation = ConversationTracker(
                     self._dispatcher, max_turn_audio=self._max_turn_audio
                 )
@@ -65,6 +67,5 @@ class LazyConversation:
             self.get()
 
     def after_fork_in_child(self) -> None:
-        """Renew the locks, which threads of the parent may hold."""
+        """Renew the lock, which threads of the parent may hold."""
         self._lock = threading.RLock()
-        self.ask_lock = AskLock()

@@ -503,7 +503,7 @@ class Ending:
 def _import_for_session(*, reconnects: bool) -> None:
     """Import what calls in a session need: later the process may have no descriptor left to do so."""
     # By name, because these modules import this one.
-    for module in ("conversation", "expect", "pending_turn", "question", "question_source", "readiness", "stats"):
+    for module in ("ask", "conversation", "expect", "readiness", "stats"):
         importlib.import_module(f"{__package__}.{module}")
     if reconnects:
         import tenacity  # noqa: F401

@@ -24,9 +24,8 @@ from .helpers import HelperRegistry
 from .llm_helper import LLMHelper
 
 if TYPE_CHECKING:  # most clients need none of them
+    from .ask import PendingTurn, Question
     from .expect import Expect
-    from .pending_turn import PendingTurn
-    from .question import Question
     from .turn import Turn
 
 __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
@@ -150,7 +149,7 @@ class ClientTurns(ClientBase):
         BOOL.check(audio_response=audio_response)
         WAIT.check(delay=delay)
         EVENT_CONDITION.check(where=where)
-        from .pending_turn import PendingTurn
+        from .ask import PendingTurn
 
         event = event_from(after, "after")
         session = self._manager.session()
@@ -236,8 +235,7 @@ class ClientTurns(ClientBase):
     def _question(
         self, question: Askable, session: Session, *, audio_response: bool, sample_rate_hz: int | None
     ) -> Question:
-        from .question import SpokenQuestion, TypedQuestion, text_messages
-        from .question_source import source_of
+        from .ask import SpokenQuestion, TypedQuestion, source_of, text_messages
 
         conversation = self._conversation.get()
         if sample_rate_hz is not None and not isinstance(question, (bytes, bytearray, memoryview)):

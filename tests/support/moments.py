@@ -31,7 +31,7 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "a device is opened": ("media.manager:MediaManager._prepare", lambda *_, **__: None),
     "WebRTC is looked for": ("transports.small_webrtc:is_installed", lambda *_: None),
     "a speaker gets audio": ("media.devices.speaker:DeviceSpeaker.write", lambda *_: None),
-    "the source of a question is made": ("client.question_source:source_of", lambda *_: None),
+    "the source of a question is made": ("client.ask:source_of", lambda *_: None),
 }
 
 

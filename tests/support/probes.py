@@ -237,8 +237,8 @@ def asking_on_another_thread(client: RTVIClient) -> Iterator[None]:
     """Let another thread hold, in the block, all that one holds which asks, if the client follows its turns already."""
     lazy, deadline = client._conversation, Deadline(GUARD)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(holding(lazy.ask_lock.hold(deadline)))
         if (conversation := lazy._conversation) is not None:
+            stack.enter_context(holding(lazy.ask_lock.hold(deadline)))
             conversation.speaking.add(_Saying())
             stack.enter_context(conversation.patience(GUARD))
             stack.enter_context(holding(conversation._lock))

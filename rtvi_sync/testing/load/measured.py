@@ -25,8 +25,8 @@ from rtvi_sync import (
     Turn,
     signals,
 )
+from rtvi_sync.client.ask import failure_of
 from rtvi_sync.client.base import payload_of
-from rtvi_sync.client.question import failure_of
 from rtvi_sync.client.stats import account_of
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline

@@ -1,17 +1,24 @@
-"""What can be asked aloud, and the source that says it."""
+"""The parts of a question: the source that says it, and the lock of the threads that ask."""
 
 from __future__ import annotations
 
 import io
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rtvi_sync import TurnAudio
-from rtvi_sync.client.question_source import at_microphone_rate, source_of
+from rtvi_sync import RequestTimeoutError, TurnAudio, WouldDeadlockError
+from rtvi_sync.client.ask import AskLock, at_microphone_rate, source_of
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import AudioSource, BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from rtvi_sync.media.convert import ResamplingSource
+from tests.support.probes import waiters
+from tests.support.slowness import GUARD
+from tests.support.threads import InThread
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
 
@@ -75,3 +82,42 @@ def test_what_cannot_be_a_question(question: bytes | AudioSource, rate: int | No
     """The bot could not hear it, or not its end; the call says so at once."""
     with pytest.raises(ValueError, match=words):
         source_of(question, rate)
+
+
+def test_first_come_first_served() -> None:
+    """Callers get the lock in the order of their calls; one that times out or raises does not block the others."""
+    lock, order = AskLock(), list[int]()
+    leave = threading.Event()
+
+    def pass_through(number: int) -> None:
+        with lock.hold(Deadline(GUARD)):
+            order.append(number)
+
+    def hold() -> None:
+        with lock.hold(Deadline(GUARD)):
+            leave.wait(GUARD)
+            raise KeyError
+
+    threads = [InThread(hold)]
+    until(lambda: waiters(lock) == 1)
+    for number in range(3):
+        threads.append(InThread(partial(pass_through, number)))
+        until(lambda: waiters(lock) == len(threads))
+    with pytest.raises(RequestTimeoutError, match="Another thread"), lock.hold(Deadline(0.0)):
+        pass
+    leave.set()
+    assert isinstance(threads[0].error(), KeyError)
+    for thread in threads[1:]:
+        thread.get()
+    assert order == [0, 1, 2]
+    assert waiters(lock) == 0
+
+
+def test_a_signal_handler_does_not_wait_for_its_own_thread() -> None:
+    """The thread that holds the lock cannot release it before the handler returns."""
+    lock = AskLock()
+    with lock.hold(Deadline(None)):
+        with pytest.raises(WouldDeadlockError, match="signal handler"), lock.hold(Deadline(None)):
+            pass
+        assert waiters(lock) == 1
+    assert waiters(lock) == 0

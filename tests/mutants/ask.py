@@ -3,8 +3,8 @@
 from tools.mutants import Module, Mutant
 
 MODULE = Module(
-    "rtvi_sync/client/question.py",
-    ("tests/client/test_question.py", "tests/client/test_turns.py", "tests/client/test_pending_turn.py"),
+    "rtvi_sync/client/ask.py",
+    ("tests/client/test_ask.py", "tests/client/test_turns.py", "tests/client/test_pending_turn.py"),
     (
         Mutant(
             "A question for text only may be asked aloud.",
@@ -57,7 +57,7 @@ MODULE = Module(
             "The turn of a refused action stays open.",
             "channel.follower.unsent(message)",
             "pass",
-            tests=("tests/client/test_question.py::test_an_action_that_is_refused",),
+            tests=("tests/client/test_ask.py::test_an_action_that_is_refused",),
         ),
         Mutant(
             "The microphone does not speak again after a question.",
@@ -68,14 +68,14 @@ MODULE = Module(
             "A question that was said still claims turns.",
             "self._conversation.speaking.discard(self)",
             "pass",
-            tests=("tests/client/test_question.py::test_what_the_user_says_after_a_question_is_another_turn",),
+            tests=("tests/client/test_ask.py::test_what_the_user_says_after_a_question_is_another_turn",),
         ),
         Mutant(
             "Turns before a spoken question may be its own.",
             "turn.number >= self._first",
             "True",
             within="SpokenQuestion.may_be",
-            tests=("tests/client/test_question.py::test_a_turn_that_a_spoken_question_interrupts",),
+            tests=("tests/client/test_ask.py::test_a_turn_that_a_spoken_question_interrupts",),
         ),
         Mutant(
             "The turn that the question itself has interrupted is its answer.",
@@ -86,7 +86,7 @@ MODULE = Module(
             "The answer to the first part of a question counts as the answer.",
             "return heard_end is not None and heard_end >= self._voice_end - _SOFT_END",
             "return heard_end is not None",
-            tests=("tests/client/test_question.py::test_the_answer_to_the_first_part_of_a_question_is_not_its_answer",),
+            tests=("tests/client/test_ask.py::test_the_answer_to_the_first_part_of_a_question_is_not_its_answer",),
         ),
         Mutant(
             "A source that fails in the middle keeps the call waiting.",
@@ -99,10 +99,72 @@ MODULE = Module(
             "pass",
         ),
         Mutant(
-            "What came before the question may answer it.",
-            "self._stream.clear()",
-            "pass",
-            within="Question.forget",
+            "The result is waited for again by each call.",
+            "        if self._turn is not None:\n            return self._turn\n",
+            "",
+            within="PendingTurn.result",
+        ),
+        Mutant(
+            "Each call raises the same error object.",
+            "        if self._error is not None:\n            raise fresh_copy(self._error)\n",
+            "        if self._error is not None:\n            raise self._error\n",
+        ),
+        Mutant(
+            "A cancelled question is asked.",
+            'if self._decision.setdefault(0, "asked") == "cancelled":',
+            "if False:",
+        ),
+        Mutant(
+            "A second event asks again.",
+            "event.type is self._after and not self._due and",
+            "event.type is self._after and",
+        ),
+        Mutant(
+            "The delay does not count.",
+            "self._call_later(self._delay, self._ask)",
+            "self._call_later(0.0, self._ask)",
+        ),
+        Mutant(
+            "A cancelled question says its rest.",
+            "            self._silence()\n            return False\n",
+            "            return False\n",
+            within="PendingTurn.cancel",
+        ),
+        Mutant(
+            "Turns before the question are kept.",
+            "                question.stream.clear()",
+            "                pass",
+        ),
+        Mutant(
+            "The end of the session leaves the microphone taken.",
+            "is_end = event.type is RTVIEvent.DISCONNECTED",
+            "is_end = False",
+        ),
+        Mutant(
+            "A question that cannot be asked keeps its result waiting.",
+            "            self._question.fail(error)\n            self._question.rest()\n",
+            "            self._question.rest()\n",
+            within="PendingTurn._ask",
+        ),
+        Mutant(
+            "A question that is not heard keeps the microphone.",
+            "if self._silenced or (was_said and self._was_said):",
+            "if self._silenced:",
+        ),
+        Mutant(
+            "A question that is cut counts as said.",
+            "if not self._question.all_sent:",
+            "if False:",
+        ),
+        Mutant(
+            "A time-out before the question was asked says that the answer is late.",
+            'if self._decision.setdefault(0, "cancelled") == "asked":\n                if self',
+            "if True:\n                if self",
+        ),
+        Mutant(
+            "A question goes on to be said after result() has timed out.",
+            "if self._question.all_sent or not self._question.is_speaking:",
+            "if True:",
         ),
     ),
 )

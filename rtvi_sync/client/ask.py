@@ -1,0 +1,791 @@
+"""One question to the bot, typed or spoken, now or later, until its answer.
+
+`ask()` makes a question, asks it and waits for its answer; `barge_in()` makes a `PendingTurn`, which asks its question
+when the bot does something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, Final
+
+from ..concurrency.clock import monotonic
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Notifier
+from ..concurrency.lifecycle import register_for_fork, system_failures_as
+from ..concurrency.serial_queue import SerialQueue
+from ..concurrency.shield import shielded
+from ..errors import (
+    BotError,
+    BotNotReadyError,
+    DeviceError,
+    DisconnectedError,
+    MissingExtraError,
+    RequestRejectedError,
+    RequestTimeoutError,
+    RTVIError,
+    UnsupportedFeatureError,
+    WouldDeadlockError,
+    fresh_copy,
+)
+from ..events import Event, RTVIEvent
+from ..media.audio_files import decode
+from ..media.base import AudioSource
+from ..media.component_factory import rate_of
+from ..media.convert import ResamplingSource
+from ..media.kinds import is_source
+from ..media.levels import WINDOWS_PER_SECOND, audible_windows
+from ..media.pcm import MICROPHONE_RATE_HZ
+from ..media.resample import resample
+from ..media.session import Insertion
+from ..media.sources import BytesSource, MemorySource, PackagedSource, SourceRun, WavSource
+from ..messages import RTVIMessage
+from ..protocol.states import CloseInfo
+from ..protocol.text import one_line, quoted
+from ..protocol.tracker import VOICE_UNKNOWN
+from ..protocol.validation import WAIT
+from ..session.dispatcher import Dispatcher
+from ..session.event_stream import EventStream
+from ..session.params import Seconds
+from ..session.session import Session
+from .conversation import ConversationTracker
+from .message_builders import run_options
+from .stats import AudioAccount, account_of
+from .turn import Turn
+
+__tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
+
+_ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
+_MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)
+# Voices end softly, and bots report their end by the last loud part.
+_SOFT_END = 0.5
+# Seconds without further speech of the user after which an answer counts, where it is not known when the voice ended.
+_QUIET = 1.5
+# Seconds after which the microphone speaks again if the bot has not heard a pending question.
+_HEARING_LIMIT = 5.0
+_CANCELLED = "This question was cancelled. Call barge_in() again"
+
+
+class Question(ABC):
+    """One question, from before it is asked. One thread at a time uses it.
+
+    Args:
+        conversation: The client's conversation.
+        dispatcher: The client's dispatcher.
+        session: Its bot is asked.
+
+    Attributes:
+        stream: gets the events that may answer it.
+    """
+
+    def __init__(self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session) -> None:
+        self._conversation = conversation
+        self._session = session
+        # Opened before the question is asked, so that its answer is not missed. No call may ever wait for the answer to
+        # a `PendingTurn`, and the turns behind it are no reason to end the session.
+        self.stream: EventStream = dispatcher.open_stream((*_ANSWERS, *_MUTES), None)
+        self.stream.max_bytes = sys.maxsize
+        if self.stream.session != session.number:  # that has ended since, while a file was read for example
+            self.stream.close()
+            raise session.ending.info.as_error("the bot was asked")
+        self._failure: BaseException | None = None
+
+    def hold(self, deadline: Deadline) -> None:  # noqa: B027 - only speech needs to be heard
+        """Wait until the bot hears the user.
+
+        Raises:
+            RequestTimeoutError: not before `deadline`.
+        """
+
+    @abstractmethod
+    def ask(self, deadline: Deadline) -> None:
+        """Send the question, or start to say it."""
+
+    def answer(self, deadline: Deadline) -> Turn:
+        """Wait until the bot has answered.
+
+        Raises:
+            RequestTimeoutError: not before `deadline`.
+            DisconnectedError: the session ended first.
+            BotError: the bot reported an error, and answered nothing.
+            RequestRejectedError: it refused the question.
+        """
+        while True:
+            event = self._next(deadline)
+            if event is None:
+                if self._failure is not None:
+                    raise self._failure
+                info = self.stream.ended
+                if info is None or info.by_application:  # `rest()` may have closed the stream before the session did
+                    info = self._session.ending.info
+                error = info.as_error("the bot had answered")
+                error.turn = self.turn_so_far()
+                raise error
+            if event.type is RTVIEvent.MESSAGE_ERROR:
+                self._check_refusal(event, deadline)
+            elif event.type is RTVIEvent.TURN_ENDED and self._is_answer(event.data):
+                turn: Turn = event.data
+                if (failure := failure_of(turn)) is not None:
+                    raise failure
+                ended_here = turn.assumed == VOICE_UNKNOWN and self._session.ending.info.by_application
+                if turn.status != "failed" and not ended_here:
+                    return turn
+                if self._session.live:
+                    raise _bot_error(turn, "The bot has not said that its answer is over")
+
+    def _next(self, deadline: Deadline) -> Event | None:
+        try:
+            return self.stream.next_before(deadline)
+        except RequestTimeoutError:
+            raise self._timed_out(deadline) from None
+
+    def _is_answer(self, turn: Turn) -> bool:
+        """Whether a turn that is over answers the question."""
+        return self.may_be(turn)
+
+    @abstractmethod
+    def may_be(self, turn: Turn) -> bool:
+        """Whether a turn may be the question's."""
+
+    def turn_so_far(self) -> Turn | None:
+        """Return the question's last turn, as far as it is known."""
+        return next(filter(self.may_be, reversed(self._conversation.turns())), None)
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether the question currently replaces the microphone."""
+        return False
+
+    @property
+    def all_sent(self) -> bool:
+        """Whether the bot was sent all of it, if it is spoken."""
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """Let `answer()` raise: the question could not be asked. The first error counts. Any thread."""
+        self._failure = self._failure or error
+        self.stream.end(CloseInfo())
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Release everything except for the events that `answer()` still needs. Any thread."""
+
+    def close(self) -> None:
+        """Release everything."""
+        self.stream.close()
+
+    def _check_refusal(self, event: Event, deadline: Deadline) -> None:  # noqa: B027 - only a text can be refused
+        """Raise if the bot has refused the question."""
+
+    def _losses(self) -> str:
+        """Return sentences about the parts of the question that the bot did not get."""
+        return ""
+
+    def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
+        turn = self.turn_so_far()
+        so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {quoted(turn.bot_text, 200)}"
+        calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
+        if calls:
+            names = ", ".join(call.function_name or "one without a name" for call in calls)
+            so_far += (
+                f"; it waits for what it called: {one_line(names)}. A function of the application needs "
+                "register_function_call_handler()"
+            )
+        error = RequestTimeoutError(
+            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). {self._losses()}Pass a larger "
+            "timeout, or look at the error's .turn."
+        )
+        error.turn = turn
+        return error
+
+
+class TypedQuestion(Question):
+    """A question by a text.
+
+    Args:
+        ways: the messages that ask; the first one that the bot knows is sent.
+    """
+
+    def __init__(
+        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, ways: list[RTVIMessage]
+    ) -> None:
+        super().__init__(conversation, dispatcher, session)
+        self._ways = ways
+        self._message_id: str | None = None
+        self._type = ""  # of that message
+
+    def ask(self, deadline: Deadline) -> None:
+        """Send the question.
+
+        Raises:
+            UnsupportedFeatureError: the bot knows none of the messages.
+            RequestRejectedError: it refused the action of a bot of RTVI 0.3.
+        """
+        while True:
+            message = self._ways.pop(0)
+            assert message.id is not None, "a new message has one"
+            self._conversation.asked.add(message.id)
+            self._message_id, self._type = message.id, message.type
+            try:
+                if message.type == "action":
+                    self._act(message, deadline)
+                else:
+                    self._session.channel.send(message)
+            except UnsupportedFeatureError:
+                if not self._ways:
+                    raise
+                self._conversation.asked.discard(message.id)
+            except (BotNotReadyError, DisconnectedError):
+                if not self._session.ending.has_begun:
+                    raise
+                return  # answer() raises it, when the turn has ended on the event queue
+            else:
+                return
+
+    def _act(self, message: RTVIMessage, deadline: Deadline) -> None:
+        """Ask by an action, as bots of RTVI 0.3 are asked."""
+        channel = self._session.channel
+        try:
+            channel.request(message, deadline)
+        except RequestRejectedError:
+            if channel.follower is not None:
+                channel.follower.unsent(message)
+            raise
+        except RequestTimeoutError:
+            raise self._timed_out(deadline) from None
+
+    def may_be(self, turn: Turn) -> bool:
+        """See `Question`."""
+        return self._message_id is not None and turn.message_id == self._message_id
+
+    def rest(self) -> None:
+        """See `Question`. The answer stays in the stream."""
+        self.stream.close()
+
+    def close(self) -> None:
+        """Release everything. If the answer arrives later, it is one that no call has returned."""
+        if self._message_id is not None:
+            self._conversation.asked.discard(self._message_id)
+        super().close()
+
+    def _check_refusal(self, event: Event, deadline: Deadline) -> None:
+        refusal, follower = event.message, self._session.channel.follower
+        if refusal is None or refusal.id != self._message_id:
+            return
+        if follower is not None:
+            follower.unsent(RTVIMessage("send-text", id=self._message_id))
+        if event.data.message.startswith("Unsupported type"):
+            error = self._session.channel.engine.refused_as_unknown(self._type, one_line(event.data.message))
+            with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
+                if self._ways:
+                    self.ask(deadline)
+                    return
+            raise error
+        raise RequestRejectedError(
+            f"The bot refused the question: {one_line(event.data.message)}. See the bot's log", response=refusal
+        )
+
+
+class SpokenQuestion(Question):
+    """A question that a source says in the microphone's place.
+
+    Args:
+        source: It has an end.
+    """
+
+    def __init__(
+        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
+    ) -> None:
+        super().__init__(conversation, dispatcher, session)
+        self._source = source
+        self._insertion: Insertion | None = None
+        self._run: SourceRun | None = None
+        self._rests = False
+        self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
+        self._last: Turn | None = None  # the last turn of the user that is over
+        self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
+        self._before: AudioAccount | None = None
+        self._was_muted = False  # the bot has reported that it did not hear the user
+
+    @property
+    def _is_muted(self) -> bool:
+        return self._session.channel.engine.user_is_muted
+
+    def hold(self, deadline: Deadline) -> None:
+        """See `Question`. If the session ends first, return: `answer()` raises."""
+        while self._is_muted:
+            try:
+                if self.stream.next_before(deadline) is None:
+                    return
+            except RequestTimeoutError:
+                raise _not_heard(
+                    f"The question was not said within {deadline.timeout} s, because the bot has muted the user: it "
+                    "sent user-mute-started, and no user-mute-stopped. Pass a larger timeout, or see the bot's "
+                    "user_mute_strategies."
+                ) from None
+
+    def ask(self, deadline: Deadline) -> None:
+        """Start to speak, unless `rest()` was called.
+
+        Raises:
+            DeviceError: the source cannot be used, or the transport carries no audio.
+        """
+        with system_failures_as(partial(DeviceError, devices=("mic",)), "The audio of the question cannot be used"):
+            self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
+        if not self._session.live:  # the microphone may be another session's already; answer() raises
+            return
+        self._first = self._next_number()
+        self._was_muted = self._is_muted
+        self._conversation.speaking.add(self)
+        if isinstance(self._source, BytesSource):
+            self._voice_end = monotonic() + voiced_seconds(self._source)
+        # In one step: if `close()` did not know of the insertion, the microphone would never speak again.
+        shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
+
+    def _insert(self, deadline: Deadline) -> None:
+        if not self._rests:
+            self._before = self._account()
+            try:
+                self._insertion = insertion = self._session.media.insert(self._source, deadline)
+            except DeviceError:
+                if self._session.live:
+                    raise
+                return  # the session has ended meanwhile: answer() raises
+            self._run = insertion.sender.run
+            self._run.when_over(self._check_all_sent)
+        if self._rests or not self._session.live:  # Ctrl-C has ended the call meanwhile, or the session has ended
+            self._rest()
+
+    def _check_all_sent(self) -> None:
+        if not self.all_sent and not self._rests and self._session.live:
+            reason = "failed before all of it was sent; the event device_error has the reason"
+            self.rest()  # here, because `answer()` may never be called
+            self.fail(DeviceError(f"The source of the question {reason}", devices=("mic",)))
+
+    def _next_number(self) -> int:
+        """Return the number of the turn that the user's current speech belongs to."""
+        turns = self._conversation.turns()
+        # Speech that resumes before the bot starts to answer is the same turn, though a text was answered meanwhile.
+        asked = [turn for turn in turns if turn.modality is not None and turn.is_open and not _is_started(turn)]
+        if asked and asked[-1].modality == "audio":
+            return asked[-1].number
+        return turns[-1].number + 1 if turns else 1
+
+    def may_be(self, turn: Turn) -> bool:
+        """See `Question`."""
+        return turn.modality == "audio" and self._first is not None and turn.number >= self._first
+
+    @property
+    def is_speaking(self) -> bool:
+        """See `Question`."""
+        return self._insertion is not None
+
+    @property
+    def all_sent(self) -> bool:
+        """See `Question`."""
+        return self._run is not None and self._run.sent
+
+    def rest(self) -> None:
+        """See `Question`. Let the microphone speak again."""
+        self._rests = True
+        shielded(self._rest)
+
+    def _rest(self) -> None:
+        insertion, self._insertion = self._insertion, None
+        if insertion is not None:
+            self._session.media.remove(insertion)
+        self._conversation.speaking.discard(self)
+
+    def close(self) -> None:
+        """Release everything, the microphone too."""
+        self.rest()
+        super().close()
+
+    def _next(self, deadline: Deadline) -> Event | None:
+        while True:
+            try:
+                event = self.stream.next_before(Deadline(deadline.at_most(_QUIET)))
+            except RequestTimeoutError:
+                if deadline.expired:
+                    raise self._timed_out(deadline) from None
+            else:
+                if event is None or event.type not in _MUTES:
+                    return event
+                self._was_muted = self._was_muted or event.type is RTVIEvent.USER_MUTE_STARTED
+                continue
+            last = self._last
+            if last is None or last.status == "interrupted":
+                continue
+            # The answer may have been to the first part of what is said, before a pause.
+            if self.all_sent and not self._is_user_speaking():
+                self._voice_end = None
+                return Event(type=RTVIEvent.TURN_ENDED, data=last, received_at=monotonic(), message=None)
+
+    def _goes_on_after(self, turn: Turn) -> bool:
+        """Whether the question itself has interrupted a turn, because the bot took it for over too early."""
+        later = (other for other in self._conversation.turns() if other.number > turn.number)
+        return self._conversation.speaking == {self} and any(map(self.may_be, later))
+
+    def _is_user_speaking(self) -> bool:
+        turns = self._conversation.turns()
+        return bool(turns) and turns[-1].modality == "audio" and turns[-1].status == "in_progress"
+
+    def _is_answer(self, turn: Turn) -> bool:
+        if not self.may_be(turn):
+            return False
+        self._last = turn
+        if turn.status == "interrupted" and self._goes_on_after(turn):
+            return False
+        if self._voice_end is None:
+            return self.all_sent
+        heard_end = turn.timings.user_stopped_reported or turn.timings.acknowledged or turn.timings.ended
+        return heard_end is not None and heard_end >= self._voice_end - _SOFT_END
+
+    def _account(self) -> AudioAccount:
+        """Return the account of the audio since the question was started."""
+        session = self._session
+        # Shielded, because the main thread must not hold the lock that this takes.
+        now = shielded(lambda: account_of(session.transport.stats(), session.media.counters))
+        return now if self._before is None else now.since(self._before)
+
+    def _losses(self) -> str:
+        account = self._account()
+        return account.describe() if account.has_losses else ""
+
+    def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
+        if self.turn_so_far() is not None:
+            return super()._timed_out(deadline)
+        if self._was_muted:
+            return _not_heard(
+                f"The bot has not heard what was said within {deadline.timeout} s, because it had muted the user: it "
+                "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
+            )
+        return _not_heard(
+            f"The bot has not heard what was said within {deadline.timeout} s: it reported neither speech nor words of "
+            f"the user. {self._account().describe()}See that the bot has a transport with audio input, and voice "
+            "activity detection or speech recognition, and that it is not overloaded."
+        )
+
+
+class PendingTurn:
+    """A question that is asked when an event of the bot arrives, and the turn that it leads to. Made by `barge_in()`.
+
+    Its methods may be called on any thread, `result()` on one at a time.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        dispatcher: Dispatcher,
+        session: Session,
+        *,
+        after: RTVIEvent,
+        delay: Seconds,
+        where: Callable[[Event], object] | None,
+    ) -> None:
+        self._question = question
+        self._runtime = session.runtime
+        self._after = after
+        self._delay = delay
+        self._where = where
+        self._turn: Turn | None = None
+        self._error: BaseException | None = None
+        # Under the key 0, "asked" or "cancelled", whichever was first. Not an attribute, because `setdefault()` is one
+        # step that no other thread can split.
+        self._decision: dict[int, str] = {}
+        self._due = False  # the event has arrived
+        self._was_said = False
+        self._silenced = False
+        self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._take)
+
+    def result(self, timeout: Seconds | None = 30.0) -> Turn:
+        """Wait until the bot has answered.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Raises:
+            RequestTimeoutError: not within `timeout` seconds. A question that was not asked, or not said to its end, by
+                then is cancelled; otherwise the method may be called again.
+            RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
+        """
+        WAIT.or_none.check(timeout=timeout)
+        if self._turn is not None:
+            return self._turn
+        if self._error is not None:
+            raise fresh_copy(self._error)
+        if self._cancelled:
+            raise RTVIError(_CANCELLED)
+        try:
+            self._turn = self._question.answer(Deadline(timeout))
+        except WouldDeadlockError:
+            raise
+        except RequestTimeoutError as error:
+            why = f"no {self._after.value} event came" if not self._due else f"the delay of {self._delay} s goes on"
+            if self._decision.setdefault(0, "cancelled") == "asked":
+                if self._question.all_sent or not self._question.is_speaking:
+                    raise
+                # It must not go on to interrupt the questions to come: _end() lets the microphone speak again.
+                text = f"The question was still being said after {timeout} s; it is cancelled. Call barge_in() again, "
+                self._error = RequestTimeoutError(f"{text}and pass a larger timeout.")
+                self._error.turn = error.turn
+            else:
+                self._error = RequestTimeoutError(
+                    f"The question was not asked within {timeout} s, because {why}; it is cancelled. Call barge_in() "
+                    "again, and pass a larger timeout, or another event as after=."
+                )
+            self._end()
+            raise fresh_copy(self._error) from None
+        except Exception as error:
+            if self._cancelled:
+                raise RTVIError(_CANCELLED) from None
+            self._error = error
+            self._end()
+            raise
+        self._end()
+        return self._turn
+
+    def done(self) -> bool:
+        """Whether `result()` would return or raise at once."""
+        if (
+            self._turn is not None
+            or self._error is not None
+            or self._cancelled
+            or self._question.stream.ended is not None
+        ):
+            return True
+        turn = self._question.turn_so_far()
+        return turn is not None and not turn.is_open
+
+    def cancel(self) -> bool:
+        """Ask nothing. If the question was asked already, say nothing more of it, and return False.
+
+        `result()` then raises, unless all of it was said or typed.
+        """
+        self._silenced = True  # first, because it may be about to be asked
+        if self._decision.setdefault(0, "cancelled") == "asked":
+            self._silence()
+            return False
+        self._end()
+        return True
+
+    @property
+    def _asked(self) -> bool:
+        return self._decision.get(0) == "asked"
+
+    @property
+    def _cancelled(self) -> bool:
+        return self._decision.get(0) == "cancelled"
+
+    def _end(self) -> None:
+        self._stop()
+        self._question.close()
+
+    # -- on the event queue -------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        """Ask if the event is the expected one; release everything after the answer, which no call may ever read."""
+        question = self._question
+        is_end = event.type is RTVIEvent.DISCONNECTED
+        if event.type is RTVIEvent.TURN_ENDED:
+            if self._asked:
+                is_end = question.all_sent and question.may_be(event.data)
+            else:
+                question.stream.clear()  # a turn before the question
+        if is_end:
+            self._stop()
+            self._later(question.rest)
+        elif event.type is self._after and not self._due and self._is_meant(event):
+            self._due = True
+            self._call_later(self._delay, self._ask)
+
+    def _is_meant(self, event: Event) -> bool:
+        try:
+            return self._where is None or bool(self._where(event))
+        except Exception as error:  # noqa: BLE001 - result() raises it
+            self._stop()
+            self._question.fail(error)
+            return False
+
+    def _call_later(self, seconds: Seconds, call: Callable[[], None]) -> None:
+        io = self._runtime.io
+        io.call(lambda: io.call_later(seconds, lambda: self._later(call)))
+
+    def _later(self, call: Callable[[], None]) -> None:
+        """Call something on a worker, because a source may block when it is opened and closed."""
+        SerialQueue().post(call, self._runtime.workers)
+
+    def _ask(self) -> None:
+        if self._decision.setdefault(0, "asked") == "cancelled":
+            return
+        try:
+            self._question.ask(Deadline(None))
+        except BaseException as error:  # noqa: BLE001 - result() raises it
+            self._question.fail(error)
+            self._question.rest()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Let the microphone speak again if the bot does not hear the question, or it was cancelled meanwhile."""
+        question = self._question
+        if not question.is_speaking:
+            return
+        turn = question.turn_so_far()
+        was_said, self._was_said = self._was_said, question.all_sent and (turn is None or not turn.is_open)
+        if self._silenced or (was_said and self._was_said):
+            self._silence()
+        else:
+            self._call_later(_HEARING_LIMIT, self._watch)
+
+    def _silence(self) -> None:
+        """Say nothing more, and let the microphone speak again."""
+        if self._question.is_speaking:
+            self._question.rest()
+            if not self._question.all_sent:
+                self._question.fail(RTVIError(_CANCELLED))
+
+
+class AskLock:
+    """A fair lock: threads ask one after the other, in the order of their calls."""
+
+    def __init__(self) -> None:
+        # The identities of threads; the first holds the lock. Each changes it in single steps.
+        self._waiting: list[int] = []
+        self._released = Notifier()
+        register_for_fork(self)
+
+    @contextlib.contextmanager
+    def hold(self, deadline: Deadline) -> Iterator[None]:
+        """Acquire the lock, and hold it in the block.
+
+        Raises:
+            RequestTimeoutError: it was not free before `deadline`.
+            WouldDeadlockError: called in a signal handler, and the thread that it interrupts holds the lock or
+                waits for it.
+        """
+        me = threading.get_ident()
+        if me in self._waiting:
+            raise WouldDeadlockError(
+                "ask() was called in a signal handler that has interrupted another ask(). Call it on another thread."
+            )
+        try:
+            self._waiting.append(me)
+            if not self._released.wait_for(lambda: self._waiting[0] == me, deadline):
+                raise RequestTimeoutError(
+                    f"Another thread's ask() has not returned within {deadline.timeout} s. Pass a larger timeout, or "
+                    "give each thread a client of its own."
+                )
+            yield
+        finally:
+            if me in self._waiting:
+                self._waiting.remove(me)
+            self._released.notify_all()
+
+    def after_fork_in_child(self) -> None:
+        """Release the lock, which threads of the parent may hold or wait for."""
+        self._waiting, self._released = [], Notifier()
+
+
+def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
+    """Return the messages that ask by a text: the first one that the bot knows is to be sent."""
+    message = {"role": "user", "content": text}
+    arguments = [{"name": "messages", "value": [message]}, {"name": "run_immediately", "value": True}]
+    ways = [
+        RTVIMessage("send-text", {"content": text, "options": run_options(True, audio_response)}),
+        RTVIMessage("append-to-context", {**message, "run_immediately": True}),
+        RTVIMessage("action", {"service": llm_service, "action": "append_to_messages", "arguments": arguments}),
+    ]
+    return ways if audio_response else ways[:1]  # the others cannot ask for text only
+
+
+def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
+    """Return the source for a spoken question.
+
+    Args:
+        question: a `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
+        sample_rate_hz: The rate of PCM; None: it is no PCM.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: bytes that are no audio file, or a source without an end or without audio.
+        DeviceError: the file cannot be used.
+    """
+    source = _source_of(question, sample_rate_hz)
+    read = source.source if isinstance(source, ResamplingSource) else source
+    if isinstance(read, PackagedSource) and read.is_endless:
+        raise ValueError(f"question must be audio that ends, and a {type(read).__name__} of this kind does not")
+    if isinstance(read, MemorySource) and read.total_frames == 0:
+        raise ValueError("question has no audio: its length is 0. Look at what made it, or pass other audio")
+    return source
+
+
+def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
+    if isinstance(question, os.PathLike):
+        return WavSource(Path(question))
+    if isinstance(question, (bytes, bytearray, memoryview)):
+        if sample_rate_hz is not None:
+            return BytesSource(question, sample_rate_hz)
+        try:
+            return BytesSource(*decode(bytes(question), "The audio file of a question"))
+        except (ValueError, MissingExtraError) as error:
+            raise ValueError(
+                f"question has bytes without sample_rate_hz=, which raw PCM needs. As an audio file it cannot be used: "
+                f"{error}"
+            ) from error
+    if is_source(question):
+        source: AudioSource = question
+        return source
+    raise TypeError(
+        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
+        f"AudioSource; not {type(question).__name__}"
+    )
+
+
+def at_microphone_rate(source: AudioSource) -> AudioSource:
+    """Return the source, or one of the rate of microphones that reads it. Errors as of `rate_of()`."""
+    rate_hz = rate_of(source)
+    if rate_hz == MICROPHONE_RATE_HZ:
+        return source
+    if isinstance(source, BytesSource):
+        return BytesSource(resample(source.pcm, rate_hz, MICROPHONE_RATE_HZ), MICROPHONE_RATE_HZ)
+    return ResamplingSource(source, MICROPHONE_RATE_HZ)
+
+
+def voiced_seconds(source: BytesSource) -> float:
+    """Return when the voice in a source ends."""
+    marks, _ = audible_windows(source.pcm, source.sample_rate_hz)
+    last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
+    return (last + 1) / WINDOWS_PER_SECOND
+
+
+def failure_of(turn: Turn) -> BotError | None:
+    """Return the error that the bot reported instead of an answer; None: there is none, as when the session ended."""
+    # Its audio may be silence, or a mixer's.
+    is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
+    if turn.status != "failed" or not turn.errors or not is_empty:
+        return None
+    return _bot_error(turn, f"The bot reported an error and answered nothing: {one_line(turn.errors[0].message)}")
+
+
+def _bot_error(turn: Turn, what: str) -> BotError:
+    error = BotError(f"{what}. See the bot's log", fatal=any(each.fatal for each in turn.errors))
+    error.turn = turn
+    return error
+
+
+def _not_heard(text: str) -> RequestTimeoutError:
+    error = RequestTimeoutError(text)
+    error.kind = "not_heard"
+    return error
+
+
+def _is_started(turn: Turn) -> bool:
+    return turn.timings.llm_started is not None or bool(turn.bot_text)
