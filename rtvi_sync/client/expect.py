@@ -20,12 +20,12 @@ from ..session.dispatcher import Dispatcher
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from .conversation import ConversationTracker
-from .turn import Turn
-from .turn_checks import (
+from .turn import (
     ARGUMENTS,
     PATTERN,
     TEXTS,
     Texts,
+    Turn,
     as_json,
     as_received,
     call_mismatch,

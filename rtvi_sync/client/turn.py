@@ -1,22 +1,40 @@
-"""A turn of a conversation, with its audio and its latencies."""
+"""A turn of a conversation: its audio, its latencies, the checks of `expect()`, and the timeline of a failed one."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
+from ..errors import ExpectationError
 from ..media.turn_audio import TurnAudio
-from ..protocol.turn_record import TurnRecord
+from ..protocol.spoken_text import MAX_CHARACTERS
+from ..protocol.text import MAX_LENGTH, one_line, quoted
+from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnRecord
+from ..protocol.validation import BOOL, WAIT, Rule
 from ..session.params import Seconds
-from .turn_checks import ExpectedCalls, Texts, TurnChecks
 
 __tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
 
+ExpectedCalls: TypeAlias = Mapping[str, Mapping[str, Any] | None] | Sequence[str | tuple[str, Mapping[str, Any]]]
+"""Calls of functions: arguments by name, or a list of names and of pairs of a name and arguments."""
 
-def _between(start: float | None, end: float | None) -> float | None:
-    return end - start if start is not None and end is not None else None
+Texts: TypeAlias = str | Sequence[str]
+
+_Failure: TypeAlias = tuple[str, str, str]  # expected, got, and the kind
+
+# From this length on a text may have been cut: the blanks around its parts count for the limit, and are left out.
+_NEAR_LIMIT = MAX_CHARACTERS - 1000
+# Lines of a timeline in an error.
+_MAX_LINES = 40
+_NO_NAME = (
+    "the bot reports calls without names: set function_call_report_level to ARGUMENTS in the parameters of its RTVI "
+    'observer, or call transport.configure("full") over the eval route'
+)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -64,7 +82,7 @@ class Turn(TurnRecord):
 
     @property
     def duration(self) -> float | None:
-        """Return the time from the turn's begin to its end."""
+        """Return the time from the turn's start to its end."""
         timings = self.timings
         starts = (timings.user_started, timings.llm_started, timings.bot_started_speaking, timings.first_audio)
         return _between(next((start for start in starts if start is not None), None), timings.ended)
@@ -86,12 +104,12 @@ class Turn(TurnRecord):
 
         Args:
             contains: the text, or texts, that the bot must have said, whatever the spacing.
-            excludes: what it must not have said. A text that was cut at its limit fails.
-            matches: a regular expression that must be found in what it said.
+            excludes: texts that it must not have said. A text that was cut at its limit fails.
+            matches: a regular expression that must be found in the bot's text.
             calls: functions that it must have called, in any order: ``{"get_weather": {"city": "Oslo"}}``, or a list of
                 names and of (name, arguments). Arguments that are not given are free.
             absent_calls: functions that it must not have called; a call that is reported without a name may be any.
-            voice_to_voice, first_audio: the latency in seconds that is not to be exceeded; the second one is
+            voice_to_voice, first_audio: the longest latency allowed, in seconds; the second one is
                 `time_to_first_audio`.
             interrupted: True: it must have been interrupted; False: it must not.
             errors: True: the bot may have reported errors, and may have failed.
@@ -110,5 +128,245 @@ class Turn(TurnRecord):
             interrupted=interrupted,
             errors=errors,
         )
-        checks.check(self)
+        for expected, got, kind in checks.failures(self):
+            raise ExpectationError(expected, got, kind, turn=self, timeline=timeline_of(self))
         return self
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return end - start if start is not None and end is not None else None
+
+
+# -- the checks of `expect()` ----------------------------------------------------------------------------------------
+
+
+def _are(value: Any, is_one: Callable[[Any], bool]) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and all(map(is_one, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_call(value: Any) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return _is_text(value) or (is_pair and _is_text(value[0]) and isinstance(value[1], Mapping))
+
+
+def as_received(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as they arrive over the wire: tuples as lists, and all keys as text."""
+    received: dict[str, Any] = json.loads(json.dumps(dict(arguments)))
+    return received
+
+
+def _is_json(arguments: Mapping[str, Any]) -> bool:
+    try:
+        as_received(arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+TEXTS = Rule(
+    "a text (a str that is not empty), or a list of texts",
+    lambda given: _is_text(given) or _are(given, _is_text),
+    lambda given: all(texts_of(given)),
+)
+ARGUMENTS = Rule("arguments that are JSON", lambda given: isinstance(given, Mapping), _is_json)
+
+
+def _is_pattern(given: str | re.Pattern[str]) -> bool:
+    try:
+        re.compile(given)
+    except re.error:
+        return False
+    return True
+
+
+PATTERN = Rule("a regular expression", lambda given: _is_text(getattr(given, "pattern", given)), _is_pattern)
+_NAMES = Rule("a list of names", lambda given: _are(given, _is_text), lambda _: True)
+_CALLS = Rule(
+    "a mapping of names to arguments that are JSON, or a list of names and of (name, arguments)",
+    lambda given: (
+        all(_is_text(name) and isinstance(each, (Mapping, type(None))) for name, each in given.items())
+        if isinstance(given, Mapping)
+        else _are(given, _is_call)
+    ),
+    lambda given: all(_is_json(arguments) for _, arguments in calls_of(given)),
+)
+
+
+@attrs.frozen(kw_only=True)
+class TurnChecks:
+    """The demands on a turn. See `Turn.expect()`."""
+
+    contains: Texts | None = attrs.field(default=None, validator=TEXTS.or_none)
+    excludes: Texts | None = attrs.field(default=None, validator=TEXTS.or_none)
+    matches: str | re.Pattern[str] | None = attrs.field(default=None, validator=PATTERN.or_none)
+    calls: ExpectedCalls | None = attrs.field(default=None, validator=_CALLS.or_none)
+    absent_calls: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+    voice_to_voice: float | None = attrs.field(default=None, validator=WAIT.or_none)
+    first_audio: float | None = attrs.field(default=None, validator=WAIT.or_none)
+    interrupted: bool = attrs.field(default=False, validator=BOOL)
+    errors: bool = attrs.field(default=False, validator=BOOL)
+
+    def failures(self, turn: Turn) -> Iterator[_Failure]:
+        """Yield each unmet demand: what was expected, what the bot did instead, and the kind."""
+        yield from self._status(turn)
+        yield from self._errors(turn)
+        yield from self._texts(turn)
+        yield from self._calls(turn)
+        for name, limit, seconds in (
+            ("voice to voice", self.voice_to_voice, turn.voice_to_voice),
+            ("first audio", self.first_audio, turn.time_to_first_audio),
+        ):
+            if limit is not None and (seconds is None or seconds > limit):
+                yield f"{name} within {limit:g} s", _got_latency(turn, seconds), "latency"
+
+    def _status(self, turn: Turn) -> Iterator[_Failure]:
+        if turn.is_open:
+            yield "an answer that is over", "it is in progress", "timeout"
+        if turn.interrupted != self.interrupted:
+            expected = "an answer that is interrupted" if self.interrupted else "a complete answer"
+            yield expected, f"it is {turn.status.replace('_', ' ')}", "interrupted"
+
+    def _errors(self, turn: Turn) -> Iterator[_Failure]:
+        if turn.errors and not self.errors:
+            yield "no error", f"the bot reported {quoted(turn.errors[0].message, MAX_LENGTH)}", "error"
+        if turn.status == "failed" and not self.errors:
+            yield "a complete answer", "the session ended first", "bot_ended"
+
+    def _texts(self, turn: Turn) -> Iterator[_Failure]:
+        is_cut = len(turn.bot_text) >= _NEAR_LIMIT
+        said = f"it said {quoted(turn.bot_text, MAX_LENGTH)}" + (
+            f", cut at {MAX_CHARACTERS:,} characters" if is_cut else ""
+        )
+        for part in texts_of(self.contains):
+            if not contains(turn.bot_text, part):
+                yield f"the bot to say {part!r}", said, "text_mismatch"
+        if self.matches is not None and not matches(turn.bot_text, self.matches):
+            yield f"the bot to say what matches {pattern_of(self.matches)!r}", said, "text_mismatch"
+        for part in texts_of(self.excludes):
+            if is_cut or contains(turn.bot_text, part):
+                yield f"the bot not to say {part!r}", said, "text_present"
+
+    def _calls(self, turn: Turn) -> Iterator[_Failure]:
+        for name, given in calls_of(self.calls):
+            arguments = as_received(given)
+            mismatch = call_mismatch(turn.function_calls, name, arguments)
+            if mismatch is not None:
+                yield f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else ""), *mismatch
+        called = {call.function_name for call in turn.function_calls}
+        for name in self.absent_calls:
+            if name in called:
+                yield f"no call of {name}", "it was called", "unexpected_event"
+            if None in called:  # it may be this one
+                yield f"no call of {name}", _NO_NAME, "unexpected_event"
+
+
+def _got_latency(turn: Turn, seconds: float | None) -> str:
+    if seconds is not None:
+        return f"it was {seconds:.3f} s"
+    why = "no audio came" if turn.timings.first_audio is None else "the user did not speak"
+    return f"it was not measured: {why}"
+
+
+def contains(text: str, part: str) -> bool:
+    """Return whether a text has a part, whatever the spacing and the encoding of accents."""
+    return "".join(_composed(part).split()) in "".join(_composed(text).split())
+
+
+def matches(text: str, pattern: str | re.Pattern[str]) -> bool:
+    """Return whether a pattern is found in a text, whatever the encoding of accents."""
+    # The pattern stays as it is, because the ends of a range have no other form.
+    return any(re.search(pattern, unicodedata.normalize(form, text)) for form in ("NFC", "NFD"))
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def texts_of(value: Texts | None) -> list[str]:
+    """Return one text, or several, as a list."""
+    return [] if value is None else [value] if isinstance(value, str) else [*value]
+
+
+def pattern_of(pattern: str | re.Pattern[str]) -> str:
+    """Return a pattern as text, to be shown."""
+    return pattern if isinstance(pattern, str) else pattern.pattern
+
+
+def calls_of(value: ExpectedCalls | None) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return expected calls as pairs of a name and the arguments that are demanded."""
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return [(name, arguments or {}) for name, arguments in value.items()]
+    return [(each, {}) if isinstance(each, str) else (each[0], each[1]) for each in value]
+
+
+def has_arguments(call: ReportedFunctionCall, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a call has these arguments; it may have others."""
+    given = call.arguments or {}
+    return all(name in given and given[name] == value for name, value in arguments.items())
+
+
+def call_mismatch(
+    calls: Sequence[ReportedFunctionCall], name: str, arguments: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Return how calls differ from an expected one, in words, and the kind; None: it is among them."""
+    named = [call for call in calls if call.function_name == name]
+    named = [call for call in named if call.arguments is not None] or named  # those without were only announced
+    if any(has_arguments(call, arguments) for call in named):
+        return None
+    if named:
+        given = " and ".join(as_json(call.arguments or {}) for call in named)
+        return f"it was called with {given}", "function_args_mismatch"
+    if any(call.function_name is None for call in calls):
+        return _NO_NAME, "missing_function_call"
+    others = one_line(", ".join(str(call.function_name) for call in calls))
+    return f"it called {others}" if others else "it called no function", "missing_function_call"
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON, to be shown."""
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))
+
+
+# -- the timeline ------------------------------------------------------------------------------------------------------
+
+
+def timeline_of(turn: Turn) -> str:
+    """Return the timeline of a turn, one line for each entry, at most 40 lines. The last one of an open turn is marked,
+    because the turn goes on behind it.
+    """
+    entries, latency = turn.timeline, _latency_of(turn)
+    start = entries[0].at if entries else 0.0
+    lines = []
+    for number, entry in enumerate(entries, 1):
+        mark = ">" if turn.is_open and number == len(entries) else " "
+        line = f"  {mark} {entry.at - start:7.3f}  {entry.who or '..':<4}  {_words(entry)}"
+        if latency and (entry.who, entry.kind) == ("bot", "silent"):
+            line, latency = f"{line:<60}  {latency}", ""
+        lines.append(line)
+    if len(lines) > _MAX_LINES:
+        half = _MAX_LINES // 2
+        lines = [*lines[:half], f"    ... {len(lines) - 2 * half} more ...", *lines[-half:]]
+    return "\n".join([f"  turn {turn.number}{turn.bot and ', '}{turn.bot}", *lines])
+
+
+def _latency_of(turn: Turn) -> str:
+    name = "voice-to-voice" if turn.modality == "audio" else "first audio after"
+    return "" if turn.time_to_first_audio is None else f"{name} {turn.time_to_first_audio:.2f} s"
+
+
+def _words(entry: TimelineEntry) -> str:
+    text = one_line(entry.text)
+    if entry.kind in ("typed", "said"):
+        return f'"{text}" ({entry.kind})'
+    if entry.kind in ("returned", "cancelled"):
+        name, _, result = text.partition(" ")
+        return f"{name} {entry.kind} {result}".rstrip()
+    if entry.kind == "speaks" and text:
+        return f'speaks: "{text}"'
+    return f"{entry.kind} {text}" if text else entry.kind

@@ -599,14 +599,12 @@ class TurnTracker:
     def _settle(self, turn: OpenTurn, at: float) -> None:
         """End a turn that is complete."""
         is_due = not self.patience or at >= turn.last_sign + self.patience
-        if not turn.is_over and is_due and self._wait(turn) is None:
+        if is_due and self._wait(turn) is None:
             is_cut = turn.answer.is_cancelled
             self._end(turn, at, "interrupted" if is_cut else "failed" if turn.answer.is_empty else "complete")
 
     def _end(self, turn: OpenTurn, at: float, status: TurnStatus) -> None:
-        """End a turn, unless it is over."""
-        if turn.is_over:
-            return
+        """End a turn that is not over: one that is answered, fades or is asked."""
         turn.status = status
         turn.time(ended=at)
         if status == "interrupted":

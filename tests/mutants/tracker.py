@@ -180,12 +180,6 @@ MODULE = Module(
             within="TurnTracker.start_session",
         ),
         Mutant(
-            "A turn that is over ends again.",
-            "        if turn.is_over:\n            return\n",
-            "",
-            within="TurnTracker._end",
-        ),
-        Mutant(
             "Late words of an answer that is over begin a turn.",
             "self._stale.append(turn.answer)",
             "pass",
