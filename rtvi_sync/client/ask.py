@@ -555,12 +555,8 @@ class PendingTurn:
 
     def done(self) -> bool:
         """Whether `result()` would return or raise at once."""
-        if (
-            self._turn is not None
-            or self._error is not None
-            or self._cancelled
-            or self._question.stream.ended is not None
-        ):
+        is_settled = self._turn is not None or self._error is not None or self._cancelled
+        if is_settled or self._question.stream.ended is not None:
             return True
         turn = self._question.turn_so_far()
         return turn is not None and not turn.is_open

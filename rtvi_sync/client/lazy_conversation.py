@@ -18,10 +18,10 @@ _TURNS = frozenset({RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED})
 
 
 class LazyConversation:
-    """Begins to follow the turns of a client when it is asked for them. Any thread.
+    """Starts to follow the turns of a client when a call asks for them. Any thread.
 
     Args:
-        dispatcher, manager: of the client.
+        dispatcher, manager: The client's dispatcher and session manager.
         max_turn_audio: seconds of the bot's audio that a turn keeps.
     """
 
@@ -29,17 +29,17 @@ class LazyConversation:
         self._dispatcher = dispatcher
         self._manager = manager
         self._max_turn_audio = max_turn_audio
-        # Guards `_conversation`. The first thread that asks holds it while it begins to follow the session; re-entrant,
+        # Guards `_conversation`. The first thread that asks holds it while it starts to follow the session; re-entrant,
         # because a signal handler may ask meanwhile.
         self._lock = threading.RLock()
         self._conversation: ConversationTracker | None = None
-        self._follows = False  # the session that there was when it began, if any
+        self._follows = False  # the session of that moment, if any
         #: Held by the thread that asks; made with the conversation.
         self.ask_lock: AskLock
         register_for_fork(self)
 
     def get(self) -> ConversationTracker:
-        """Return the conversation; the first call begins to follow it.
+        """Return the conversation; the first call starts to follow it.
 
         Raises:
             ForkedProcessError: the session is the parent's.
@@ -62,7 +62,7 @@ class LazyConversation:
         return conversation
 
     def begin_for(self, *events: RTVIEvent) -> None:
-        """Begin to follow it if one of `events` tells of turns."""
+        """Start to follow it if one of `events` reports turns."""
         if not _TURNS.isdisjoint(events):
             self.get()
 
