@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
-from ..concurrency.lifecycle import register_for_fork, system_failures_as
+from ..concurrency.lifecycle import system_failures_as
 from ..concurrency.serial_queue import SerialQueue
 from ..concurrency.shield import shielded
 from ..errors import (
@@ -656,7 +656,6 @@ class AskLock:
         # The identities of threads; the first holds the lock. Each changes it in single steps.
         self._waiting: list[int] = []
         self._released = Notifier()
-        register_for_fork(self)
 
     @contextlib.contextmanager
     def hold(self, deadline: Deadline) -> Iterator[None]:

@@ -67,5 +67,7 @@ class LazyConversation:
             self.get()
 
     def after_fork_in_child(self) -> None:
-        """Renew the lock, which threads of the parent may hold."""
+        """Release the locks, which threads of the parent may hold."""
         self._lock = threading.RLock()
+        if self._conversation is not None:
+            self.ask_lock.after_fork_in_child()
