@@ -23,9 +23,8 @@ from ..events import RTVIEvent
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
 from ..protocol.text import quoted
-from .dispatcher import Dispatcher
+from .dispatcher import Cause, Dispatcher
 from .first_messages import ConversationPort
-from .handlers import Cause
 
 logger: logging.Logger = package_logger(__name__)
 
