@@ -27,9 +27,8 @@ from ..errors import (
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
-from ..session import limits
 from ..session.attempt import ConnectAttempt, was_disconnected
-from ..session.session import Session
+from ..session.session import Limits, Session
 from .ways import Way
 
 T = TypeVar("T")
@@ -80,7 +79,7 @@ class Operation(Generic[T]):
         try:
             for other in [*self._under_way]:
                 if other is not self and other.stopped.is_set() and other.begun:
-                    other.over.wait(Deadline(limits.STOP_TIMEOUT))
+                    other.over.wait(Deadline(Limits.STOP))
             if self.stopped.is_set():
                 raise was_disconnected()
             result = self._perform()
@@ -102,7 +101,7 @@ class Operation(Generic[T]):
         """Undo the call, which raises. On its thread."""
         if self.over.is_set() and not self._succeeded:
             return  # it has raised the error itself, and left nothing
-        deadline = Deadline(limits.TEARDOWN_LIMIT)
+        deadline = Deadline(Limits.TEARDOWN)
         self.abandon()
         if not self.begun:  # if it begins all the same, it ends at once
             self._remove()
@@ -160,9 +159,9 @@ class Connecting(Operation[BotReadyData]):
     def _undo(self, deadline: Deadline) -> None:
         session = self.session
         if session is not None:
-            session.ending.begin(CloseInfo(initiator="client"))
-            session.ending.wait_closed(deadline)
-            session.ending.wait_drained(Deadline(deadline.at_most(limits.LINGER_TIMEOUT)))
+            session.end(CloseInfo(initiator="client"))
+            session.wait_closed(deadline)
+            session.wait_drained(Deadline(deadline.at_most(Limits.LINGER)))
 
 
 class ConnectCall:
@@ -236,7 +235,7 @@ class ConnectCall:
     def _fail(self, way: Way, attempt: ConnectAttempt, error: RTVIError) -> None:
         """Record that `attempt` has failed; raise the error of the call if no other follows."""
         self._failures.append((way.transport.name, fresh_copy(error)))
-        if attempt.session is None or not attempt.session.ending.is_replaced:
+        if attempt.session is None or not attempt.session.is_replaced:
             failure = self._failure(error, way)
             if failure is error:
                 raise error

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from ..errors import (
     BotAlreadyStartedError,
     BotNotReadyError,
     InvalidTransportParamsError,
+    RequestTimeoutError,
     RTVIError,
     TransportStartError,
 )
@@ -29,20 +31,18 @@ from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..protocol.dialects import load_payload
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
-from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
 from ..session.reconnect_policy import limit_attempt
-from ..session.session import Session
+from ..session.session import Limits, Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import ConnectCall, Connecting, Operation
 from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit
-from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
 from .ways import Way, params_for, video_first
 
@@ -52,6 +52,16 @@ if TYPE_CHECKING:
     from .stats import ClientStats
 
 _CLOSED = "This client is closed for good; make a new one"
+
+# The events for which `wait_until_ready()` looks again. A session starts with any of them, so a stream of these events
+# continues in the session that replaces a lost one. `bot_ready` is queued after the state has changed, so a stream that
+# was opened before the change misses not both.
+_READINESS = (
+    RTVIEvent.TRANSPORT_STATE_CHANGED,
+    RTVIEvent.BOT_READY,
+    RTVIEvent.RECONNECTING,
+    RTVIEvent.RECONNECT_FAILED,
+)
 
 
 class SessionManager:
@@ -133,8 +143,8 @@ class SessionManager:
             return self._reconnector.connect(attempt, deadline, call.stopped)
         except BaseException as error:
             if (session := call.last) is not None:
-                session.ending.explain(error)
-                self._sessionless.post(self._dispatcher.give_up(session.ending.info, session.number))
+                session.explain_end(error)
+                self._sessionless.post(self._dispatcher.give_up(session.close_info, session.number))
             raise
 
     def _connect_once(self, given: Any, start: APIRequest | None, deadline: Deadline, call: Connecting) -> BotReadyData:
@@ -184,7 +194,7 @@ class SessionManager:
             )
         except BaseException:
             if before is not None and any(stopped):
-                self.end_waiting_streams(before.ending.info)
+                self.end_waiting_streams(before.close_info)
             raise
 
     def reconnect(self, stopped: Latch) -> Session:
@@ -246,14 +256,14 @@ class SessionManager:
                 in_connect=call is not None,
             )
             self._session = session
-            self.watch.begin(session)
+            self.watch.watch(session)
             self.devices.hold.hand_over()
         finally:
             if mine:
                 with self._lock:
                     self._beginning = False
         if self._closed:  # by another thread, which did not find this session yet
-            session.ending.begin_and_wait(CloseInfo(initiator="client"))
+            session.end_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
 
@@ -271,7 +281,7 @@ class SessionManager:
         with self._lock:
             self._check_process()
             session = self._session
-            if self._beginning or (session is not None and not session.ending.closed.is_set()):
+            if self._beginning or (session is not None and not session.closed.is_set()):
                 raise BotAlreadyStartedError(
                     f"A session is active (state {self.states.value}); call disconnect() before you connect again"
                 )
@@ -292,9 +302,9 @@ class SessionManager:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time as well
+                    call.over.wait(Deadline(Limits.TEARDOWN))  # there is no session whose end takes time as well
             elif call.begun and call.session is None:
-                call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+                call.over.wait(Deadline(Limits.STOP))  # its session, if it still makes one, ends at once
             session = call.session or session
         actions = self._sessionless.abandon_actions()
         reconnecting = None
@@ -306,11 +316,11 @@ class SessionManager:
                 session = current
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
-            session.ending.begin_and_wait(CloseInfo(initiator="client"))
+            session.end_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None or self._dispatcher.awaits_replacement:
             self.end_waiting_streams(CloseInfo(initiator="client"))
         if reconnecting is not None and not self.states.queue.is_current:  # else in the handler of its last event
-            reconnecting.join(Deadline(limits.STOP_TIMEOUT))
+            reconnecting.join(Deadline(Limits.STOP))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
@@ -325,7 +335,7 @@ class SessionManager:
         """Let the end of the session be no loss: the application requests the bot to leave."""
         session = self.session()
         session.check_ready()
-        session.ending.bot_dismissed = True
+        session.bot_dismissed = True
 
     # -- properties and internal --------------------------------------------------------------------------------------
 
@@ -358,6 +368,26 @@ class SessionManager:
             self._reconnector.check_ready(self._session)
         return self._session
 
+    def wait_until_ready(self, timeout: float | None) -> None:
+        """Wait until messages can be exchanged with the bot. See `RTVIClient.wait_until_ready()`."""
+        deadline = Deadline(timeout)
+        with self._dispatcher.open_stream(_READINESS, None) as stream:
+            ended = stream.after is not None and not stream.after.reconnecting
+            while True:
+                try:
+                    return self.session().check_ready()
+                except BotNotReadyError as error:
+                    if ended:
+                        raise
+                    lack = error
+                try:
+                    ended = stream.next_before(deadline) is None
+                except RequestTimeoutError:
+                    raise RequestTimeoutError(
+                        f"The bot was not ready within {timeout} s; the client's state is {self.state.value}. Pass a "
+                        "larger timeout, or look why there is no session: see the cause of this error, and the log"
+                    ) from lack
+
     @property
     def last_session(self) -> Session | None:
         """Return the session that was begun last, in whatever state it is."""
@@ -372,14 +402,14 @@ class SessionManager:
         """
         self._check_process()
         session = self._session
-        if self._beginning or (session is not None and not session.ending.closed.is_set()):
+        if self._beginning or (session is not None and not session.closed.is_set()):
             return True
         return session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session)
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
         """Return the bot's config as last received, in this session or the last one."""
-        return self._session.channel.engine.config if self._session is not None else None
+        return self._session.engine.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
         """Return counters. See `RTVIClient.stats()`."""
@@ -439,7 +469,7 @@ class SessionManager:
         if session is not None and session.lost_by_fork:
             self._dispatcher.lose_session()
         elif session is not None and is_replaced:
-            self._dispatcher.give_up(session.ending.info)()  # the parent replaces it
+            self._dispatcher.give_up(session.close_info)()  # the parent replaces it
 
 
 class Ending:
@@ -465,12 +495,12 @@ class Ending:
             pass  # it is the parent's, with all that belongs to it
         elif session or self._calls or manager._sessionless.active or manager.devices.hold.held:
             if session is not None and must_not_block():  # the rest is done by another thread
-                session.ending.begin(CloseInfo(initiator="client"))
+                session.end(CloseInfo(initiator="client"))
             if manager.states.queue.is_current:  # then it waits for less, and depends on the calling thread
                 self._end()
             else:
                 with contextlib.suppress(TimeoutError):
-                    shielded(self._end, limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
+                    shielded(self._end, limit=Limits.TEARDOWN + Limits.STOP)
         if self._for_good:
             manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
 
@@ -484,7 +514,7 @@ class Ending:
         if manager._session is not None and manager._session.lost_by_fork:
             return
         with contextlib.suppress(TimeoutError):
-            shielded(self._begin, limit=limits.STOP_TIMEOUT)
+            shielded(self._begin, limit=Limits.STOP)
         with contextlib.suppress(NoThreadError):  # what has begun ends without it
             PoolTask("call", self._end).start()
 
@@ -492,18 +522,50 @@ class Ending:
         for call in self._calls:
             call.abandon()
         if self._session is not None:
-            self._session.ending.begin(CloseInfo(initiator="client"))
-            self._session.ending.announced.wait(Deadline(limits.STOP_TIMEOUT))
+            self._session.end(CloseInfo(initiator="client"))
+            self._session.announced.wait(Deadline(Limits.STOP))
 
     def _end(self) -> None:
         self._manager._disconnect(self._session, self._calls)
+
+
+class SessionWatch:
+    """The session, as the finalizer of a client knows it.
+
+    The reference is weak: the error that ended a session refers to the client, by its traceback, so a finalizer with a
+    strong reference would keep the client forever. The registry of sessions keeps a live session.
+    """
+
+    def __init__(self) -> None:
+        self._session: weakref.ref[Session] | None = None
+        #: The client was collected.
+        self.is_dropped: bool = False
+
+    def watch(self, session: Session) -> None:
+        """Store the client's current session."""
+        self._session = weakref.ref(session)
+
+    def collected(self) -> None:
+        """End the session, if it is live: the client was collected."""
+        self.is_dropped = True  # first: a session that starts now looks for it
+        session = self._session() if self._session is not None else None
+        if session is None or not session.live:
+            return
+        # A finalizer may run anywhere, even under a lock, so it only gives the I/O thread a call to run.
+        session.runtime.io.call(lambda: session.end(CloseInfo(initiator="client")))
+        warnings.warn(
+            "An RTVIClient was dropped while connected; its session is ended. "
+            "Call disconnect(), or use `with client:`.",
+            ResourceWarning,
+            stacklevel=2,
+        )
 
 
 @functools.cache
 def _import_for_session(*, reconnects: bool) -> None:
     """Import what calls in a session need: later the process may have no descriptor left to do so."""
     # By name, because these modules import this one.
-    for module in ("conversation", "expect", "pending_turn", "question", "question_source", "readiness", "stats"):
+    for module in ("conversation", "expect", "pending_turn", "question", "question_source", "stats"):
         importlib.import_module(f"{__package__}.{module}")
     if reconnects:
         import tenacity  # noqa: F401

@@ -21,12 +21,12 @@ from ..messages import RTVIMessage
 from ..protocol.about import about_this_client
 from ..protocol.engine import Engine
 from ..protocol.states import TransportState
-from ..session import limits
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
+from ..session.session import Limits
 from ..transports.net import HTTPClient, Network
 from .connect_call import Operation
 
@@ -240,7 +240,7 @@ class Sessionless:
     @staticmethod
     def join(actions: Iterable[HTTPAction]) -> None:
         """Wait a moment until the threads of `actions`, which were abandoned, have ended."""
-        deadline = Deadline(limits.LINGER_TIMEOUT)
+        deadline = Deadline(Limits.LINGER)
         for action in actions:
             action.join(deadline)
 
