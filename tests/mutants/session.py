@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/session/session.py",
-    ("tests/session/test_session_end.py",),
+    ("tests/session/test_session_end.py", "tests/session/test_disconnect.py"),
     (
         Mutant(
             "The last of several causes counts.",
