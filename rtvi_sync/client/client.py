@@ -360,7 +360,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     @property
     def connected(self) -> bool:
-        """Tell whether the transport is open (state connected or ready)."""
+        """True if the transport is open (state connected or ready)."""
         return self.state in ACTIVE
 
     @property

@@ -193,7 +193,7 @@ class ConnectCall:
 
     @property
     def has_other_ways(self) -> bool:
-        """Tell whether another attempt may follow the current one."""
+        """True if another attempt may follow the current one."""
         return bool(self._untried or self._left_early)
 
     def abandon(self) -> None:
@@ -248,7 +248,7 @@ class ConnectCall:
             self._round += 1
 
     def is_followed(self, error: BaseException) -> bool:
-        """Tell whether another attempt follows one that failed by `error`. Any thread."""
+        """Whether another attempt follows one that failed by `error`. Any thread."""
         if self.abandoned or self.deadline.expired or not _concerns_way(error):
             return False
         return self.has_other_ways
@@ -314,7 +314,7 @@ def _in_short(text: str) -> str:
 
 
 def _concerns_way(error: BaseException) -> bool:
-    """Tell whether another transport may reach the bot in spite of `error`."""
+    """Whether another transport may reach the bot in spite of `error`."""
     if isinstance(error, StartBotError):
         return error.status is not None and error.status not in _REFUSED_CLIENT
     if isinstance(error, ConnectionTimeoutError):

@@ -1,4 +1,4 @@
-"""The sessions of a client: how they begin and end, one at a time."""
+"""The sessions of a client: how they start and end, one at a time."""
 
 from __future__ import annotations
 
@@ -65,11 +65,10 @@ _READINESS = (
 
 
 class SessionManager:
-    """Begins and ends the sessions of one client. Nothing in it refers to the client.
+    """Starts and ends the sessions of one client. Nothing in it refers to the client.
 
     Args:
-        options: of the client.
-        dispatcher: of the client.
+        options, dispatcher: The client's.
     """
 
     def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
@@ -232,7 +231,7 @@ class SessionManager:
             self._sessionless.post(end)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
-        """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
+        """Start a session for `call`, or without a call the replacement of a lost session."""
         if self._session is not None:
             self._session.await_end(deadline)
         mine = False
@@ -327,7 +326,7 @@ class SessionManager:
 
     @property
     def _session_here(self) -> Session | None:
-        """Return the session, if it was begun in this process."""
+        """The session, if it was started in this process."""
         session = self._session
         return None if session is not None and session.in_other_process else session
 
@@ -341,7 +340,7 @@ class SessionManager:
 
     @property
     def transport(self) -> Transport | None:
-        """Return the transport that is used, or is tried first; None if there is none."""
+        """The transport in use, or the one to try first; None without a transport."""
         return self._current_way.transport if self._current_way is not None else None
 
     @property
@@ -350,7 +349,7 @@ class SessionManager:
 
     @property
     def state(self) -> TransportState:
-        """Return the state; in a forked child, whose parent has the session, `disconnected`."""
+        """The state; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
         return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
 
@@ -390,12 +389,12 @@ class SessionManager:
 
     @property
     def last_session(self) -> Session | None:
-        """Return the session that was begun last, in whatever state it is."""
+        """The session that was started last, in any state."""
         return self._session
 
     @property
     def has_session(self) -> bool:
-        """Tell whether a session is active or under way, or is about to be replaced.
+        """True if a session is active, under way, or about to be replaced.
 
         Raises:
             ForkedProcessError: it is the parent's.
@@ -408,7 +407,7 @@ class SessionManager:
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
-        """Return the bot's config as last received, in this session or the last one."""
+        """The bot's config as last received, in this session or the last one."""
         return self._session.engine.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
@@ -473,16 +472,16 @@ class SessionManager:
 
 
 class Ending:
-    """One call of `disconnect()` or `close()`. It ends what was active when it was made, nothing that begins later.
+    """One call of `disconnect()` or `close()`. It ends everything that was active when it was made, nothing later.
 
     Args:
-        manager: of the client.
-        for_good: no further session begins.
+        manager: The client's.
+        for_good: No further session starts.
     """
 
     def __init__(self, manager: SessionManager, *, for_good: bool) -> None:
         if for_good:
-            manager._closed = True  # before it looks, because no session may begin behind it
+            manager._closed = True  # before it looks, because no session may start behind it
         self._manager = manager
         self._for_good = for_good
         self._session = manager._session_here
@@ -574,6 +573,6 @@ def _import_for_session(*, reconnects: bool) -> None:
 
 
 def _is_followed(call: weakref.ref[ConnectCall], info: CloseInfo) -> bool:
-    """Tell whether another attempt follows one of `call` that has failed."""
+    """Whether another attempt follows one of `call` that has failed."""
     alive = call()
     return alive is not None and alive.is_followed(info.failure())

@@ -93,7 +93,7 @@ class Sessionless:
     """Makes the requests that need no session, and queues the events that belong to none.
 
     Args:
-        dispatcher, states: of the client.
+        dispatcher, states: The client's.
         idle: enters a block that holds the client's lock; raises if the client has a session.
         check_open: raises if the client was closed for good.
         network: TLS and proxy.
@@ -227,7 +227,7 @@ class Sessionless:
 
     @property
     def active(self) -> bool:
-        """Tell whether `disconnect()` has an action or a started bot to end here."""
+        """True if `disconnect()` has an action or a started bot to end here."""
         return bool(self._actions) or self._states.value is TransportState.AUTHENTICATED
 
     def abandon_actions(self) -> list[HTTPAction]:

@@ -68,10 +68,10 @@ class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end.
 
     Args:
-        request: returns what the transport is given.
-        deadline: limit of the attempt.
-        config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
-        patience: seconds from the opening of the transport until the bot must be ready; None: until the deadline.
+        request: Returns the transport's parameters.
+        deadline: Limit of the attempt.
+        config_timeout: Seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
+        patience: Seconds from the opening of the transport until the bot must be ready; None: until the deadline.
     """
 
     def __init__(

@@ -129,11 +129,11 @@ class Reconnector:
         return run.pending if run is not None else None
 
     def replaces(self, info: CloseInfo) -> bool:
-        """Tell whether a session that ends with `info` is to be replaced."""
+        """Whether to replace a session that ends with `info`."""
         return self.should_retry(info.failure())
 
     def should_retry(self, error: BaseException) -> bool:
-        """Tell whether the policy allows another attempt."""
+        """Whether the policy allows another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
         except BaseException:
@@ -180,7 +180,7 @@ class Reconnector:
             self._repeated = None
 
     def is_to_replace(self, session: Session) -> bool:
-        """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
+        """Whether an ended session, the client's last one, is being replaced, or is to be."""
         if self.pending is not None:
             return True
         is_lost = session.is_replaced and session.publisher.was_ready  # else it was an attempt of `connect()`
