@@ -28,7 +28,7 @@ from ..messages import BotReadyData
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..session.attempt import ConnectAttempt, was_disconnected
-from ..session.session import Limits, Session
+from ..session.session import EndLimits, Session
 from .ways import Way
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Operation(Generic[T]):
         try:
             for other in [*self._under_way]:
                 if other is not self and other.stopped.is_set() and other.begun:
-                    other.over.wait(Deadline(Limits.STOP))
+                    other.over.wait(Deadline(EndLimits.STOP))
             if self.stopped.is_set():
                 raise was_disconnected()
             result = self._perform()
@@ -101,7 +101,7 @@ class Operation(Generic[T]):
         """Undo the call, which raises. On its thread."""
         if self.over.is_set() and not self._succeeded:
             return  # it has raised the error itself, and left nothing
-        deadline = Deadline(Limits.TEARDOWN)
+        deadline = Deadline(EndLimits.TEARDOWN)
         self.abandon()
         if not self.begun:  # if it begins all the same, it ends at once
             self._remove()
@@ -161,7 +161,7 @@ class Connecting(Operation[BotReadyData]):
         if session is not None:
             session.end(CloseInfo(initiator="client"))
             session.wait_closed(deadline)
-            session.wait_drained(Deadline(deadline.at_most(Limits.LINGER)))
+            session.wait_drained(Deadline(deadline.at_most(EndLimits.LINGER)))
 
 
 class ConnectCall:

@@ -37,7 +37,7 @@ from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
 from ..session.reconnect_policy import limit_attempt
-from ..session.session import Limits, Session
+from ..session.session import EndLimits, Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import ConnectCall, Connecting, Operation
@@ -301,9 +301,9 @@ class SessionManager:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(Limits.TEARDOWN))  # there is no session whose end takes time as well
+                    call.over.wait(Deadline(EndLimits.TEARDOWN))  # there is no session whose end takes time as well
             elif call.begun and call.session is None:
-                call.over.wait(Deadline(Limits.STOP))  # its session, if it still makes one, ends at once
+                call.over.wait(Deadline(EndLimits.STOP))  # its session, if it still makes one, ends at once
             session = call.session or session
         actions = self._sessionless.abandon_actions()
         reconnecting = None
@@ -319,7 +319,7 @@ class SessionManager:
         if reconnecting is not None or self._dispatcher.awaits_replacement:
             self.end_waiting_streams(CloseInfo(initiator="client"))
         if reconnecting is not None and not self.states.queue.is_current:  # else in the handler of its last event
-            reconnecting.join(Deadline(Limits.STOP))
+            reconnecting.join(Deadline(EndLimits.STOP))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
@@ -499,7 +499,7 @@ class Ending:
                 self._end()
             else:
                 with contextlib.suppress(TimeoutError):
-                    shielded(self._end, limit=Limits.TEARDOWN + Limits.STOP)
+                    shielded(self._end, limit=EndLimits.TEARDOWN + EndLimits.STOP)
         if self._for_good:
             manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
 
@@ -513,7 +513,7 @@ class Ending:
         if manager._session is not None and manager._session.lost_by_fork:
             return
         with contextlib.suppress(TimeoutError):
-            shielded(self._begin, limit=Limits.STOP)
+            shielded(self._begin, limit=EndLimits.STOP)
         with contextlib.suppress(NoThreadError):  # what has begun ends without it
             PoolTask("call", self._end).start()
 
@@ -522,7 +522,7 @@ class Ending:
             call.abandon()
         if self._session is not None:
             self._session.end(CloseInfo(initiator="client"))
-            self._session.announced.wait(Deadline(Limits.STOP))
+            self._session.announced.wait(Deadline(EndLimits.STOP))
 
     def _end(self) -> None:
         self._manager._disconnect(self._session, self._calls)

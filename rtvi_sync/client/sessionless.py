@@ -26,7 +26,7 @@ from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
-from ..session.session import Limits
+from ..session.session import EndLimits
 from ..transports.net import HTTPClient, Network
 from .connect_call import Operation
 
@@ -240,7 +240,7 @@ class Sessionless:
     @staticmethod
     def join(actions: Iterable[HTTPAction]) -> None:
         """Wait a moment until the threads of `actions`, which were abandoned, have ended."""
-        deadline = Deadline(Limits.LINGER)
+        deadline = Deadline(EndLimits.LINGER)
         for action in actions:
             action.join(deadline)
 

@@ -30,7 +30,7 @@ from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import TransportOptions
 from .connect_request import BotStartedData, ConnectRequest
-from .session import Limits, Session
+from .session import EndLimits, Session
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -125,14 +125,14 @@ class ConnectAttempt:
                 task.start()
             if not _wait(session.connect_done, self.deadline, lambda: self._doing(session), "connect()"):
                 raise self._timeout_error(session, self.deadline.timeout)
-            task.done.wait(Deadline(Limits.LINGER))
+            task.done.wait(Deadline(EndLimits.LINGER))
             if session.bot is None:
                 own = self._error
                 raise own if own is not None and session.close_info is self._end else self._explained(session)
             self._fetch_config(session)
             return session.bot
         except BaseException as error:
-            session.end_and_wait(_end_by(error), linger=Limits.LINGER)
+            session.end_and_wait(_end_by(error), linger=EndLimits.LINGER)
             raise
         finally:
             if self._patience_timer is not None:
@@ -172,7 +172,7 @@ class ConnectAttempt:
         try:
             session.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
         except (BotNotReadyError, DisconnectedError):  # the bot was ready, so the session has ended since
-            session.end_and_wait(session.close_info, linger=Limits.LINGER)
+            session.end_and_wait(session.close_info, linger=EndLimits.LINGER)
             # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
             if not session.is_replaced:
                 raise session.close_info.as_error() from None
@@ -281,7 +281,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
             )
     finally:
         aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
-        task.done.wait(Deadline(Limits.LINGER))
+        task.done.wait(Deadline(EndLimits.LINGER))
     if aborted:
         # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()

@@ -32,7 +32,7 @@ from ..transports.net import HTTPClient, Network, printable
 from .dispatcher import forked_error
 from .params import RTVIClientParams
 from .publisher import EventPublisher
-from .session import Limits
+from .session import EndLimits
 
 
 class HTTPAction:
@@ -105,7 +105,7 @@ class HTTPAction:
     ) -> None:
         if not self._over:
             shielded(self.abandon)
-        self.join(Deadline(Limits.LINGER))
+        self.join(Deadline(EndLimits.LINGER))
 
     # -- the caller's thread ------------------------------------------------------------------------------------------
 

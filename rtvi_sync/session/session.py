@@ -132,6 +132,7 @@ class Session:
         self._is_followed, self._keep_devices = is_followed, keep_devices
         self._is_one_of_several = keep_devices is not None  # of the ways to the bot
         self._generation = fork_generation()
+        # Both are explained at the head of the class.
         self._lock = threading.RLock()
         self._order = threading.RLock()
         # -- connecting
@@ -543,7 +544,7 @@ class Session:
             self._close_task = self._close_task or task
         except RuntimeError:
             if is_exiting():
-                self._tear_down(None, Deadline(Limits.TEARDOWN))
+                self._tear_down(None, Deadline(EndLimits.TEARDOWN))
             else:  # the system has no thread to give at the moment, and the calling one may be the I/O thread
                 io = self.runtime.io
                 io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
@@ -556,7 +557,7 @@ class Session:
             linger: Seconds to wait for handlers of the last events; None: the rest of the limit.
         """
         self.end(info)
-        deadline = Deadline(Limits.TEARDOWN)
+        deadline = Deadline(EndLimits.TEARDOWN)
         if self.wait_closed(deadline):
             self.wait_drained(deadline if linger is None else Deadline(linger))
 
@@ -595,7 +596,7 @@ class Session:
         if self.in_other_process or self.closed.is_set():
             return
         if self.is_ending:
-            self.wait_closed(Deadline(deadline.at_most(Limits.TEARDOWN)))
+            self.wait_closed(Deadline(deadline.at_most(EndLimits.TEARDOWN)))
         else:
             self.runtime.io.check()  # if its descriptors are gone, it ends now
 
@@ -624,8 +625,8 @@ class Session:
 
     def time_to_close(self) -> float:
         """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
-        deadline = self._transport_deadline or Deadline(Limits.TEARDOWN)
-        return Limits.SENDING_SHARE * deadline.at_most(Limits.TEARDOWN * Limits.TRANSPORT_SHARE)
+        deadline = self._transport_deadline or Deadline(EndLimits.TEARDOWN)
+        return EndLimits.SENDING_SHARE * deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE)
 
     # -- the steps of the end: on the close thread, or on the exiting one ---------------------------------------------
 
@@ -637,7 +638,7 @@ class Session:
             self._tearing_down = True
         self._close_task = task or self._close_task
         publisher, at_exit = self.publisher, exit_deadline is not None
-        limit = Limits.TEARDOWN * Limits.OWN_SHARE
+        limit = EndLimits.TEARDOWN * EndLimits.OWN_SHARE
         deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
         unsent: DisconnectedError | None = None
 
@@ -645,9 +646,9 @@ class Session:
         if not publisher.was_ready:
             # With an error of its own: one that is raised on two threads mixes their tracebacks.
             error = self.close_info.as_error()
-            _run_apart(lambda: self.abort.abort(error), Deadline(Limits.SETTLE))
+            _run_apart(lambda: self.abort.abort(error), Deadline(EndLimits.SETTLE))
         if self.connecting is not None and not self.connecting.is_current:
-            self.connecting.done.wait(Deadline(Limits.SETTLE))
+            self.connecting.done.wait(Deadline(EndLimits.SETTLE))
 
         # 2. After a failed attempt, decide whether another one follows: it may get the open devices.
         if not at_exit and not publisher.was_ready:
@@ -676,7 +677,7 @@ class Session:
         # 7. Wait for the application: handlers of the last events, and functions that the bot called.
         if not publisher.manual:
             self._await_delivery(delivered, deadline, at_exit=at_exit)
-            busy = self.functions.join(Deadline(deadline.at_most(Limits.FUNCTIONS)))
+            busy = self.functions.join(Deadline(deadline.at_most(EndLimits.FUNCTIONS)))
             late = "A function that the bot called is still running though its session ended; its result is lost"
             log_stack_of(busy, late)
 
@@ -699,20 +700,20 @@ class Session:
             unsent = self._close_transport(deadline)
             self._keep_devices()
             return unsent
-        media_deadline = Deadline(deadline.at_most(Limits.TEARDOWN * Limits.MEDIA_SHARE))
+        media_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE))
         # At exit all sessions share one limit, so a slow sink must not take the time of the others.
-        sink_share = 0.0 if at_exit else Limits.SINK_SHARE
-        sink_deadline = Deadline(deadline.at_most(Limits.TEARDOWN * sink_share))
+        sink_share = 0.0 if at_exit else EndLimits.SINK_SHARE
+        sink_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * sink_share))
         self.media.pause()
         unsent = self._close_transport(deadline)
-        timeout = media_deadline.at_most(Limits.FLUSH)
+        timeout = media_deadline.at_most(EndLimits.FLUSH)
         threads = self.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
         log_stack_of(threads, "A source, a sink or a device does not return")
         return unsent
 
     def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
         """Close the transport; return its error if messages could not be sent."""
-        self._transport_deadline = Deadline(deadline.at_most(Limits.TEARDOWN * Limits.TRANSPORT_SHARE))
+        self._transport_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE))
         transport = self.transport
         unsent: list[DisconnectedError] = []
 
@@ -738,7 +739,7 @@ class Session:
         publisher = self.publisher
         if at_exit:
             # There may be no worker left that delivers. On a thread of its own, because a handler may block.
-            timeout = deadline.at_most(Limits.EXIT_DELIVERY)
+            timeout = deadline.at_most(EndLimits.EXIT_DELIVERY)
             _run_apart(lambda: publisher.deliver_queued(delivered, timeout), deadline)
         if delivered.wait(deadline) or publisher.overtaken:
             return  # a handler of the last event runs the next session already, so it is not late
@@ -747,7 +748,7 @@ class Session:
         log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
 
 
-class Limits:
+class EndLimits:
     """Limits of the end of a session, in seconds or as shares.
 
     `disconnect()` returns within `TEARDOWN`, 5 s. The steps of the end share it, one after the other:

@@ -118,8 +118,8 @@ MODULE = Module(
         ),
         Mutant(
             "At exit a slow sink has the time of the others.",
-            "sink_share = 0.0 if at_exit else Limits.SINK_SHARE",
-            "sink_share = Limits.SINK_SHARE",
+            "sink_share = 0.0 if at_exit else EndLimits.SINK_SHARE",
+            "sink_share = EndLimits.SINK_SHARE",
         ),
         Mutant(
             "The state is not disconnecting meanwhile.",

@@ -15,8 +15,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch
-from rtvi_sync.session.session import Limits, Session
-from tests.support.bare_session import bare_session
+from rtvi_sync.session.session import EndLimits, Session
+from tests.support.bare_session import bare_session, time_to_close
 from tests.support.clients import (
     memory_client,
     session_of,
@@ -106,7 +106,6 @@ class Recorded:
         changed.engine = SimpleNamespace(pending=SimpleNamespace(fail_all=lambda _: self.note("fail calls")))
         changed.functions = SimpleNamespace(is_current=False, join=lambda _: self._noted("await functions"))
         changed.abort = SimpleNamespace(abort=lambda _: self.note("abort"))
-        changed._closes_transport = True
 
     def note(self, line: str) -> None:
         self.record.append(line)
@@ -219,17 +218,15 @@ def test_a_slow_sink_has_its_time_unless_the_process_exits() -> None:
 
 def test_the_steps_share_the_promise() -> None:
     """Transport, media, handlers and the result end in this order, within the 5 s that `disconnect()` promises."""
-    assert Limits.TEARDOWN == 5.0
-    assert Limits.TRANSPORT_SHARE < Limits.MEDIA_SHARE < Limits.OWN_SHARE < 1.0
-    assert 2 * Limits.SETTLE <= Limits.TEARDOWN * (1.0 - Limits.TRANSPORT_SHARE)
-    assert Limits.FUNCTIONS < Limits.TEARDOWN
-    assert Limits.SINK_SHARE < Limits.MEDIA_SHARE
-    assert Limits.FLUSH < Limits.TEARDOWN * Limits.MEDIA_SHARE
+    assert EndLimits.TEARDOWN == 5.0
+    assert EndLimits.TRANSPORT_SHARE < EndLimits.MEDIA_SHARE < EndLimits.OWN_SHARE < 1.0
+    assert 2 * EndLimits.SETTLE <= EndLimits.TEARDOWN * (1.0 - EndLimits.TRANSPORT_SHARE)
+    assert EndLimits.FUNCTIONS < EndLimits.TEARDOWN
+    assert EndLimits.SINK_SHARE < EndLimits.MEDIA_SHARE
+    assert EndLimits.FLUSH < EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE
 
 
 @pytest.mark.parametrize(("remaining", "sending"), [(5.0, 3.6), (4.0, 3.6), (1.0, 0.9), (0.0, 0.0)])
 def test_a_transport_sends_for_a_part_of_its_time(remaining: float, sending: float) -> None:
     """The rest is for closing; a transport that has more time than its share does not use it."""
-    closing: Any = Recorded().session
-    closing._transport_deadline = Deadline(remaining)
-    assert closing.time_to_close() == pytest.approx(sending, abs=0.1)
+    assert time_to_close(Recorded().session, remaining) == pytest.approx(sending, abs=0.1)

@@ -13,7 +13,7 @@ from rtvi_sync import BotNotReadyError, CloseInfo, RequestTimeoutError, RTVIMess
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.protocol import engine
 from rtvi_sync.session.session import Session
-from tests.support.bare_session import bare_session
+from tests.support.bare_session import bare_session, fail_calls
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -182,7 +182,7 @@ def test_after_the_end_nothing_is_received(rig: Rig) -> None:
         running(lambda: rig.session.request(messages[1], Deadline(None))) as second,
     ):
         until(lambda: len(rig.session.engine.pending.ids()) == 2)
-        rig.session._fail_calls(CloseInfo(initiator="server", code=1000, reason="it is over"))
+        fail_calls(rig.session, CloseInfo(initiator="server", code=1000, reason="it is over"))
         errors = [first.error(), second.error()]
     assert ["it is over" in str(error) for error in errors] == [True] * 2
     assert errors[0] is not errors[1]

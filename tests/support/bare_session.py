@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from rtvi_sync import CloseInfo
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.session import session as module
 from rtvi_sync.session.session import Session
@@ -29,4 +30,17 @@ def bare_session(
         patch.setattr(module, "acquire_runtime", lambda: runtime)
         patch.setattr(module, "register_for_exit", lambda _: None)
         patch.setattr(module, "EventPublisher", lambda *_, **__: publisher)
-        return kind(transport, dispatcher, dispatcher, media, Deadline(None), **follows)
+        session = kind(transport, dispatcher, dispatcher, media, Deadline(None), **follows)
+    session._closes_transport = True  # as if the transport had been told of the session
+    return session
+
+
+def fail_calls(session: Session, info: CloseInfo) -> None:
+    """Do the first step of the end of a session, and no other."""
+    session._fail_calls(info)
+
+
+def time_to_close(session: Session, remaining: float) -> float:
+    """Return how many seconds the transport may send if it has `remaining` seconds to close."""
+    session._transport_deadline = Deadline(remaining)
+    return session.time_to_close()

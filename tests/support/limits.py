@@ -11,8 +11,8 @@ import pytest
 
 # The plain name of each limit, and where the package has it. All are in seconds, unless they say otherwise.
 _PLACES = {
-    "teardown": "rtvi_sync.session.session.Limits.TEARDOWN",  # what `disconnect()` promises
-    "stop": "rtvi_sync.session.session.Limits.STOP",  # how long it waits for an attempt that it has stopped
+    "teardown": "rtvi_sync.session.session.EndLimits.TEARDOWN",  # what `disconnect()` promises
+    "stop": "rtvi_sync.session.session.EndLimits.STOP",  # how long it waits for an attempt that it has stopped
     "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # what the exit of the interpreter waits for all sessions
     "idle_worker": "rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT",  # how long a thread without work stays
     "config": "rtvi_sync.session.attempt._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
@@ -27,7 +27,7 @@ _PLACES = {
     "contract": "rtvi_sync.testing.transport_contract.LIMIT",  # how long the contract of transports waits
     "contract_rig": "rtvi_sync.testing.contract_rig.LIMIT",
     "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay
-    "sending_share": "rtvi_sync.session.session.Limits.SENDING_SHARE",  # the part in which messages may leave
+    "sending_share": "rtvi_sync.session.session.EndLimits.SENDING_SHARE",  # the part in which messages may leave
     # networks
     "grace": "rtvi_sync.transports.net._GRACE",  # a wait that was aborted ends this much later by itself
     "http_reason": "rtvi_sync.transports.http_answers._REASON_TIMEOUT",  # for the text of a refusal
