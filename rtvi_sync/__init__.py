@@ -16,8 +16,7 @@ if typing.TYPE_CHECKING:
     from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
     from .client.ask import PendingTurn
     from .client.base import DEFAULT_TIMEOUT, Timeout
-    from .client.client import RTVIClient
-    from .client.connect import connect
+    from .client.client import RTVIClient, connect
     from .client.expect import Expect
     from .client.helpers import RTVIClientHelper
     from .client.llm_helper import LLMHelper
@@ -255,8 +254,7 @@ _NAMES = {
     "client.actions": "ActionArgument RTVIActionRequestData RTVIActionResponse",
     "client.ask": "PendingTurn",
     "client.base": "DEFAULT_TIMEOUT Timeout",
-    "client.client": "RTVIClient",
-    "client.connect": "connect",
+    "client.client": "RTVIClient connect",
     "client.expect": "Expect",
     "client.helpers": "RTVIClientHelper",
     "client.llm_helper": "LLMHelper",

@@ -48,13 +48,12 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
     "Dispatcher": ("_begun", "_over", "_given_up", "_closed", "_forked"),
     "EventPublisher": ("_ending", "_silenced", "_delivered_last", "_over", "was_opened", "was_ready"),
     "Hold": ("_runtime",),
-    "MessageChannel": ("_make_error",),
     "Reconnector": ("_run", "_unwanted", "_repeated", "failed"),
     "_Run": ("_attempts", "_first", "_loss", "_started", "_thread", "stopped", "pending"),
-    "Session": ("_early_ready", "_is_open", "introduced", "bot"),
-    "SessionEnd": (
-        *("_info", "_tearing_down", "_task", "_transport_deadline", "connecting", "closes_transport", "bot_dismissed"),
-        *("is_replaced", "connect_done", "announced", "closed", "drained"),
+    "Session": (
+        *("_early_ready", "_is_open", "introduced", "bot", "_info", "_tearing_down", "_close_task"),
+        *("_transport_deadline", "connecting", "_closes_transport", "bot_dismissed", "is_replaced", "connect_done"),
+        *("announced", "closed", "drained"),
     ),
     "SessionManager": ("_way", "_beginning", "_closed", "_session", "_under_way", "_last_start"),
     "SessionWatch": ("_session", "is_dropped"),
@@ -64,7 +63,7 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
 #: The fields of these classes that are assigned outside of the constructor and say nothing about where a client is.
 OTHER: Final[Mapping[str, tuple[str, ...]]] = {
     "EventPublisher": ("_collected", "_collected_bytes", "_warnings"),
-    "MessageChannel": ("_last_moment", "messages_received"),
+    "Session": ("_last_moment", "first_messages", "messages_received"),
     "SessionManager": ("params", "ways"),
     "Transport": ("on_message", "options"),
 }

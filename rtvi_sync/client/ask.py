@@ -95,7 +95,7 @@ class Question(ABC):
         self.stream.max_bytes = sys.maxsize
         if self.stream.session != session.number:  # that has ended since, while a file was read for example
             self.stream.close()
-            raise session.ending.info.as_error("the bot was asked")
+            raise session.close_info.as_error("the bot was asked")
         self._failure: BaseException | None = None
 
     def hold(self, deadline: Deadline) -> None:  # noqa: B027 - only speech needs to be heard
@@ -125,7 +125,7 @@ class Question(ABC):
                     raise self._failure
                 info = self.stream.ended
                 if info is None or info.by_application:  # `rest()` may have closed the stream before the session did
-                    info = self._session.ending.info
+                    info = self._session.close_info
                 error = info.as_error("the bot had answered")
                 error.turn = self.turn_so_far()
                 raise error
@@ -135,7 +135,7 @@ class Question(ABC):
                 turn: Turn = event.data
                 if (failure := failure_of(turn)) is not None:
                     raise failure
-                ended_here = turn.assumed == VOICE_UNKNOWN and self._session.ending.info.by_application
+                ended_here = turn.assumed == VOICE_UNKNOWN and self._session.close_info.by_application
                 if turn.status != "failed" and not ended_here:
                     return turn
                 if self._session.live:
@@ -238,13 +238,13 @@ class TypedQuestion(Question):
                 if message.type == "action":
                     self._act(message, deadline)
                 else:
-                    self._session.channel.send(message)
+                    self._session.send(message)
             except UnsupportedFeatureError:
                 if not self._ways:
                     raise
                 self._conversation.asked.discard(message.id)
             except (BotNotReadyError, DisconnectedError):
-                if not self._session.ending.has_begun:
+                if not self._session.is_ending:
                     raise
                 return  # answer() raises it, when the turn has ended on the event queue
             else:
@@ -252,12 +252,12 @@ class TypedQuestion(Question):
 
     def _act(self, message: RTVIMessage, deadline: Deadline) -> None:
         """Ask by an action, as bots of RTVI 0.3 are asked."""
-        channel = self._session.channel
+        session = self._session
         try:
-            channel.request(message, deadline)
+            session.request(message, deadline)
         except RequestRejectedError:
-            if channel.follower is not None:
-                channel.follower.unsent(message)
+            if session.follower is not None:
+                session.follower.unsent(message)
             raise
         except RequestTimeoutError:
             raise self._timed_out(deadline) from None
@@ -277,13 +277,13 @@ class TypedQuestion(Question):
         super().close()
 
     def _check_refusal(self, event: Event, deadline: Deadline) -> None:
-        refusal, follower = event.message, self._session.channel.follower
+        refusal, follower = event.message, self._session.follower
         if refusal is None or refusal.id != self._message_id:
             return
         if follower is not None:
             follower.unsent(RTVIMessage("send-text", id=self._message_id))
         if event.data.message.startswith("Unsupported type"):
-            error = self._session.channel.engine.refused_as_unknown(self._type, one_line(event.data.message))
+            error = self._session.engine.refused_as_unknown(self._type, one_line(event.data.message))
             with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
                 if self._ways:
                     self.ask(deadline)
@@ -317,7 +317,7 @@ class SpokenQuestion(Question):
 
     @property
     def _is_muted(self) -> bool:
-        return self._session.channel.engine.user_is_muted
+        return self._session.engine.user_is_muted
 
     def hold(self, deadline: Deadline) -> None:
         """See `Question`. If the session ends first, return: `answer()` raises."""

@@ -64,7 +64,7 @@ class ClientBase:
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        return self._observe(message, lambda: self._manager.session().channel.request(message, deadline))
+        return self._observe(message, lambda: self._manager.session().request(message, deadline))
 
 
 def payload_of(answer: RTVIMessage) -> Any:

@@ -1,4 +1,4 @@
-"""The client: a blocking facade without logic over `session_manager`, `session` and `dispatcher`."""
+"""The client, a blocking facade without logic over `session_manager`, `session` and `dispatcher`; and `connect()`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..protocol.states import ACTIVE, CloseInfo, TransportState
 from ..protocol.validation import NAME, WAIT, from_mapping
 from ..session.dispatcher import Dispatcher
 from ..session.params import APIRequest, RTVIClientParams, Seconds
+from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
 from .actions import BotActions
 from .config import BotConfig
@@ -36,6 +37,10 @@ else:
 
 ClientT = TypeVar("ClientT", bound="RTVIClient")
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
+
+# The default limit of `connect(url)`, in seconds. A bot that loads its models may need 20; a bot without RTVI would be
+# waited for without end.
+_CONNECT_TIMEOUT = 30.0
 
 
 class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfig, BotActions):
@@ -316,10 +321,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             WouldDeadlockError: called inside a handler of this client while no bot is ready.
             ForkedProcessError: the client was connected when the process forked.
         """
-        from .readiness import wait_until_ready  # most clients never wait for it
-
         WAIT.or_none.check(timeout=timeout)
-        wait_until_ready(self._manager, self._dispatcher, timeout)
+        self._manager.wait_until_ready(timeout)
 
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
@@ -357,7 +360,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     @property
     def connected(self) -> bool:
-        """Tell whether the transport is open (state connected or ready)."""
+        """True if the transport is open (state connected or ready)."""
         return self.state in ACTIVE
 
     @property
@@ -428,3 +431,36 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         """Unregister the helper of a service. Without effect if it has none."""
         NAME.check(service=service)
         self._helpers.unregister(service)
+
+
+def connect(
+    url: str,
+    *,
+    transport: TransportName | Transport = "auto",
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **options: Unpack[KeywordOptions],
+) -> RTVIClient:
+    """Connect to the bot at `url`, and return the client when the bot is ready.
+
+    The client is a context manager: leaving it disconnects. The arguments are those of `RTVIClient.for_url()`, except
+    that `connect_timeout` is 30 s by default. None: no limit, which is also the default with a policy that repeats
+    the first `connect()`, as `ReconnectPolicy.forever()` does.
+
+    Raises:
+        ConnectError: No transport reached the bot; `attempts` has all attempts.
+        RTVIError: As `RTVIClient.connect()`.
+        TypeError, ValueError: As `RTVIClient.for_url()`.
+    """
+    check_option_names("connect()", options, by_url=True)
+    policy = options.get("reconnect")
+    unlimited = isinstance(policy, ReconnectPolicy) and policy.first_connect
+    if not unlimited and not options.keys() & {"timeout", "connect_timeout", "connectTimeout"}:
+        options["connect_timeout"] = _CONNECT_TIMEOUT
+    client = RTVIClient.for_url(url, transport=transport, token=token, headers=headers, **options)
+    try:
+        client.connect()
+        return client
+    except BaseException:
+        client.close()
+        raise

@@ -129,6 +129,6 @@ class BotConfig(ClientBase):
         session.check_ready()
         known = self.config
         if known is None:
-            require_feature("get-config", session.channel.engine.version)
+            require_feature("get-config", session.engine.version)
             raise BotNotReadyError("The bot has sent no config. Pass the config to start from")
         return known

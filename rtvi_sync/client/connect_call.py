@@ -27,9 +27,8 @@ from ..errors import (
 from ..messages import BotReadyData
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
-from ..session import limits
 from ..session.attempt import ConnectAttempt, was_disconnected
-from ..session.session import Session
+from ..session.session import EndLimits, Session
 from .ways import Way
 
 T = TypeVar("T")
@@ -80,7 +79,7 @@ class Operation(Generic[T]):
         try:
             for other in [*self._under_way]:
                 if other is not self and other.stopped.is_set() and other.begun:
-                    other.over.wait(Deadline(limits.STOP_TIMEOUT))
+                    other.over.wait(Deadline(EndLimits.STOP))
             if self.stopped.is_set():
                 raise was_disconnected()
             result = self._perform()
@@ -102,7 +101,7 @@ class Operation(Generic[T]):
         """Undo the call, which raises. On its thread."""
         if self.over.is_set() and not self._succeeded:
             return  # it has raised the error itself, and left nothing
-        deadline = Deadline(limits.TEARDOWN_LIMIT)
+        deadline = Deadline(EndLimits.TEARDOWN)
         self.abandon()
         if not self.begun:  # if it begins all the same, it ends at once
             self._remove()
@@ -160,9 +159,9 @@ class Connecting(Operation[BotReadyData]):
     def _undo(self, deadline: Deadline) -> None:
         session = self.session
         if session is not None:
-            session.ending.begin(CloseInfo(initiator="client"))
-            session.ending.wait_closed(deadline)
-            session.ending.wait_drained(Deadline(deadline.at_most(limits.LINGER_TIMEOUT)))
+            session.end(CloseInfo(initiator="client"))
+            session.wait_closed(deadline)
+            session.wait_drained(Deadline(deadline.at_most(EndLimits.LINGER)))
 
 
 class ConnectCall:
@@ -194,7 +193,7 @@ class ConnectCall:
 
     @property
     def has_other_ways(self) -> bool:
-        """Tell whether another attempt may follow the current one."""
+        """True if another attempt may follow the current one."""
         return bool(self._untried or self._left_early)
 
     def abandon(self) -> None:
@@ -236,7 +235,7 @@ class ConnectCall:
     def _fail(self, way: Way, attempt: ConnectAttempt, error: RTVIError) -> None:
         """Record that `attempt` has failed; raise the error of the call if no other follows."""
         self._failures.append((way.transport.name, fresh_copy(error)))
-        if attempt.session is None or not attempt.session.ending.is_replaced:
+        if attempt.session is None or not attempt.session.is_replaced:
             failure = self._failure(error, way)
             if failure is error:
                 raise error
@@ -249,7 +248,7 @@ class ConnectCall:
             self._round += 1
 
     def is_followed(self, error: BaseException) -> bool:
-        """Tell whether another attempt follows one that failed by `error`. Any thread."""
+        """Whether another attempt follows one that failed by `error`. Any thread."""
         if self.abandoned or self.deadline.expired or not _concerns_way(error):
             return False
         return self.has_other_ways
@@ -315,7 +314,7 @@ def _in_short(text: str) -> str:
 
 
 def _concerns_way(error: BaseException) -> bool:
-    """Tell whether another transport may reach the bot in spite of `error`."""
+    """Whether another transport may reach the bot in spite of `error`."""
     if isinstance(error, StartBotError):
         return error.status is not None and error.status not in _REFUSED_CLIENT
     if isinstance(error, ConnectionTimeoutError):

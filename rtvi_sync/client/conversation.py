@@ -145,20 +145,19 @@ class ConversationTracker:
 
     def follow(self, session: Session) -> None:
         """Follow a session that is about to be ready, or is. See `ConversationPort`."""
-        channel = session.channel
         with self._lock:
-            first = channel.first_messages
-            if first is None or channel.follower is not None:
+            first = session.first_messages
+            if first is None or session.follower is not None:
                 return
             # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
-            self._coming = channel.follower = follower = SessionFollower(self, session, first.bot)
-            channel.first_messages = None
+            self._coming = session.follower = follower = SessionFollower(self, session, first.bot)
+            session.first_messages = None
         if not follower.goes_on:
             self.unclaimed.clear()  # now, because `connect()` may return before `_begin()` runs
         entries, frames = first.forward_to(follower)
         follower.audio.begin(frames)
         # Without what was kept it counts what the bot has reported since; what is queued of that changes nothing.
-        is_muted = first.user_is_muted if entries else channel.engine.user_is_muted
+        is_muted = first.user_is_muted if entries else session.engine.user_is_muted
         begin = partial(self._begin, follower, first.bot, entries, user_is_muted=is_muted)
         if not follower.post(begin) and self._coming is follower:
             self._coming = None  # the session is over

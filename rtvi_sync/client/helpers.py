@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..errors import RTVIError
 from ..messages import RTVIMessage
 from ..protocol.validation import FUNCTION, STRING, instance_of, iterable, mapping_of, snake_case
-from ..session.dispatcher import Dispatcher
-from ..session.handlers import takes_payload
+from ..session.dispatcher import Dispatcher, takes_payload
 
 if TYPE_CHECKING:
     from .client import RTVIClient

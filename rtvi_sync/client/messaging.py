@@ -40,7 +40,7 @@ class BotMessages(ClientBase):
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. Returns at once and waits for no answer."""
         _MESSAGE.check(message=message)
-        self._manager.session().channel.send(message)
+        self._manager.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
         """Send a message of your application's own; waits for no answer."""
@@ -156,8 +156,8 @@ class BotMessages(ClientBase):
         """
         KEYS.check(keys=keys)
         session = self._manager.session()
-        for message in dtmf_messages(keys, session.channel.engine.version):
-            session.channel.send(message)
+        for message in dtmf_messages(keys, session.engine.version):
+            session.send(message)
 
     def send_ui_event(self, event: str, payload: Any = None) -> None:
         """Send an event of your application's user interface, with any JSON."""
@@ -176,7 +176,7 @@ class BotMessages(ClientBase):
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
         session = self._manager.session()
-        session.channel.send(cancel_message(job_id, reason, session.channel.engine.version))
+        session.send(cancel_message(job_id, reason, session.engine.version))
 
     def disconnect_bot(self) -> None:
         """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires.
@@ -236,4 +236,4 @@ def check_bot_takes(client: ClientBase, type_: str) -> None:
     Raises:
         BotNotReadyError, DisconnectedError, UnsupportedFeatureError: as sending it does.
     """
-    client._manager.session().channel.engine.outbound(RTVIMessage(type_))
+    client._manager.session().engine.outbound(RTVIMessage(type_))

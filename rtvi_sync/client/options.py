@@ -33,7 +33,7 @@ from ..protocol.validation import (
     positive_or_timedelta,
     snake_case,
 )
-from ..session.handlers import takes_payload
+from ..session.dispatcher import takes_payload
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport

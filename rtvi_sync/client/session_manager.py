@@ -1,4 +1,4 @@
-"""The sessions of a client: how they begin and end, one at a time."""
+"""The sessions of a client: how they start and end, one at a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from ..errors import (
     BotAlreadyStartedError,
     BotNotReadyError,
     InvalidTransportParamsError,
+    RequestTimeoutError,
     RTVIError,
     TransportStartError,
 )
@@ -29,20 +31,18 @@ from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..protocol.dialects import load_payload
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
-from ..session import limits
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.publisher import ClientState
 from ..session.reconnect_policy import limit_attempt
-from ..session.session import Session
+from ..session.session import EndLimits, Session
 from ..transports.base import Transport, TransportOptions
 from ..transports.net import Network
 from .connect_call import ConnectCall, Connecting, Operation
 from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit
-from .session_watch import SessionWatch
 from .sessionless import BotStart, Sessionless
 from .ways import Way, params_for, video_first
 
@@ -53,13 +53,22 @@ if TYPE_CHECKING:
 
 _CLOSED = "This client is closed for good; make a new one"
 
+# The events for which `wait_until_ready()` looks again. A session starts with any of them, so a stream of these events
+# continues in the session that replaces a lost one. `bot_ready` is queued after the state has changed, so a stream that
+# was opened before the change misses not both.
+_READINESS = (
+    RTVIEvent.TRANSPORT_STATE_CHANGED,
+    RTVIEvent.BOT_READY,
+    RTVIEvent.RECONNECTING,
+    RTVIEvent.RECONNECT_FAILED,
+)
+
 
 class SessionManager:
-    """Begins and ends the sessions of one client. Nothing in it refers to the client.
+    """Starts and ends the sessions of one client. Nothing in it refers to the client.
 
     Args:
-        options: of the client.
-        dispatcher: of the client.
+        options, dispatcher: The client's.
     """
 
     def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
@@ -133,8 +142,8 @@ class SessionManager:
             return self._reconnector.connect(attempt, deadline, call.stopped)
         except BaseException as error:
             if (session := call.last) is not None:
-                session.ending.explain(error)
-                self._sessionless.post(self._dispatcher.give_up(session.ending.info, session.number))
+                session.explain_end(error)
+                self._sessionless.post(self._dispatcher.give_up(session.close_info, session.number))
             raise
 
     def _connect_once(self, given: Any, start: APIRequest | None, deadline: Deadline, call: Connecting) -> BotReadyData:
@@ -184,7 +193,7 @@ class SessionManager:
             )
         except BaseException:
             if before is not None and any(stopped):
-                self.end_waiting_streams(before.ending.info)
+                self.end_waiting_streams(before.close_info)
             raise
 
     def reconnect(self, stopped: Latch) -> Session:
@@ -222,7 +231,7 @@ class SessionManager:
             self._sessionless.post(end)
 
     def _begin_session(self, way: Way, deadline: Deadline, call: ConnectCall | None = None) -> Session:
-        """Begin a session, for which nothing has been done yet, for `call` or, without one, instead of a lost one."""
+        """Start a session for `call`, or without a call the replacement of a lost session."""
         if self._session is not None:
             self._session.await_end(deadline)
         mine = False
@@ -246,14 +255,14 @@ class SessionManager:
                 in_connect=call is not None,
             )
             self._session = session
-            self.watch.begin(session)
+            self.watch.watch(session)
             self.devices.hold.hand_over()
         finally:
             if mine:
                 with self._lock:
                     self._beginning = False
         if self._closed:  # by another thread, which did not find this session yet
-            session.ending.begin_and_wait(CloseInfo(initiator="client"))
+            session.end_and_wait(CloseInfo(initiator="client"))
             raise RTVIError(_CLOSED)
         return session
 
@@ -271,7 +280,7 @@ class SessionManager:
         with self._lock:
             self._check_process()
             session = self._session
-            if self._beginning or (session is not None and not session.ending.closed.is_set()):
+            if self._beginning or (session is not None and not session.closed.is_set()):
                 raise BotAlreadyStartedError(
                     f"A session is active (state {self.states.value}); call disconnect() before you connect again"
                 )
@@ -292,9 +301,9 @@ class SessionManager:
             call.abandon()
             if isinstance(call, BotStart):
                 if call.begun:
-                    call.over.wait(Deadline(limits.TEARDOWN_LIMIT))  # there is no session whose end takes time as well
+                    call.over.wait(Deadline(EndLimits.TEARDOWN))  # there is no session whose end takes time as well
             elif call.begun and call.session is None:
-                call.over.wait(Deadline(limits.STOP_TIMEOUT))  # its session, if it still makes one, ends at once
+                call.over.wait(Deadline(EndLimits.STOP))  # its session, if it still makes one, ends at once
             session = call.session or session
         actions = self._sessionless.abandon_actions()
         reconnecting = None
@@ -306,18 +315,18 @@ class SessionManager:
                 session = current
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
-            session.ending.begin_and_wait(CloseInfo(initiator="client"))
+            session.end_and_wait(CloseInfo(initiator="client"))
         if reconnecting is not None or self._dispatcher.awaits_replacement:
             self.end_waiting_streams(CloseInfo(initiator="client"))
         if reconnecting is not None and not self.states.queue.is_current:  # else in the handler of its last event
-            reconnecting.join(Deadline(limits.STOP_TIMEOUT))
+            reconnecting.join(Deadline(EndLimits.STOP))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
         self.devices.hold.end()
 
     @property
     def _session_here(self) -> Session | None:
-        """Return the session, if it was begun in this process."""
+        """The session, if it was started in this process."""
         session = self._session
         return None if session is not None and session.in_other_process else session
 
@@ -325,13 +334,13 @@ class SessionManager:
         """Let the end of the session be no loss: the application requests the bot to leave."""
         session = self.session()
         session.check_ready()
-        session.ending.bot_dismissed = True
+        session.bot_dismissed = True
 
     # -- properties and internal --------------------------------------------------------------------------------------
 
     @property
     def transport(self) -> Transport | None:
-        """Return the transport that is used, or is tried first; None if there is none."""
+        """The transport in use, or the one to try first; None without a transport."""
         return self._current_way.transport if self._current_way is not None else None
 
     @property
@@ -340,7 +349,7 @@ class SessionManager:
 
     @property
     def state(self) -> TransportState:
-        """Return the state; in a forked child, whose parent has the session, `disconnected`."""
+        """The state; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
         return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
 
@@ -358,28 +367,48 @@ class SessionManager:
             self._reconnector.check_ready(self._session)
         return self._session
 
+    def wait_until_ready(self, timeout: float | None) -> None:
+        """Wait until messages can be exchanged with the bot. See `RTVIClient.wait_until_ready()`."""
+        deadline = Deadline(timeout)
+        with self._dispatcher.open_stream(_READINESS, None) as stream:
+            ended = stream.after is not None and not stream.after.reconnecting
+            while True:
+                try:
+                    return self.session().check_ready()
+                except BotNotReadyError as error:
+                    if ended:
+                        raise
+                    lack = error
+                try:
+                    ended = stream.next_before(deadline) is None
+                except RequestTimeoutError:
+                    raise RequestTimeoutError(
+                        f"The bot was not ready within {timeout} s; the client's state is {self.state.value}. Pass a "
+                        "larger timeout, or look why there is no session: see the cause of this error, and the log"
+                    ) from lack
+
     @property
     def last_session(self) -> Session | None:
-        """Return the session that was begun last, in whatever state it is."""
+        """The session that was started last, in any state."""
         return self._session
 
     @property
     def has_session(self) -> bool:
-        """Tell whether a session is active or under way, or is about to be replaced.
+        """True if a session is active, under way, or about to be replaced.
 
         Raises:
             ForkedProcessError: it is the parent's.
         """
         self._check_process()
         session = self._session
-        if self._beginning or (session is not None and not session.ending.closed.is_set()):
+        if self._beginning or (session is not None and not session.closed.is_set()):
             return True
         return session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session)
 
     @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
-        """Return the bot's config as last received, in this session or the last one."""
-        return self._session.channel.engine.config if self._session is not None else None
+        """The bot's config as last received, in this session or the last one."""
+        return self._session.engine.config if self._session is not None else None
 
     def stats(self) -> ClientStats:
         """Return counters. See `RTVIClient.stats()`."""
@@ -439,20 +468,20 @@ class SessionManager:
         if session is not None and session.lost_by_fork:
             self._dispatcher.lose_session()
         elif session is not None and is_replaced:
-            self._dispatcher.give_up(session.ending.info)()  # the parent replaces it
+            self._dispatcher.give_up(session.close_info)()  # the parent replaces it
 
 
 class Ending:
-    """One call of `disconnect()` or `close()`. It ends what was active when it was made, nothing that begins later.
+    """One call of `disconnect()` or `close()`. It ends everything that was active when it was made, nothing later.
 
     Args:
-        manager: of the client.
-        for_good: no further session begins.
+        manager: The client's.
+        for_good: No further session starts.
     """
 
     def __init__(self, manager: SessionManager, *, for_good: bool) -> None:
         if for_good:
-            manager._closed = True  # before it looks, because no session may begin behind it
+            manager._closed = True  # before it looks, because no session may start behind it
         self._manager = manager
         self._for_good = for_good
         self._session = manager._session_here
@@ -465,12 +494,12 @@ class Ending:
             pass  # it is the parent's, with all that belongs to it
         elif session or self._calls or manager._sessionless.active or manager.devices.hold.held:
             if session is not None and must_not_block():  # the rest is done by another thread
-                session.ending.begin(CloseInfo(initiator="client"))
+                session.end(CloseInfo(initiator="client"))
             if manager.states.queue.is_current:  # then it waits for less, and depends on the calling thread
                 self._end()
             else:
                 with contextlib.suppress(TimeoutError):
-                    shielded(self._end, limit=limits.TEARDOWN_LIMIT + limits.STOP_TIMEOUT)
+                    shielded(self._end, limit=EndLimits.TEARDOWN + EndLimits.STOP)
         if self._for_good:
             manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
 
@@ -484,7 +513,7 @@ class Ending:
         if manager._session is not None and manager._session.lost_by_fork:
             return
         with contextlib.suppress(TimeoutError):
-            shielded(self._begin, limit=limits.STOP_TIMEOUT)
+            shielded(self._begin, limit=EndLimits.STOP)
         with contextlib.suppress(NoThreadError):  # what has begun ends without it
             PoolTask("call", self._end).start()
 
@@ -492,18 +521,50 @@ class Ending:
         for call in self._calls:
             call.abandon()
         if self._session is not None:
-            self._session.ending.begin(CloseInfo(initiator="client"))
-            self._session.ending.announced.wait(Deadline(limits.STOP_TIMEOUT))
+            self._session.end(CloseInfo(initiator="client"))
+            self._session.announced.wait(Deadline(EndLimits.STOP))
 
     def _end(self) -> None:
         self._manager._disconnect(self._session, self._calls)
+
+
+class SessionWatch:
+    """The session, as the finalizer of a client knows it.
+
+    The reference is weak: the error that ended a session refers to the client, by its traceback, so a finalizer with a
+    strong reference would keep the client forever. The registry of sessions keeps a live session.
+    """
+
+    def __init__(self) -> None:
+        self._session: weakref.ref[Session] | None = None
+        #: The client was collected.
+        self.is_dropped: bool = False
+
+    def watch(self, session: Session) -> None:
+        """Store the client's current session."""
+        self._session = weakref.ref(session)
+
+    def collected(self) -> None:
+        """End the session, if it is live: the client was collected."""
+        self.is_dropped = True  # first: a session that starts now looks for it
+        session = self._session() if self._session is not None else None
+        if session is None or not session.live:
+            return
+        # A finalizer may run anywhere, even under a lock, so it only gives the I/O thread a call to run.
+        session.runtime.io.call(lambda: session.end(CloseInfo(initiator="client")))
+        warnings.warn(
+            "An RTVIClient was dropped while connected; its session is ended. "
+            "Call disconnect(), or use `with client:`.",
+            ResourceWarning,
+            stacklevel=2,
+        )
 
 
 @functools.cache
 def _import_for_session(*, reconnects: bool) -> None:
     """Import what calls in a session need: later the process may have no descriptor left to do so."""
     # By name, because these modules import this one.
-    for module in ("ask", "conversation", "expect", "readiness", "stats"):
+    for module in ("ask", "conversation", "expect", "stats"):
         importlib.import_module(f"{__package__}.{module}")
     if reconnects:
         import tenacity  # noqa: F401
@@ -512,6 +573,6 @@ def _import_for_session(*, reconnects: bool) -> None:
 
 
 def _is_followed(call: weakref.ref[ConnectCall], info: CloseInfo) -> bool:
-    """Tell whether another attempt follows one of `call` that has failed."""
+    """Whether another attempt follows one of `call` that has failed."""
     alive = call()
     return alive is not None and alive.is_followed(info.failure())

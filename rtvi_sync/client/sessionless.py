@@ -20,12 +20,12 @@ from ..events import RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
-from ..session import limits
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
 from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
+from ..session.session import EndLimits
 from ..transports.net import HTTPClient, Network
 from .connect_call import Operation
 
@@ -92,7 +92,7 @@ class Sessionless:
     """Makes the requests that need no session, and queues the events that belong to none.
 
     Args:
-        dispatcher, states: of the client.
+        dispatcher, states: The client's.
         idle: enters a block that holds the client's lock; raises if the client has a session.
         check_open: raises if the client was closed for good.
         network: TLS and proxy.
@@ -226,7 +226,7 @@ class Sessionless:
 
     @property
     def active(self) -> bool:
-        """Tell whether `disconnect()` has an action or a started bot to end here."""
+        """True if `disconnect()` has an action or a started bot to end here."""
         return bool(self._actions) or self._states.value is TransportState.AUTHENTICATED
 
     def abandon_actions(self) -> list[HTTPAction]:
@@ -239,7 +239,7 @@ class Sessionless:
     @staticmethod
     def join(actions: Iterable[HTTPAction]) -> None:
         """Wait a moment until the threads of `actions`, which were abandoned, have ended."""
-        deadline = Deadline(limits.LINGER_TIMEOUT)
+        deadline = Deadline(EndLimits.LINGER)
         for action in actions:
             action.join(deadline)
 

@@ -102,8 +102,8 @@ def stats_of(
         **attrs.asdict(media.counters),
         sessions=dispatcher.sessions,
         reconnects=reconnector.count if reconnector is not None else 0,
-        messages_sent=session.channel.messages_sent if session is not None else 0,
-        messages_received=session.channel.messages_received if session is not None else 0,
+        messages_sent=session.messages_sent if session is not None else 0,
+        messages_received=session.messages_received if session is not None else 0,
         events_queued=len(dispatcher.queue),
         event_bytes_queued=dispatcher.queue.bytes_queued,
     )

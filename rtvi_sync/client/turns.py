@@ -101,7 +101,7 @@ class ClientTurns(ClientBase):
         session.check_ready()
         conversation = self._conversation.get()
         # A function runs while the ask() to whose answer it belongs waits for that.
-        in_function = session.channel.functions.is_current
+        in_function = session.functions.is_current
         with contextlib.nullcontext() if in_function else self._conversation.ask_lock.hold(deadline):
             session = self._manager.session()  # it may have been replaced meanwhile
             session.check_ready()

@@ -29,9 +29,8 @@ from ..messages import BotReadyData
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import TransportOptions
-from . import limits
 from .connect_request import BotStartedData, ConnectRequest
-from .session import Session
+from .session import EndLimits, Session
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -69,10 +68,10 @@ class ConnectAttempt:
     """Brings a session from nothing to a ready bot, or to its end.
 
     Args:
-        request: returns what the transport is given.
-        deadline: limit of the attempt.
-        config_timeout: seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
-        patience: seconds from the opening of the transport until the bot must be ready; None: until the deadline.
+        request: Returns the transport's parameters.
+        deadline: Limit of the attempt.
+        config_timeout: Seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
+        patience: Seconds from the opening of the transport until the bot must be ready; None: until the deadline.
     """
 
     def __init__(
@@ -115,26 +114,25 @@ class ConnectAttempt:
             RTVIError: what else went wrong; the session has ended.
             KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
         """
-        ending = session.ending
         try:
             if self.abandoned:
-                ending.begin(CloseInfo(initiator="client"))  # as `abandon()` does: it is no failure
+                session.end(CloseInfo(initiator="client"))  # as `abandon()` does: it is no failure
                 raise was_disconnected()
             # Before the thread starts, because the limit may pass until it runs: an attempt fails from `initializing`.
             session.move(TransportState.INITIALIZING)
-            task = ending.connecting = PoolTask("connect", self._work, session, options)
+            task = session.connecting = PoolTask("connect", self._work, session, options)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
                 task.start()
-            if not _wait(ending.connect_done, self.deadline, lambda: self._doing(session), "connect()"):
+            if not _wait(session.connect_done, self.deadline, lambda: self._doing(session), "connect()"):
                 raise self._timeout_error(session, self.deadline.timeout)
-            task.done.wait(Deadline(limits.LINGER_TIMEOUT))
+            task.done.wait(Deadline(EndLimits.LINGER))
             if session.bot is None:
                 own = self._error
-                raise own if own is not None and ending.info is self._end else self._explained(session)
+                raise own if own is not None and session.close_info is self._end else self._explained(session)
             self._fetch_config(session)
             return session.bot
         except BaseException as error:
-            ending.begin_and_wait(_end_by(error), linger=limits.LINGER_TIMEOUT)
+            session.end_and_wait(_end_by(error), linger=EndLimits.LINGER)
             raise
         finally:
             if self._patience_timer is not None:
@@ -158,7 +156,7 @@ class ConnectAttempt:
 
     def _explained(self, session: Session) -> RTVIError:
         """Return the error of a session that has ended before its bot was ready."""
-        info = session.ending.info
+        info = session.close_info
         error = info.failure()
         if not isinstance(error, DisconnectedError) or self._phase not in ("transport", "bot-ready"):
             return error
@@ -172,19 +170,19 @@ class ConnectAttempt:
 
     def _fetch_config(self, session: Session) -> None:
         try:
-            session.channel.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
+            session.fetch_config(Deadline(self.deadline.at_most(self._config_timeout)))
         except (BotNotReadyError, DisconnectedError):  # the bot was ready, so the session has ended since
-            session.ending.begin_and_wait(session.ending.info, linger=limits.LINGER_TIMEOUT)
+            session.end_and_wait(session.close_info, linger=EndLimits.LINGER)
             # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
-            if not session.ending.is_replaced:
-                raise session.ending.info.as_error() from None
+            if not session.is_replaced:
+                raise session.close_info.as_error() from None
 
     def abandon(self) -> None:
         """Let `run()` return soon. Any thread, also before `begin()`."""
         self.abandoned = True
         session = self.session
         if session is not None:
-            shielded(lambda: session.ending.begin(CloseInfo(initiator="client")))
+            shielded(lambda: session.end(CloseInfo(initiator="client")))
 
     # -- on the connect thread ----------------------------------------------------------------------------------------
 
@@ -193,7 +191,7 @@ class ConnectAttempt:
             self._steps(session, options)
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller of connect()
             self._error, self._end = error, _end_by(error)
-            session.ending.begin(self._end)
+            session.end(self._end)
 
     @system_failures_as(TransportStartError, "The session could not be established")
     def _steps(self, session: Session, options: TransportOptions) -> None:
@@ -230,11 +228,11 @@ class ConnectAttempt:
 
     def _end_later(self, session: Session, seconds: float) -> None:
         """End `session` if the bot is not ready in `seconds`."""
-        io, ending = session.runtime.io, session.ending
+        io = session.runtime.io
 
         def end() -> None:
-            if not ending.connect_done.is_set():
-                ending.begin(_end_by(self._timeout_error(session, None)))
+            if not session.connect_done.is_set():
+                session.end(_end_by(self._timeout_error(session, None)))
 
         def begin() -> None:
             self._patience_timer = io.call_later(seconds, end)
@@ -283,7 +281,7 @@ def on_a_thread(work: Callable[[], Any], abort: AbortController, deadline: Deadl
             )
     finally:
         aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
-        task.done.wait(Deadline(limits.LINGER_TIMEOUT))
+        task.done.wait(Deadline(EndLimits.LINGER))
     if aborted:
         # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
         raise was_disconnected()

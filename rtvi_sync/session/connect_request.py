@@ -277,7 +277,7 @@ class ConnectRequest:
         return Bundle({"ws_url": bot_url.ws_url})
 
     def _has_only_websocket(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> bool:
-        """Tell whether a server that hangs up on a POST is one for WebSockets only.
+        """Whether a server that hangs up on a POST is one for WebSockets only.
 
         Pipecat's standalone server is, and so is its runner up to 1.12 with ``-t eval``.
         """
@@ -376,7 +376,7 @@ def _default_body(params: RTVIClientParams) -> bytes:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Tell whether two URLs are those of one server. False if one of them is no URL."""
+    """Whether two URLs have the same server. False if one of them is no URL."""
     from ..transports.http import origin_of
 
     try:

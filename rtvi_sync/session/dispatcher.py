@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -21,17 +21,22 @@ from ..concurrency.serial_queue import SerialQueue
 from ..errors import BotNotReadyError, ForkedProcessError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from, event_of
 from ..messages import RTVIMessage
+from ..protocol import envelope
 from ..protocol.dialects import INBOUND, load_payload
 from ..protocol.states import CloseInfo
+from ..protocol.validation import FUNCTION, name_of, takes
 from .event_stream import EventStream
 from .first_messages import ConversationPort
-from .handlers import Cause, Handler, SpecialHandler, function_of, message_of, takes_payload
 
 logger: logging.Logger = package_logger(__name__)
 
-# Events that come once in a session, before `connect()` returns.
+Cause: TypeAlias = str | bytes | RTVIMessage
+"""A bot message, or its text. The text takes less memory while the event is queued; it is parsed again if a handler
+reads the message."""
+
+# Events that occur once in a session, before `connect()` returns.
 _ONCE = frozenset({RTVIEvent.CONNECTED, RTVIEvent.BOT_STARTED, RTVIEvent.BOT_CONNECTED, RTVIEvent.BOT_READY})
-# Events with which a session begins: `wait_for()` may wait for them before there is one.
+# Events of the start of a session: `wait_for()` may wait for them before there is one.
 _OPENING = _ONCE | {RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED}
 
 
@@ -40,9 +45,9 @@ class HandlerError:
     """The payload of `handler_error`: a handler raised.
 
     Attributes:
-        error: what it raised.
-        event: the event it was handling.
-        handler: the function.
+        error: The exception.
+        event: The event it was handling.
+        handler: The function.
     """
 
     error: BaseException
@@ -66,9 +71,9 @@ class Dispatcher:
     """The handlers and streams of one client. Owned by the client; sessions and queues refer to it weakly.
 
     Args:
-        client: the sender of its signals. Held weakly.
-        manual: events are delivered by `process_events()` only.
-        max_events, max_bytes: limits of the queue, and of the queue of each stream.
+        client: The sender of its signals. Held weakly.
+        manual: Only `process_events()` delivers events.
+        max_events, max_bytes: Limits of the queue, and of the queue of each stream.
     """
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
@@ -82,17 +87,17 @@ class Dispatcher:
         self._streams: dict[int, weakref.ref[EventStream]] = {}  # by identity
         #: The application's functions that a bot may call, by name; under None, the one for all other names.
         self.functions: dict[str | None, Callable[..., Any]] = {}
-        #: Follows what is said in the client's sessions; None: the application has not asked for it.
+        #: Follows the conversation of the client's sessions; None: the application has not asked for it.
         self.conversation: ConversationPort | None = None
-        # Sessions are numbered from 1; they begin one at a time.
+        # Sessions are numbered from 1; they start one at a time.
         self._begun = 0
         # The last session whose last events were delivered or are being delivered, and how it ended; None: it was an
         # attempt of a `connect()` that may make another one. Written by the queue's worker.
         self._over: tuple[int, CloseInfo | None] = (0, None)
         # The last session that no other followed, though one might have, and how it ended. Written by the thread that
-        # has given up.
+        # makes no further attempt.
         self._given_up: tuple[int, CloseInfo | None] = (0, None)
-        self._closed = False  # the client is: no further session begins
+        self._closed = False  # the client is closed: no further session starts
         self._tally = threading.local()  # counts the events that process_events() has delivered on this thread
         self._forked = False
         register_for_fork(self)
@@ -149,15 +154,15 @@ class Dispatcher:
     def open_stream(
         self, types: Iterable[str | RTVIEvent], timeout: float | None, *, outlives_loss: bool = False
     ) -> EventStream:
-        """Return a stream of the events of `types` (none: of all) from now on.
+        """Return a stream of the events of `types` (none: all events) from now on.
 
         Args:
-            types: of the events.
-            timeout: seconds to wait for each.
-            outlives_loss: whether it goes on in the session that replaces a lost one.
+            types: Types of the events.
+            timeout: Seconds to wait for each.
+            outlives_loss: Whether it continues in the session that replaces a lost one.
 
         Raises:
-            ForkedProcessError: the session is the parent's.
+            ForkedProcessError: The session is the parent's.
         """
         self.check_process()
         wanted = frozenset(event_from(type_, "events") for type_ in types)
@@ -213,7 +218,7 @@ class Dispatcher:
         self._streams.pop(id(stream), None)
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a listener. An event without one is neither decoded nor queued."""
+        """Whether `type_` has a listener. An event without one is neither decoded nor queued."""
         # Without is_heard(), because every event of every client passes here.
         if self._handlers.get(type_) or self._observers.get(type_):
             return True
@@ -222,13 +227,13 @@ class Dispatcher:
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
     def is_heard(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a listener of the application's: those of the package are its observers only."""
+        """Whether the application listens to `type_`. The package itself listens by observers only."""
         if self._handlers.get(type_) or any(s.has_listener(type_) for s in self._live_streams()):
             return True
         return signals.BY_EVENT[type_].has_receivers_for(self._client())
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count:
+        """Whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count:
         data that is costly to produce is not produced for it.
         """
         return bool(
@@ -252,23 +257,23 @@ class Dispatcher:
 
     @property
     def awaits_replacement(self) -> bool:
-        """Tell whether the last session has ended, and another one was to replace it."""
+        """True if the last session has ended and another one was to replace it."""
         number, info = self._last_over
         return number == self._begun and info is not None and info.reconnecting
 
     @property
     def sessions(self) -> int:
-        """Return how many have begun."""
+        """The number of sessions that have started."""
         return self._begun
 
     def begin_session(self) -> int:
-        """Begin a session; return its number."""
+        """Start a session; return its number."""
         self._begun += 1
         return self._begun
 
     def session_over(self, number: int, info: CloseInfo | None) -> None:
         """Record how a session ended (`info` as in `_over`), before its last event is delivered: streams opened
-        from now on belong to the next one.
+        from now on belong to the next session.
         """
         if number >= self._over[0]:
             self._over = number, info
@@ -286,7 +291,7 @@ class Dispatcher:
                 self.close_stream(stream)
 
     def end_for_good(self, info: CloseInfo) -> None:
-        """End the streams that wait for a further session, those that are opened later, too: there will be none."""
+        """End the streams that wait for a further session, also those that are opened later: none will start."""
         self._closed = True
         over, last = self._over
         if over == self._begun and last is not None and last.reconnecting:
@@ -297,22 +302,22 @@ class Dispatcher:
                 self.close_stream(stream)
 
     def give_up(self, info: CloseInfo, number: int | None = None) -> Callable[[], None]:
-        """Return the item of the queue that ends all streams of now: no session follows for which they wait.
+        """Return a queue item that closes all currently open streams: the session that they wait for will not start.
 
         Args:
-            info: how the last session ended.
-            number: of that; None: of the one that was begun last.
+            info: How the last session ended.
+            number: The number of that session; None: the session that started last.
         """
         if number is not None and number < self._begun:
-            return lambda: None  # the streams go on with the session that another thread has begun
+            return lambda: None  # the streams continue with the session that another thread has started
         info = attrs.evolve(info, reconnecting=False)
         # Before the streams, so that one that is opened now is ended or knows.
         self._given_up = self._begun if number is None else number, info
-        streams = self._streams.copy()  # not those that the application opens until the item is run
+        streams = self._streams.copy()  # not those that the application opens before the item runs
 
         def end() -> None:
             for key, ref in streams.items():
-                if key in self._streams and (stream := ref()) is not None:  # else it has ended meanwhile, or was closed
+                if key in self._streams and (stream := ref()) is not None:  # else it has ended or was closed since
                     stream.end(info)
                     self.close_stream(stream)
 
@@ -342,7 +347,7 @@ class Dispatcher:
     def _deliver(self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None, size: int) -> bool:
         event: Event | None = None
         taken = True
-        # Streams come first: they promise that the handlers of *earlier* events have returned, and those of this event
+        # Streams are first: they promise that the handlers of *earlier* events have returned, and those of this event
         # may block.
         if self._streams:
             event = _event(type_, data, received_at, cause)
@@ -382,15 +387,15 @@ class Dispatcher:
         self._tally.count = getattr(self._tally, "count", 0) + 1
 
     def run_queued(self, deadline: Deadline) -> int:
-        """Wait for a first event, deliver on this thread what is queued, and return how many events that were.
+        """Wait for a first event, deliver all queued events on this thread, and return their number.
 
-        What the package queues for itself, to follow turns for example, neither counts nor ends the wait. The end of a
-        session ends it.
+        Items that the package queues for itself, to follow turns for example, neither count nor end the wait. The end
+        of a session ends it.
 
         Raises:
-            RTVIError: the events of this client are delivered by threads.
-            WouldDeadlockError: called inside a handler.
-            ForkedProcessError: the session is the parent's.
+            RTVIError: Threads deliver the events of this client.
+            WouldDeadlockError: Called inside a handler.
+            ForkedProcessError: The session is the parent's.
         """
         self.check_process()
         if not self.queue.manual:
@@ -406,7 +411,7 @@ class Dispatcher:
                 return int(self._tally.count)
 
     def _discard(self, handler: Handler, type_: RTVIEvent) -> bool:
-        """Remove `handler`; return False if that was done before."""
+        """Remove `handler`; return False if it was removed before."""
         try:
             self._handlers[type_].remove(handler)
         except ValueError:
@@ -435,6 +440,64 @@ class Dispatcher:
     def lose_session(self) -> None:
         """Mark the session as the parent's. In a forked child, on its only thread."""
         self._forked = True
+
+
+# -- handlers ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False, repr=False)
+class SpecialHandler:
+    """A handler that is not simply called with each payload.
+
+    Attributes:
+        function: The application's function, or a helper's.
+        takes_payload: Whether it is called with the payload.
+        once: Whether it is called for the next event only.
+        messages: Wire types. The function is called with the messages of these types, not with payloads.
+    """
+
+    function: Callable[..., Any]
+    takes_payload: bool
+    once: bool
+    messages: frozenset[str] | None = None
+
+    def call(self, data: Any, cause: Cause | None) -> None:
+        """Call the function with the arguments that it takes."""
+        if self.takes_payload:
+            self.function(data)
+        elif self.messages is None:
+            self.function()
+        elif cause is not None and (message := message_of(cause)).type in self.messages:
+            self.function(message)
+
+
+# Most handlers are stored as plain functions. A client with handlers for all events has 70 of them, a third of its
+# memory.
+Handler: TypeAlias = Callable[..., Any] | SpecialHandler
+
+
+def function_of(handler: Handler) -> Callable[..., Any]:
+    """Return the application's function of a handler."""
+    return handler.function if isinstance(handler, SpecialHandler) else handler
+
+
+def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
+    """Whether to call a handler, the value of the option `name`, with the payload.
+
+    Raises:
+        TypeError: It can be called neither with nor without the payload, or the call would not run its code.
+    """
+    FUNCTION.check_one(name, function)
+    for follow_wrapped in (True, False):
+        for arguments in ((None,), ()):
+            if takes(function, *arguments, follow_wrapped=follow_wrapped):
+                return bool(arguments)
+    raise TypeError(f"{name} must take the payload or nothing; {name_of(function)} needs more arguments")
+
+
+def message_of(cause: Cause) -> RTVIMessage:
+    """Return the message that caused an event."""
+    return cause if isinstance(cause, RTVIMessage) else envelope.decode(cause)
 
 
 def _event(type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None) -> Event:

@@ -70,11 +70,11 @@ class EventStream(Generic[DataT]):
         self._notifier = Notifier()
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether events of `type_` are to be pushed."""
+        """Whether to push events of `type_`."""
         return self._ended is None and (not self.types or type_ in self.types)
 
     def is_stale(self, event: Event) -> bool:
-        """Tell whether `event` came before the stream was opened and is delivered only now."""
+        """Whether `event` arrived before the stream was opened and is delivered only now."""
         return event.received_at < self._opened_at
 
     def push(self, event: Event[Any], size: int) -> bool:

@@ -125,7 +125,7 @@ class FunctionCalls:
             self._fail(function, call, event, error, size)
 
     def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
-        """Tell whether the call was announced by the other message before. A bot may reuse an id for a later call."""
+        """Whether the call was announced by the other message before. A bot may reuse an id for a later call."""
         if self._announced is None:
             self._announced = deque(maxlen=_MAX_ANNOUNCED)
         key = hash(tool_call_id)  # an id may have any length
@@ -150,7 +150,7 @@ class FunctionCalls:
 
     @property
     def is_current(self) -> bool:
-        """Tell whether the calling thread runs a function of this session."""
+        """True if the calling thread runs a function of this session."""
         return threading.current_thread() in self._running.copy().values()
 
     def join(self, deadline: Deadline) -> list[threading.Thread]:

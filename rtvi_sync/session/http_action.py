@@ -29,10 +29,10 @@ from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..transports.http import ACTION, origin_of, post_stream
 from ..transports.net import HTTPClient, Network, printable
-from . import limits
 from .dispatcher import forked_error
 from .params import RTVIClientParams
 from .publisher import EventPublisher
+from .session import EndLimits
 
 
 class HTTPAction:
@@ -105,7 +105,7 @@ class HTTPAction:
     ) -> None:
         if not self._over:
             shielded(self.abandon)
-        self.join(Deadline(limits.LINGER_TIMEOUT))
+        self.join(Deadline(EndLimits.LINGER))
 
     # -- the caller's thread ------------------------------------------------------------------------------------------
 

@@ -23,9 +23,8 @@ from ..events import RTVIEvent
 from ..protocol import engine as protocol
 from ..protocol.states import CloseInfo, TransportState, can_transition
 from ..protocol.text import quoted
-from .dispatcher import Dispatcher
+from .dispatcher import Cause, Dispatcher
 from .first_messages import ConversationPort
-from .handlers import Cause
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -58,13 +57,12 @@ class EventPublisher:
     It refers to the dispatcher weakly, so that a client which is dropped while connected can be collected.
 
     Args:
-        dispatcher: of the client.
-        states: of the client.
-        workers: the threads that deliver events.
-        session: number of the session, 0 without one.
-        on_overflow: called when an event finds the queue full.
-        takes_states: from now on only this publisher changes the state. False: it only queues events.
-        in_connect: the session is an attempt of a call of `connect()`, which may make another one if it fails, and ends
+        dispatcher, states: The client's.
+        workers: The threads that deliver events.
+        session: The session's number; 0 without a session.
+        on_overflow: Called when an event finds the queue full.
+        takes_states: From now on only this publisher changes the state. False: it only queues events.
+        in_connect: The session is an attempt of a call of `connect()`, which may make another one if it fails, and ends
             the streams of events if it makes none.
     """
 
@@ -109,17 +107,17 @@ class EventPublisher:
 
     @property
     def in_handler(self) -> bool:
-        """Tell whether the calling thread delivers an event of this client."""
+        """True if the calling thread delivers an event of this client."""
         return self._queue.is_current
 
     @property
     def manual(self) -> bool:
-        """Tell whether the application delivers the events, by `process_events()`."""
+        """True if the application delivers the events, by `process_events()`."""
         return self._queue.manual
 
     @property
     def overtaken(self) -> bool:
-        """Tell whether another session has begun."""
+        """True if another session has started."""
         return self._states.owner is not self
 
     @property
@@ -135,12 +133,12 @@ class EventPublisher:
         return dispatcher.conversation if dispatcher is not None else None
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a listener."""
+        """Whether `type_` has a listener."""
         dispatcher = self._dispatcher()
         return dispatcher is not None and dispatcher.has_listener(type_)
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """Tell whether `type_` has a listener of its own; one of all events does not count."""
+        """Whether `type_` has a listener of its own; one of all events does not count."""
         dispatcher = self._dispatcher()
         return dispatcher is not None and dispatcher.has_explicit_listener(type_)
 
@@ -320,7 +318,7 @@ class EventPublisher:
     # -- internal -----------------------------------------------------------------------------------------------------
 
     def _accepts_events(self) -> bool:
-        """Tell whether the last event has not been queued yet."""
+        """Whether the last event is not queued yet."""
         return not self._over
 
     def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:

@@ -129,11 +129,11 @@ class Reconnector:
         return run.pending if run is not None else None
 
     def replaces(self, info: CloseInfo) -> bool:
-        """Tell whether a session that ends with `info` is to be replaced."""
+        """Whether to replace a session that ends with `info`."""
         return self.should_retry(info.failure())
 
     def should_retry(self, error: BaseException) -> bool:
-        """Tell whether the policy allows another attempt."""
+        """Whether the policy allows another attempt."""
         try:
             return bool((self.policy.retry_on or is_transient)(error))
         except BaseException:
@@ -180,10 +180,10 @@ class Reconnector:
             self._repeated = None
 
     def is_to_replace(self, session: Session) -> bool:
-        """Tell whether an ended session, the client's last one, is being replaced, or is to be."""
+        """Whether an ended session, the client's last one, is being replaced, or is to be."""
         if self.pending is not None:
             return True
-        is_lost = session.ending.is_replaced and session.publisher.was_ready  # else it was an attempt of `connect()`
+        is_lost = session.is_replaced and session.publisher.was_ready  # else it was an attempt of `connect()`
         return is_lost and session.number > self._unwanted and self.failed is None
 
     def check_ready(self, session: Session) -> None:
@@ -192,7 +192,7 @@ class Reconnector:
         Raises:
             BotNotReadyError
         """
-        has_ended, pending, failed = session.ending.has_begun, self.pending, self.failed
+        has_ended, pending, failed = session.is_ending, self.pending, self.failed
         if session.publisher.was_ready and not has_ended:
             return
         repeated = self._repeated
@@ -223,7 +223,7 @@ class Reconnector:
         else:
             sessions = self._sessions()
             if sessions is not None:
-                sessions.end_waiting_streams(session.ending.info)
+                sessions.end_waiting_streams(session.close_info)
 
     def stop(self, session: Session | None) -> _Run | None:
         """Make no further attempt, neither now nor if `session`, or one before it, is lost later. Any thread.
@@ -266,7 +266,7 @@ class Reconnector:
     def leave(self, run: _Run, session: Session | None = None) -> bool:
         """Remove `run`, which has ended; return False if `session` has ended as well, so that it goes on."""
         with self._lock:
-            if session is not None and session.ending.drained.is_set():
+            if session is not None and session.drained.is_set():
                 # By any other run: `lost()` may come after this one has given up.
                 self._unwanted = max(self._unwanted, session.number)
                 return False
@@ -362,10 +362,10 @@ class _Run:
             del sessions
         self._owner.count += 1
         self.pending = None
-        session.ending.drained.wait(Deadline(self._owner.policy.stable_after))
+        session.drained.wait(Deadline(self._owner.policy.stable_after))
         if self._owner.leave(self, session):
             return
-        if session.ending.is_replaced:
+        if session.is_replaced:
             self._loss = _loss_of(session)
             raise self._loss
 
@@ -401,7 +401,7 @@ class _Run:
 
 def _loss_of(session: Session) -> RTVIError:
     """Return an error that says how a session was lost, which is being replaced."""
-    return attrs.evolve(session.ending.info, reconnecting=True).failure()
+    return attrs.evolve(session.close_info, reconnecting=True).failure()
 
 
 def _retrying(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same attempt may succeed a little later.
+    """Whether the same attempt may succeed a little later.
 
     True for: a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
     408, 425, 429 and 5xx), a limit that passed. False for: a bot that ended the session (Pipecat closes with 1000
@@ -57,7 +57,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_worth_waiting(error: BaseException) -> bool:
-    """Tell whether the same attempt may ever succeed: true unless the application, which gets the error, is wrong."""
+    """Whether the same attempt may ever succeed: true unless the application, which gets the error, is wrong."""
     if isinstance(error, ConnectError) and error.attempts:
         return any(_is_worth_waiting(attempt) for _, attempt in error.attempts)
     return isinstance(error, RTVIError) and not isinstance(error, (UsageError, ForkedProcessError))

@@ -1,14 +1,14 @@
 """One session: from the first step of an attempt to the last event after its end.
 
-| phase | begins with | moved by | on |
+| phase | starts with | moved by | on |
 |---|---|---|---|
-| not begun | `Session()` | `SessionManager` | the thread of `connect()`, or the reconnect thread |
-| connecting | `ending.connecting` | `ConnectAttempt.run()` | the same |
+| not started | `Session()` | `SessionManager` | the thread of `connect()`, or the reconnect thread |
+| connecting | `connecting` | `ConnectAttempt.run()` | the same |
 | open | `opened()` | `ConnectAttempt` | the connect thread |
-| ready | `bot`, `ending.connect_done` | `_become_ready()` | the thread that delivers messages, or the connect thread |
-| ending | `ending.has_begun` | `SessionEnd.begin()` | any thread |
-| closed | `ending.closed` | `SessionEnd` | the close thread, or the exiting one |
-| drained | `ending.drained` | `SessionEnd` | the same |
+| ready | `bot`, `connect_done` | `_become_ready()` | the thread that delivers messages, or the connect thread |
+| ending | `is_ending` | `end()` | any thread |
+| closed | `closed` | `_tear_down()` | the close thread, or the exiting one |
+| drained | `drained` | `_tear_down()` | the same |
 
 Phases only move downwards, and any of them may be skipped: an attempt that fails goes from connecting to ending. A
 session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It refers
@@ -18,40 +18,59 @@ session is then torn down. docs/threading.md draws the life cycle.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import threading
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..concurrency.abort import AbortController
+import attrs
+
+from ..concurrency.abort import AbortController, AbortSignal
+from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import must_not_block
-from ..concurrency.lifecycle import fork_generation, register_for_exit, unregister_for_exit
+from ..concurrency.future import Future
+from ..concurrency.latch import Latch, must_not_block
+from ..concurrency.lifecycle import (
+    NO_THREAD_PAUSE,
+    fork_generation,
+    is_exiting,
+    log_stack_of,
+    register_for_exit,
+    unregister_for_exit,
+)
 from ..concurrency.logs import package_logger
+from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..errors import (
     BotNotReadyError,
+    DisconnectedError,
     InvalidTransportParamsError,
     ProtocolError,
     RequestRejectedError,
+    RequestTimeoutError,
     RTVIError,
     StartBotError,
     TransportStartError,
+    UnsupportedFeatureError,
     WouldDeadlockError,
+    fresh_copy,
 )
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
-from ..messages import BotReadyData
+from ..messages import BotReadyData, RTVIMessage
 from ..protocol import engine as protocol
+from ..protocol import envelope
+from ..protocol.engine import about_this_client
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
-from ..transports.base import Transport, TransportOptions
+from ..transports.base import Inbound, Transport, TransportOptions
 from ..transports.net import printable
-from . import limits
 from .dispatcher import Dispatcher, forked_error
-from .ending import SessionEnd, SessionParts
-from .first_messages import FirstMessages
-from .message_channel import MessageChannel
+from .first_messages import SAYING, FirstMessages, Follower
+from .function_calls import CALL_EVENTS, FunctionCalls
 from .publisher import ClientState, EventPublisher
 
 logger: logging.Logger = package_logger(__name__)
@@ -60,24 +79,38 @@ logger: logging.Logger = package_logger(__name__)
 # sessions, which nothing else may hold strongly.
 _sessions_of_transports: dict[int, Session] = {}
 
+# A further cause of a bot's silence.
+_SILENCE = {
+    # Seen: Pipecat 0.0.73 and 0.0.108.
+    "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
+    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/messages.md).",
+}
+
 
 class Session:
     """One attempt to connect and the session that results.
 
     Args:
-        transport: carries it; no other session may use it until `ending.closed` is set.
-        dispatcher, states, media: of the client.
-        deadline: limit of the attempt.
-        replaces: called on the close thread when the session is lost; True if it is to be replaced. None: never.
-        on_lost: called on the close thread last, if it is to be replaced.
-        is_followed: called on the close thread if the attempt fails; True if another attempt follows. None: never.
-        keep_devices: called on the close thread if another attempt follows, which gets the open devices. The session is
+        transport: Carries the session; no other session may use it until `closed` is set.
+        dispatcher, states, media: The client's.
+        deadline: Limit of the attempt.
+        replaces: Called on the close thread when a ready session is lost; True if a new one replaces it. None: never.
+        on_lost: Called last on the close thread, if a new session replaces this one.
+        is_followed: Called on the close thread if the attempt fails; True if another attempt follows. None: never.
+        keep_devices: Called on the close thread if another attempt follows, which gets the open devices. The session is
             published as connected only when its bot is ready. None: a session that ends closes the devices.
-        in_connect: it is an attempt of a call of `connect()`; see `EventPublisher`.
+        in_connect: Whether it is an attempt of a call of `connect()`; see `EventPublisher`.
 
     Raises:
-        InvalidTransportParamsError: the transport serves another session.
+        InvalidTransportParamsError: The transport serves another session.
     """
+
+    # Mutable state. `_lock` guards `_info`, `_tearing_down`, `_is_open` and `_early_ready`: the thread that sets one
+    # first takes the next step. Any thread of the package may hold it, for an assignment; it is re-entrant, because a
+    # finalizer may end the session during one. `_order` guards nothing: it is held while the follower is told of a
+    # message and the transport takes it, so that both get the messages in the same order. It is re-entrant, because
+    # finalizers and signal handlers may send. All other attributes are changed in single steps; `messages_received` and
+    # `_last_moment` only by the thread that delivers messages, of which there is one at a time.
 
     def __init__(
         self,
@@ -93,106 +126,177 @@ class Session:
         keep_devices: Callable[[], object] | None = None,
         in_connect: bool = False,
     ) -> None:
-        self.transport = transport
-        self.media = media
-        self._on_lost = on_lost
-        self._is_one_of_several = keep_devices is not None
+        self.transport: Transport = transport
+        self.media: MediaManager = media
+        self._replaces, self._on_lost = replaces, on_lost
+        self._is_followed, self._keep_devices = is_followed, keep_devices
+        self._is_one_of_several = keep_devices is not None  # of the ways to the bot
+        self._generation = fork_generation()
+        # Both are explained at the head of the class.
+        self._lock = threading.RLock()
+        self._order = threading.RLock()
+        # -- connecting
+        #: The attempt to connect, on a thread of its own.
+        self.connecting: PoolTask | None = None
+        #: The transport knows of this session: it must be told of later changes.
+        self.introduced: bool = False
+        #: What the ready bot said about itself; None before.
+        self.bot: BotReadyData | None = None
+        self._is_open = False
+        self._early_ready: protocol.Ready | None = None  # bot-ready, if it arrives before the transport is open
+        # -- messages
+        self.engine: protocol.Engine = protocol.Engine(about_this_client())
+        #: Keeps the first messages of the session, for a conversation that is followed later. None: keeps no more.
+        self.first_messages: FirstMessages | None = None
+        #: Is told of sent messages, if the conversation is followed.
+        self.follower: Follower | None = None
+        self._waiting: list[AbortController] = []  # of the requests beside the session
+        # By thread: each counts its own messages, so that no sending thread holds a lock.
+        self._sent: defaultdict[int, int] = defaultdict(int)
+        self.messages_received: int = 0
+        self._last_moment = -math.inf
+        # -- the end
+        self._info: CloseInfo | None = None
+        self._tearing_down = False
+        self._close_task: PoolTask | None = None
+        self._closes_transport = False  # the transport was told of this session, and must be told of its end
+        self._transport_deadline: Deadline | None = None
+        #: The application has requested the bot to leave, so the end of the session is no loss.
+        self.bot_dismissed: bool = False
+        #: A new session or attempt follows. Known once `closed` is set.
+        self.is_replaced: bool = False
+        #: The attempt to connect has ended: the bot is ready, or the session closed.
+        self.connect_done: Latch = Latch()
+        #: The state says that the session is ending, if it said before that there was one.
+        self.announced: Latch = Latch()
+        #: The transport is closed, every waiting call has failed, and another session may start.
+        self.closed: Latch = Latch()
+        #: The last event was delivered and the session's threads have ended, or the limit has passed.
+        self.drained: Latch = Latch()
+
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )
         try:
             self.runtime: Runtime = acquire_runtime()
-            self._begin(dispatcher, states, deadline, replaces, is_followed, keep_devices, in_connect=in_connect)
+            #: The number of the session, counted from 1 for each client.
+            self.number: int = dispatcher.begin_session()
+            self.publisher: EventPublisher = EventPublisher(
+                dispatcher,
+                states,
+                self.runtime.workers,
+                session=self.number,
+                on_overflow=self._overflow,
+                in_connect=in_connect,
+            )
+            self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
+            #: Abandons the attempt to connect.
+            self.abort: AbortController = AbortController(
+                deadline, lambda: StartBotError("The connect request was aborted")
+            )
+            self.abort.signal.on_abort(self._aborted)
+            register_for_exit(self)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
                 self.runtime.release()
             raise
 
-    def _begin(
-        self,
-        dispatcher: Dispatcher,
-        states: ClientState,
-        deadline: Deadline,
-        replaces: Callable[[CloseInfo], bool] | None,
-        is_followed: Callable[[CloseInfo], bool] | None,
-        keep_devices: Callable[[], object] | None,
-        *,
-        in_connect: bool,
-    ) -> None:
-        #: The number of the session, counted from 1 for each client.
-        self.number: int = dispatcher.begin_session()
-        self.publisher: EventPublisher = EventPublisher(
-            dispatcher,
-            states,
-            self.runtime.workers,
-            session=self.number,
-            on_overflow=self._overflow,
-            in_connect=in_connect,
-        )
-        self._generation = fork_generation()
-        self.abort: AbortController = AbortController(
-            deadline, lambda: StartBotError("The connect request was aborted")
-        )
-        self.channel: MessageChannel = MessageChannel(
-            self.transport, self.publisher, self.runtime.workers, check_ready=self.check_ready, perform=self._perform
-        )
-        self.ending: SessionEnd = SessionEnd(
-            SessionParts(
-                transport=self.transport,
-                media=self.media,
-                publisher=self.publisher,
-                runtime=self.runtime,
-                channel=self.channel,
-                abort=self.abort,
-            ),
-            replaces=replaces,
-            on_closed=self._release_transport,
-            on_drained=self._drained,
-            is_followed=is_followed,
-            keep_devices=keep_devices,
-        )
-        self.abort.signal.on_abort(self._aborted)
-        # Guards `_early_ready` and `_is_open`: bot-ready may come before the transport is open. Any thread of
-        # the package may hold it, for an assignment; re-entrant, because a finalizer may end the session during one.
-        self._lock = threading.RLock()
-        self._early_ready: protocol.Ready | None = None
-        self._is_open = False
-        #: The transport knows of this session: what changes from now on, it must be told.
-        self.introduced: bool = False
-        #: What the ready bot said about itself; None before.
-        self.bot: BotReadyData | None = None
-        register_for_exit(self)
+    # -- connecting: on the connect thread ----------------------------------------------------------------------------
 
     def own_options(self) -> dict[str, Any]:
         """Return the part of `TransportOptions` that is the session's own."""
         return {
-            "client_ready": self.channel.engine.client_ready,
+            "client_ready": self.engine.client_ready,
             "on_interruption": self._interrupt,
-            "on_closed": self.ending.begin,
+            "on_closed": self.end,
             "on_event": self.publisher.event,
-            "on_messages": self.channel.receive_all,
+            "on_messages": self.receive_all,
             "_runtime": self.runtime,
             "check_wanted": self.check_wanted,
-            "time_to_close": self.ending.time_to_close,
+            "time_to_close": self.time_to_close,
         }
 
     def initialize_transport(self, options: TransportOptions) -> None:
-        """Tell the transport that it serves this session now. On the connect thread."""
-        self.ending.closes_transport = True  # before the call: one that hangs has to be told of the end as well
-        self.check_wanted()  # else the end has come first, and does not come again
-        self.media.status_reporter.event_sink = self.publisher  # after it: the next session may have begun
+        """Tell the transport that it serves this session now."""
+        self._closes_transport = True  # before the call: a transport that hangs has to be told of the end, too
+        self.check_wanted()  # else the end was first, and does not happen again
+        self.media.status_reporter.event_sink = self.publisher  # after it: the next session may have started
         self.media.expect(self.runtime)
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
-        transport.initialize(options, self.channel.receive)
+        transport.initialize(options, self.receive)
         self.introduced = True
-        # What was switched before the transport knew of its session.
+        # Tell it what was switched before it knew of its session.
         if settings.mic is not before[0]:
             transport.enable_mic(settings.mic)
         if settings.cam is not before[1]:
             transport.enable_cam(settings.cam)
+
+    def check_wanted(self) -> None:
+        """Raise if the attempt was abandoned: its thread must not continue."""
+        self.abort.signal.raise_if_aborted()
+        if self.is_ending:  # the signal follows in a moment
+            raise self.close_info.as_error()
+
+    def move(self, state: TransportState) -> bool:
+        """Enter `state` and publish it; False if it cannot follow. Any thread."""
+        moved = self.publisher.move(state)
+        self.transport.state = self.publisher.state
+        return moved
+
+    def opened(self) -> None:
+        """Publish that the transport is open, and become ready if the bot is."""
+        # One of several ways is published when its bot is ready: else the next way would have to end what it started.
+        if not (self._is_one_of_several or self._publish_opened()):
+            return
+        with self._lock:
+            self._is_open = True
+            early, self._early_ready = self._early_ready, None
+        if early is not None:
+            self._become_ready(early)
+
+    def _publish_opened(self) -> bool:
+        opened = self.publisher.opened()
+        self.transport.state = self.publisher.state
+        return opened
+
+    def _become_ready(self, effect: protocol.Ready) -> None:
+        """Start the media and publish that the bot is ready. On the thread that delivers messages, if the transport is
+        open, else on the connect thread.
+        """
+        with self._lock:
+            if not self._is_open:
+                self._early_ready = effect
+                return
+        if self._is_one_of_several and not self._publish_opened():
+            return
+        try:
+            self.transport.start_media()
+        except BaseException as error:  # noqa: BLE001 - a transport may be the application's
+            what = f"The {self.transport.name} transport could not start its media"
+            failure = TransportStartError(f"{what}: {raised(error)}")
+            failure.__cause__ = error
+            self.end(CloseInfo(initiator="client", error=failure))
+            return
+        # Let the client's conversation follow the session; without one, keep what it would need.
+        self.first_messages = FirstMessages(
+            self.runtime.io, self.media.received, effect.data, user_is_muted=self.engine.user_is_muted
+        )
+        conversation = self.publisher.conversation  # read after: one that starts now finds what is kept
+        if conversation is not None:
+            conversation.follow(self)
+        self.abort.signal._finish()
+        if self.move(TransportState.READY):
+            self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
+            self.bot = effect.data
+            self.connect_done.set()
+
+    def _aborted(self) -> None:
+        """End the attempt: the application has called `abort_controller.abort()`, or the end has."""
+        if not self.publisher.was_ready:
+            self.end(CloseInfo(initiator="client", error=self.abort.signal.reason))
 
     # -- state: any thread --------------------------------------------------------------------------------------------
 
@@ -204,21 +308,27 @@ class Session:
     @property
     def lost_by_fork(self) -> bool:
         """True in a child process that was forked while the session was live."""
-        return self.in_other_process and not self.ending.closed.is_set()
+        return self.in_other_process and not self.closed.is_set()
 
     @property
     def live(self) -> bool:
-        """Tell whether the end has not begun; False in a forked child."""
-        return not self.ending.has_begun and not self.in_other_process
+        """True until the session is ending; False in a forked child."""
+        return not self.is_ending and not self.in_other_process
 
-    def await_end(self, deadline: Deadline) -> None:
-        """Wait for the end if it has begun, which takes a moment."""
-        if self.in_other_process or self.ending.closed.is_set():
-            return
-        if self.ending.has_begun:
-            self.ending.wait_closed(Deadline(deadline.at_most(limits.TEARDOWN_LIMIT)))
-        else:
-            self.runtime.io.check()  # if its descriptors are gone, its end begins
+    @property
+    def is_ending(self) -> bool:
+        """True if the session is ending, or has ended."""
+        return self._info is not None
+
+    @property
+    def close_info(self) -> CloseInfo:
+        """How the session ends, or has ended."""
+        return self._info or CloseInfo()
+
+    @property
+    def messages_sent(self) -> int:
+        """The number of messages that were sent."""
+        return sum(self._sent.copy().values())
 
     def check_ready(self) -> None:
         """Raise unless messages can be exchanged.
@@ -228,16 +338,78 @@ class Session:
         """
         if self.lost_by_fork:
             raise forked_error()
-        if self.ending.has_begun:
-            info, failed = self.ending.info, not self.publisher.was_ready
+        if self.is_ending:
+            info, failed = self.close_info, not self.publisher.was_ready
             how = f"the last attempt to connect failed: {info.error or info.describe()}" if failed else info.describe()
             raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 
+    # -- sending: any thread ------------------------------------------------------------------------------------------
+
+    def send(self, message: RTVIMessage) -> None:
+        """Send `message`. Does not block."""
+        self.check_ready()
+        self.engine.outbound(message)
+        self._transmit(message)
+
+    def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
+        """Send `message` and wait for the answer with its id.
+
+        Raises:
+            RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
+        """
+        self.check_ready()
+        answer: Future[RTVIMessage] = Future()
+        try:
+            self.engine.outbound(message, answer)
+            self._transmit(message)
+            if not answer.wait(deadline):
+                raise RequestTimeoutError(
+                    f"The bot has not answered the {_named(message)} request within {deadline.timeout:.3g} s; the "
+                    f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
+                )
+            return answer.result()
+        finally:
+            if message.id is not None:
+                self.engine.pending.abandon(message.id, answer)
+
+    def _transmit(self, message: RTVIMessage) -> None:
+        """Send a message that was checked."""
+        with self._order if message.type in SAYING else contextlib.nullcontext():
+            first = self.first_messages  # read first, because a conversation sets the follower and then takes them over
+            follower = self.follower or first
+            if follower is not None:
+                follower.sent(message)  # before the bot can answer it
+            try:
+                self.transport.send_message(message)
+            except BaseException as error:
+                if follower is not None:
+                    follower.unsent(message)
+                # The transport, which is closed, knows less of the end than the session.
+                if isinstance(error, DisconnectedError) and self.is_ending:
+                    raise self.close_info.as_error() from None
+                raise
+        self._sent[threading.get_ident()] += 1
+
+    def fetch_config(self, deadline: Deadline) -> None:
+        """Request a config that the bot has by its version and has not sent. A failure does not end the session.
+
+        Raises:
+            BotNotReadyError, DisconnectedError: The session ended.
+        """
+        if not self.engine.wants_config:
+            return
+        try:
+            self.request(self.engine.config_request, deadline)
+        except (RequestRejectedError, UnsupportedFeatureError) as error:
+            logger.debug("The bot has no config: %s", error)
+        except (RequestTimeoutError, ProtocolError) as error:
+            logger.warning("client.config stays None: %s", error)
+
     @property
     def takes_uploads(self) -> bool:
-        """Tell whether the server that has started the bot takes files for it."""
+        """True if the server that has started the bot takes files for it."""
         start = self.transport.start_request
         return start is not None and start.upload_url is not None
 
@@ -245,10 +417,10 @@ class Session:
         """Send a file for the bot to the server that has started it, and return the URL by which the bot knows it.
 
         Raises:
-            RequestTimeoutError, RequestRejectedError: not in time, or it failed; the session goes on.
-            DisconnectedError: the session ended.
-            ProtocolError: the answer has no URL.
-            WouldDeadlockError: the calling thread must not block.
+            RequestTimeoutError, RequestRejectedError: Not in time, or it failed; the session continues.
+            DisconnectedError: The session ended.
+            ProtocolError: The answer has no URL.
+            WouldDeadlockError: The calling thread must not block.
         """
         from ..transports.auth_bundle import upload_target, with_cookies
         from ..transports.http import post_file
@@ -263,7 +435,7 @@ class Session:
         if must_not_block():
             raise WouldDeadlockError("A large file cannot be sent on this thread, such as in a finalizer")
         headers = dict(start.headers) if options.http_client else with_cookies(start.headers, target, start)
-        with self.channel.waiting(deadline) as signal:
+        with self._abortable(deadline) as signal:
             answer = post_file(
                 target.geturl(),
                 name,
@@ -281,77 +453,68 @@ class Session:
             raise ProtocolError(f"{where} has taken the file without naming it. See the server's log")
         return url
 
-    def check_wanted(self) -> None:
-        """Raise if the attempt was given up: its thread must not go on. On the connect thread."""
-        self.abort.signal.raise_if_aborted()
-        if self.ending.has_begun:  # the signal follows in a moment
-            raise self.ending.info.as_error()
+    @contextlib.contextmanager
+    def _abortable(self, deadline: Deadline) -> Iterator[AbortSignal]:
+        """Yield the signal of a request beside the session, which is aborted when the session ends."""
+        controller = AbortController(deadline, lambda: DisconnectedError("The session has ended", initiator="client"))
+        controller.signal.is_supervised = False
+        self._waiting.append(controller)
+        try:
+            self.check_ready()  # it may have ended since
+            yield controller.signal
+        finally:
+            self._waiting.remove(controller)
 
-    # -- transitions --------------------------------------------------------------------------------------------------
+    # -- receiving: one thread at a time ------------------------------------------------------------------------------
 
-    def move(self, state: TransportState) -> bool:
-        """Enter `state` and say so; False if it cannot follow."""
-        moved = self.publisher.move(state)
-        self.transport.state = self.publisher.state
-        return moved
+    def receive(self, message: Inbound) -> None:
+        """Receive one message."""
+        self.receive_all((message,))
 
-    def opened(self) -> None:
-        """Publish that the transport is open, and become ready if the bot is. On the connect thread."""
-        # One of several ways is published when it has led to a bot: what it begins, the next one would have to end.
-        if not (self._is_one_of_several or self._publish_opened()):
-            return
-        with self._lock:
-            self._is_open = True
-            early, self._early_ready = self._early_ready, None
-        if early is not None:
-            self._become_ready(early)
+    def receive_all(self, messages: Iterable[Inbound]) -> None:
+        """Turn messages that arrived together into answers, events and function calls.
 
-    def _publish_opened(self) -> bool:
-        opened = self.publisher.opened()
-        self.transport.state = self.publisher.state
-        return opened
+        Their events are queued together, but before anything that must come after them: an answer, a state, an
+        interruption, a function call.
+        """
+        receive, publisher = self.engine.receive, self.publisher
+        try:
+            for message in messages:
+                if self._info is not None:
+                    break
+                self.messages_received += 1
+                # Most messages are `str`, and comparing the type takes half as long as `isinstance()`.
+                text = message if type(message) is str or isinstance(message, (str, bytes)) else None
+                size = envelope.estimated_size(text) if text is not None else 0
+                for effect in receive(message):
+                    if type(effect) is protocol.Deliver:
+                        # Each has a time of its own: applications compare them to find out what came first.
+                        received_at = monotonic()
+                        if received_at <= self._last_moment:
+                            received_at = math.nextafter(self._last_moment, math.inf)
+                        self._last_moment = received_at
+                        if (first := self.first_messages) is not None and first.keeps:
+                            first.received(effect, received_at, size)
+                        publisher.collect(effect, text or effect.message, received_at, size)
+                        if effect.event in CALL_EVENTS:
+                            publisher.flush()
+                            self.functions.called(effect, size)
+                    else:
+                        publisher.flush()
+                        self._perform(effect)
+        finally:
+            publisher.flush()
 
-    # -- effects of the bot's messages: one thread at a time ----------------------------------------------------------
-
-    def _perform(self, effect: protocol.Ready | protocol.Close | protocol.Interrupt) -> None:
+    def _perform(self, effect: protocol.Effect) -> None:
+        """Perform an effect of the bot's message that is no event."""
         if isinstance(effect, protocol.Interrupt):
             self._interrupt()
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
+        elif isinstance(effect, protocol.Close):
+            self.end(CloseInfo(initiator="server", error=effect.error))
         else:
-            self.ending.begin(CloseInfo(initiator="server", error=effect.error))
-
-    def _become_ready(self, effect: protocol.Ready) -> None:
-        with self._lock:
-            if not self._is_open:
-                self._early_ready = effect
-                return
-        if self._is_one_of_several and not self._publish_opened():
-            return
-        try:
-            self.transport.start_media()
-        except BaseException as error:  # noqa: BLE001 - a transport may be the application's
-            what = f"The {self.transport.name} transport could not start its media"
-            failure = TransportStartError(f"{what}: {raised(error)}")
-            failure.__cause__ = error
-            self.ending.begin(CloseInfo(initiator="client", error=failure))
-            return
-        self._prepare_conversation(effect.data)
-        self.abort.signal._finish()
-        if self.move(TransportState.READY):
-            self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
-            self.bot = effect.data
-            self.ending.connect_done.set()
-
-    def _prepare_conversation(self, bot: BotReadyData) -> None:
-        """Let the client's conversation follow the session; without one, keep what it would need."""
-        channel = self.channel
-        channel.first_messages = FirstMessages(
-            self.runtime.io, self.media.received, bot, user_is_muted=channel.engine.user_is_muted
-        )
-        conversation = self.publisher.conversation  # read after: one that begins now finds what is kept
-        if conversation is not None:
-            conversation.follow(self)
+            self.publisher.perform(effect)
 
     def _interrupt(self) -> None:
         try:
@@ -359,33 +522,294 @@ class Session:
         except BaseException:
             logger.exception("The %s transport could not drop what the bot said", self.transport.name)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
-
-    def at_exit(self, deadline: Deadline) -> None:
-        """End the session on this thread, before `deadline`: the interpreter exits."""
-        if not self.lost_by_fork:
-            self.ending.at_exit(deadline)
-
-    def _aborted(self) -> None:
-        """End the attempt: the application has called `abort_controller.abort()`, or the end has."""
-        if not self.publisher.was_ready:
-            self.ending.begin(CloseInfo(initiator="client", error=self.abort.signal.reason))
-
     def _overflow(self) -> None:
         error = RTVIError(
             "Events arrive faster than the application handles them, and the queue is full; the session is ended. "
             "Handle them faster, subscribe to fewer, or raise max_queued_events / max_queued_bytes."
         )
-        self.ending.begin(CloseInfo(initiator="client", error=error))
+        self.end(CloseInfo(initiator="client", error=error))
 
-    def _release_transport(self) -> None:
-        """Let another session have the transport, which is closed."""
-        self.transport.state = self.publisher.state
+    # -- the end: any thread ------------------------------------------------------------------------------------------
+
+    def end(self, info: CloseInfo) -> None:
+        """End the session, as `info` says if this is the first call. Does not wait."""
+        self._fail_calls(info)
+        # Not only in the first call: Ctrl-C may have interrupted that one here.
+        if self._close_task is not None or self._tearing_down:
+            return
+        task = PoolTask("close", lambda: self._tear_down(task))
+        try:
+            task.start()
+            # Of two tasks that are started at once one does the work, and stores itself.
+            self._close_task = self._close_task or task
+        except RuntimeError:
+            if is_exiting():
+                self._tear_down(None, Deadline(EndLimits.TEARDOWN))
+            else:  # the system has no thread to give at the moment, and the calling one may be the I/O thread
+                io = self.runtime.io
+                io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
+
+    def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
+        """End the session and wait until it has ended, within the limit of `disconnect()`.
+
+        Args:
+            info: How it ends, if it is not ending already.
+            linger: Seconds to wait for handlers of the last events; None: the rest of the limit.
+        """
+        self.end(info)
+        deadline = Deadline(EndLimits.TEARDOWN)
+        if self.wait_closed(deadline):
+            self.wait_drained(deadline if linger is None else Deadline(linger))
+
+    def at_exit(self, deadline: Deadline) -> None:
+        """End the session on this thread, before `deadline`: the interpreter exits."""
+        if not self.lost_by_fork:
+            self._fail_calls(CloseInfo(initiator="client"))
+            self._tear_down(None, deadline)
+            self.drained.wait(deadline)
+
+    def _fail_calls(self, info: CloseInfo) -> None:
+        """Record how the session ends, if it is not ending already, and fail all calls that wait or send."""
+        with self._lock:
+            if self._info is None:
+                self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
+        # Before anything that takes time: no call may wait for an answer that cannot arrive. Not only in the first
+        # call, which Ctrl-C may have interrupted here. Each call that fails has an error of its own.
+        make_error = self.close_info.as_error
+        self.engine.pending.fail_all(make_error)
+        for controller in [*self._waiting]:
+            controller.abort(make_error())
+        self.publisher.end()
+
+    def explain_end(self, error: BaseException) -> None:
+        """Let later errors name `error`, which the call of `connect()` raises, if it has ended with this session.
+
+        The session's own error tells of one attempt, and the call's may tell of several.
+        """
+        with self._lock:
+            info = self._info
+            if info is not None and not info.by_application and not self.publisher.was_ready:
+                self._info = attrs.evolve(info, error=fresh_copy(error)) if isinstance(error, RTVIError) else info
+
+    def await_end(self, deadline: Deadline) -> None:
+        """Wait for the end if the session is ending, which takes a moment."""
+        if self.in_other_process or self.closed.is_set():
+            return
+        if self.is_ending:
+            self.wait_closed(Deadline(deadline.at_most(EndLimits.TEARDOWN)))
+        else:
+            self.runtime.io.check()  # if its descriptors are gone, it ends now
+
+    def wait_closed(self, deadline: Deadline) -> bool:
+        """Wait until another session may start; False, and a log entry, if `deadline` passed first."""
+        if self._on_own_thread() or self.closed.wait(deadline):
+            return True
+        if self._close_task is not None:
+            log_stack_of(self._close_task.threads, "A session is not closed in time")
+        return False
+
+    def wait_drained(self, deadline: Deadline) -> bool:
+        """Wait until the last event was delivered and the threads have ended; False if `deadline` passed first.
+
+        Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
+        when the handler returns.
+        """
+        if self._on_own_thread() or self.publisher.in_handler or self.functions.is_current:
+            return True
+        return self.drained.wait(deadline) and (self._close_task is None or self._close_task.done.wait(deadline))
+
+    def _on_own_thread(self) -> bool:
+        """Whether the end of the session waits for the calling thread, which must not wait for the end."""
+        own = self.runtime.io, self._close_task, self.connecting
+        return any(each is not None and each.is_current for each in own)
+
+    def time_to_close(self) -> float:
+        """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
+        deadline = self._transport_deadline or Deadline(EndLimits.TEARDOWN)
+        return EndLimits.SENDING_SHARE * deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE)
+
+    # -- the steps of the end: on the close thread, or on the exiting one ---------------------------------------------
+
+    def _tear_down(self, task: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
+        """Do everything that ends with the session, in order. As a task, or, with a deadline, at exit."""
+        with self._lock:
+            if self._tearing_down:
+                return
+            self._tearing_down = True
+        self._close_task = task or self._close_task
+        publisher, at_exit = self.publisher, exit_deadline is not None
+        limit = EndLimits.TEARDOWN * EndLimits.OWN_SHARE
+        deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
+        unsent: DisconnectedError | None = None
+
+        # 1. Wake the connect thread from whatever blocks it, and give it a moment to end.
+        if not publisher.was_ready:
+            # With an error of its own: one that is raised on two threads mixes their tracebacks.
+            error = self.close_info.as_error()
+            _run_apart(lambda: self.abort.abort(error), Deadline(EndLimits.SETTLE))
+        if self.connecting is not None and not self.connecting.is_current:
+            self.connecting.done.wait(Deadline(EndLimits.SETTLE))
+
+        # 2. After a failed attempt, decide whether another one follows: it may get the open devices.
+        if not at_exit and not publisher.was_ready:
+            self._decide_on_replacement(self._is_followed)
+
+        # 3. Publish that the session is ending, if it was published as connected.
+        if publisher.was_opened:
+            self.move(TransportState.DISCONNECTING)
+        self.announced.set()
+
+        # 4. Stop recording, let the transport send what waits and close, and stop the devices.
+        if self._closes_transport:
+            unsent = self._close_transport_and_devices(deadline, at_exit=at_exit)
+
+        # 5. Decide whether to replace a session whose bot was ready: now, because the application's rule may be slow.
+        if not at_exit and publisher.was_ready:
+            self._decide_on_replacement(self._replaces)
+
+        # 6. Queue the last events, and free the transport. From now on another session may start.
+        delivered = publisher.finish(attrs.evolve(self.close_info, reconnecting=self.is_replaced), unsent)
+        self.transport.state = publisher.state
         _sessions_of_transports.pop(id(self.transport), None)
+        self.closed.set()
+        self.connect_done.set()
 
-    def _drained(self) -> None:
-        """Let what follows begin: the end is complete."""
+        # 7. Wait for the application: handlers of the last events, and functions that the bot called.
+        if not publisher.manual:
+            self._await_delivery(delivered, deadline, at_exit=at_exit)
+            busy = self.functions.join(Deadline(deadline.at_most(EndLimits.FUNCTIONS)))
+            late = "A function that the bot called is still running though its session ended; its result is lost"
+            log_stack_of(busy, late)
+
+        # 8. Release the threads. The end is complete, and a new session may replace this one.
+        self.runtime.release()
         unregister_for_exit(self)
-        self.ending.drained.set()
-        if self._on_lost is not None and self.publisher.was_ready and self.ending.is_replaced:
+        self.drained.set()
+        if self._on_lost is not None and publisher.was_ready and self.is_replaced:
             self._on_lost(self)
+
+    def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
+        """Decide whether to replace the session."""
+        if follows is not None and not (self.close_info.by_application or self.bot_dismissed):
+            self.is_replaced = follows(self.close_info)
+
+    def _close_transport_and_devices(self, deadline: Deadline, *, at_exit: bool) -> DisconnectedError | None:
+        """Close both, or leave the devices to the attempt that follows; return the result of `_close_transport()`."""
+        # Devices that have sent or played something are this session's, and so is their end.
+        if self._keep_devices is not None and self.is_replaced and not self.publisher.was_opened:
+            unsent = self._close_transport(deadline)
+            self._keep_devices()
+            return unsent
+        media_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE))
+        # At exit all sessions share one limit, so a slow sink must not take the time of the others.
+        sink_share = 0.0 if at_exit else EndLimits.SINK_SHARE
+        sink_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * sink_share))
+        self.media.pause()
+        unsent = self._close_transport(deadline)
+        timeout = media_deadline.at_most(EndLimits.FLUSH)
+        threads = self.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
+        log_stack_of(threads, "A source, a sink or a device does not return")
+        return unsent
+
+    def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
+        """Close the transport; return its error if messages could not be sent."""
+        self._transport_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE))
+        transport = self.transport
+        unsent: list[DisconnectedError] = []
+
+        def disconnect() -> None:
+            try:
+                transport.disconnect()
+            except DisconnectedError as error:
+                if self.publisher.was_ready:  # before, the application had sent nothing
+                    logger.warning("%s", error)
+                unsent.append(fresh_copy(error))
+            except BaseException:
+                logger.exception("Closing the %s transport failed", transport.name)
+
+        hanging = _run_apart(disconnect, self._transport_deadline)
+        if hanging:
+            late = f"The {transport.name} transport does not disconnect in time"
+            log_stack_of(hanging, late)
+            return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")
+        return unsent[0] if unsent else None
+
+    def _await_delivery(self, delivered: Latch, deadline: Deadline, *, at_exit: bool) -> None:
+        """Wait until the last event was delivered."""
+        publisher = self.publisher
+        if at_exit:
+            # There may be no worker left that delivers. On a thread of its own, because a handler may block.
+            timeout = deadline.at_most(EndLimits.EXIT_DELIVERY)
+            _run_apart(lambda: publisher.deliver_queued(delivered, timeout), deadline)
+        if delivered.wait(deadline) or publisher.overtaken:
+            return  # a handler of the last event runs the next session already, so it is not late
+        publisher.silence()
+        busy = publisher.busy_threads()
+        log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
+
+
+class EndLimits:
+    """Limits of the end of a session, in seconds or as shares.
+
+    `disconnect()` returns within `TEARDOWN`, 5 s. The steps of the end share it, one after the other:
+
+    | step | ends after | limits |
+    |---|---|---|
+    | abandon the attempt: its thread, and a thread that aborts it | 0.2 s | twice `SETTLE` |
+    | the transport sends what waits (3.6 s), then closes | 4.2 s | `TRANSPORT_SHARE`, `SENDING_SHARE` |
+    | sources, sinks and devices stop | 4.25 s | `MEDIA_SHARE`; each `FLUSH`, or a slow sink until `SINK_SHARE` |
+    | handlers of the last events, functions that the bot called | 4.5 s | `OWN_SHARE`, `FUNCTIONS` |
+    | the waiting call sees the result | 5.0 s | |
+
+    A step that ends early leaves its time to the next ones.
+    """
+
+    # What `disconnect()` promises.
+    TEARDOWN = 5.0
+    # The teardown itself stops waiting before that, so that the waiting call still sees its result.
+    OWN_SHARE = 0.9
+    # A transport that does not return leaves the rest of the limit to the handlers of the last events.
+    TRANSPORT_SHARE = 0.8
+    # The part of the transport's time in which it may send what waits; the rest is for closing.
+    SENDING_SHARE = 0.9
+    # A speaker with a long buffer leaves the rest of the limit to these handlers, too.
+    MEDIA_SHARE = 0.85
+    # Audio that was received and not played yet is played to its end, up to this. A speaker beside busy threads has
+    # 0.6 s. A sink of the application that takes nothing for this long hangs.
+    FLUSH = 1.5
+    # A sink that is slow and works goes on until this share of the limit has passed. Handlers get the rest.
+    SINK_SHARE = 0.6
+    # A thread whose socket was shut down needs this long to notice it, even on a busy machine; one that sits in a name
+    # look-up or in the application's code is left behind after it.
+    SETTLE = 0.1
+    # The result of a function that the bot called has no receiver any more, so the wait for it is shorter.
+    FUNCTIONS = 1.0
+    # At exit there may be no thread that delivers events: the exiting thread does so, up to this.
+    EXIT_DELIVERY = 1.0
+    # How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt, and an
+    # action without a session, or all that `disconnect()` abandons, for its thread. They end at once, unless the
+    # application's own code runs in them.
+    LINGER = 0.1
+    # How long `disconnect()` waits for an attempt or the reconnect thread that it has stopped.
+    STOP = 1.0
+
+
+def _run_apart(work: Callable[[], object], deadline: Deadline) -> list[threading.Thread]:
+    """Run `work()` on a thread of its own: if it hangs in the application's code, it must not hold up the end.
+
+    Returns:
+        The thread, if it is still running at `deadline`.
+    """
+    task = PoolTask("close", work)
+    try:
+        task.start()
+    except RuntimeError:  # the interpreter is shutting down
+        work()
+        return []
+    return [] if task.done.wait(deadline) else task.threads
+
+
+def _named(message: RTVIMessage) -> str:
+    """Return the type of a request, and the application's own name for it."""
+    name = message.data.get("t") if message.type == "client-message" and isinstance(message.data, dict) else None
+    return repr(message.type) if name is None else f"{message.type!r} {name!r:.100}"

@@ -23,7 +23,7 @@ def test_each_way_has_its_own_time() -> None:
 
     def make_attempt(_way: Way, deadline: Deadline, patience: float | None) -> Any:
         given.append((deadline, patience))
-        return SimpleNamespace(session=SimpleNamespace(ending=SimpleNamespace(is_replaced=len(given) < 3)))
+        return SimpleNamespace(session=SimpleNamespace(is_replaced=len(given) < 3))
 
     def connect(_attempt: Any, _way: Way) -> Any:
         raise TransportStartError("refused")

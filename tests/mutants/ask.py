@@ -55,7 +55,7 @@ MODULE = Module(
         ),
         Mutant(
             "The turn of a refused action stays open.",
-            "channel.follower.unsent(message)",
+            "session.follower.unsent(message)",
             "pass",
             tests=("tests/client/test_ask.py::test_an_action_that_is_refused",),
         ),

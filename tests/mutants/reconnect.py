@@ -30,7 +30,7 @@ MODULE = Module(
         ),
         Mutant(
             "A session that does not last begins a new count.",
-            "session.ending.drained.wait(Deadline(self._owner.policy.stable_after))",
+            "session.drained.wait(Deadline(self._owner.policy.stable_after))",
             "pass",
         ),
         Mutant(
@@ -83,7 +83,7 @@ MODULE = Module(
         ),
         Mutant(
             "Streams wait though no session follows.",
-            "sessions.end_waiting_streams(session.ending.info)",
+            "sessions.end_waiting_streams(session.close_info)",
             "pass",
             reason="connect(), start_bot() and disconnect(), which make a session unwanted, were seen to end them, too",
         ),

@@ -14,7 +14,7 @@ import pytest
 
 from rtvi_sync.protocol import validation as rules
 from rtvi_sync.protocol.validation import Rule, from_mapping, snake_case
-from rtvi_sync.session.handlers import takes_payload
+from rtvi_sync.session.dispatcher import takes_payload
 
 pytestmark = pytest.mark.inside
 

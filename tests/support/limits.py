@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,13 +11,13 @@ import pytest
 
 # The plain name of each limit, and where the package has it. All are in seconds, unless they say otherwise.
 _PLACES = {
-    "teardown": "rtvi_sync.session.limits.TEARDOWN_LIMIT",  # what `disconnect()` promises
-    "stop": "rtvi_sync.session.limits.STOP_TIMEOUT",  # how long it waits for an attempt that it has stopped
+    "teardown": "rtvi_sync.session.session.EndLimits.TEARDOWN",  # what `disconnect()` promises
+    "stop": "rtvi_sync.session.session.EndLimits.STOP",  # how long it waits for an attempt that it has stopped
     "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # what the exit of the interpreter waits for all sessions
     "idle_worker": "rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT",  # how long a thread without work stays
     "config": "rtvi_sync.session.attempt._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
     "reminder": "rtvi_sync.session.attempt._REMINDER_INTERVAL",  # between two warnings without a limit
-    "no_thread_pause": "rtvi_sync.session.ending.NO_THREAD_PAUSE",  # before the end of a session asks for one again
+    "no_thread_pause": "rtvi_sync.session.session.NO_THREAD_PAUSE",  # before the end of a session asks for one again
     "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # what a server has to say what it offers
     "contended_wait": "rtvi_sync.media.devices.speaker._CONTENDED_WAIT",  # until a speaker beside busy threads reopens
     "hearing": "rtvi_sync.client.ask._HEARING_LIMIT",  # how long a bot may not have heard a question
@@ -27,7 +27,7 @@ _PLACES = {
     "contract": "rtvi_sync.testing.transport_contract.LIMIT",  # how long the contract of transports waits
     "contract_rig": "rtvi_sync.testing.contract_rig.LIMIT",
     "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay
-    "sending_share": "rtvi_sync.session.limits.SENDING_SHARE",  # the part of the teardown in which messages may leave
+    "sending_share": "rtvi_sync.session.session.EndLimits.SENDING_SHARE",  # the part in which messages may leave
     # networks
     "grace": "rtvi_sync.transports.net._GRACE",  # a wait that was aborted ends this much later by itself
     "http_reason": "rtvi_sync.transports.http_answers._REASON_TIMEOUT",  # for the text of a refusal
@@ -86,8 +86,7 @@ _PLACES = {
 
 def value_of(name: str) -> Any:
     """Return what a limit is."""
-    module_name, _, constant = _PLACES[name].rpartition(".")
-    return getattr(importlib.import_module(module_name), constant)
+    return pkgutil.resolve_name(_PLACES[name])
 
 
 def patch(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
@@ -100,10 +99,10 @@ def change(**limits: Any) -> dict[str, Any]:
     """Change limits for good, in a process of its own; return what they were."""
     before = {}
     for name, value in limits.items():
-        module_name, _, constant = _PLACES[name].rpartition(".")
-        module = importlib.import_module(module_name)
-        before[name] = getattr(module, constant)
-        setattr(module, constant, value)
+        owner_name, _, constant = _PLACES[name].rpartition(".")
+        owner = pkgutil.resolve_name(owner_name)  # a module, or a class
+        before[name] = getattr(owner, constant)
+        setattr(owner, constant, value)
     return before
 
 

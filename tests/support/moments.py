@@ -12,7 +12,7 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "connect() prepares to repeat itself": ("session.reconnect:_retrying", lambda *_, **__: None),
     "an attempt is about to make a session": ("session.attempt:ConnectAttempt.begin", lambda attempt, _: attempt),
     "connect() makes a session": ("client.session_manager:SessionManager._begin_session", lambda *given: given[-1]),
-    "a session is made": ("session.message_channel:about_this_client", lambda: None),
+    "a session is made": ("session.session:about_this_client", lambda: None),
     "a session takes its threads": ("session.session:acquire_runtime", lambda: None),
     "the reconnect thread takes its threads": ("session.reconnect:acquire_runtime", lambda: None),
     "the reconnect thread starts": ("session.reconnect:start_thread", lambda *_: None),

@@ -73,7 +73,7 @@ def questions_under_way(client: RTVIClient) -> int:
 
 def requests_under_way(client: RTVIClient) -> int:
     """Return how many requests of the session wait for their answer."""
-    return len(session_of(client).channel.engine.pending._awaited)
+    return len(session_of(client).engine.pending._awaited)
 
 
 def set_bot(client: RTVIClient, bot: Any) -> None:
@@ -84,12 +84,12 @@ def set_bot(client: RTVIClient, bot: Any) -> None:
 def session_has_ended(client: RTVIClient) -> bool:
     """Return whether everything of the last session is closed."""
     session = manager_of(client).last_session
-    return session is not None and session.ending.closed.is_set()
+    return session is not None and session.closed.is_set()
 
 
 def forget_what_follows(client: RTVIClient) -> None:
     """Leave the last session as Ctrl-C leaves it between the attempts on two transports: nothing follows it."""
-    manager_of(client).last_session.ending.is_replaced = True
+    manager_of(client).last_session.is_replaced = True
 
 
 def thread_sleeps(thread: threading.Thread | None = None) -> Callable[[], bool]:
@@ -194,12 +194,12 @@ def use_ways(client: RTVIClient, url: str, *transports: Transport, patience: flo
 
 def calls_under_way(client: RTVIClient) -> int:
     """Return how many functions that the bot has called have not ended."""
-    return len(session_of(client).channel.functions._running)
+    return len(session_of(client).functions._running)
 
 
 def bytes_of_calls(client: RTVIClient) -> int:
     """Return how many bytes the session keeps to know the calls of functions that it has had."""
-    return sum(sys.getsizeof(item) for item in session_of(client).channel.functions._announced)
+    return sum(sys.getsizeof(item) for item in session_of(client).functions._announced)
 
 
 def queued_bytes(client: RTVIClient) -> int:

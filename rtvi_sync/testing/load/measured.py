@@ -218,9 +218,9 @@ class MeasuredClient(RTVIClient):
                 raise error
             if turn.status != "failed":
                 return turn
-            ending = self._manager.session().ending
-            if ending.has_begun:  # else it was a text that could not be sent
-                raise ending.info.as_error("the answer was complete")
+            session = self._manager.session()
+            if session.is_ending:  # else it was a text that could not be sent
+                raise session.close_info.as_error("the answer was complete")
 
     def _is_handled(self, number: int) -> bool:
         return number <= self._handled_until or number in self._handled

@@ -100,7 +100,7 @@ def test_a_handler_that_hangs(bot: BotProcess) -> None:
         client.connect()
         session = session_of(client)
         client.send_client_message("flood", {"count": 20_000, "size": 1000})
-        while not session.ending.has_begun:
+        while not session.is_ending:
             most = max(most, client.stats().event_bytes_queued)
         release.set()
         client.disconnect()

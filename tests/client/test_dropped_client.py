@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.client.session_watch import SessionWatch
+from rtvi_sync.client.session_manager import SessionWatch
 
 pytestmark = pytest.mark.inside
 
@@ -21,18 +21,18 @@ class FakeSession:
         self.live = live
         self.calls: list[Any] = []
         self.ends: list[str] = []
-        self.runtime = self.io = self.ending = self
+        self.runtime = self.io = self
 
     def call(self, function: Any) -> None:
         self.calls.append(function)
 
-    def begin(self, info: Any) -> None:
+    def end(self, info: Any) -> None:
         self.ends.append(info.initiator)
 
 
 def watch_of(session: Any) -> SessionWatch:
     watch = SessionWatch()
-    watch.begin(session)
+    watch.watch(session)
     return watch
 
 
@@ -59,7 +59,7 @@ def test_a_session_that_has_ended_is_left_alone() -> None:
 def test_it_does_not_keep_the_session() -> None:
     """The session's error refers to the client by its traceback: a strong reference would keep both."""
     session = FakeSession(live=True)
-    session.runtime = session.io = session.ending = None  # type: ignore[assignment]
+    session.runtime = session.io = None  # type: ignore[assignment]
     gone = weakref.ref(session)
     watch = watch_of(session)
     del session

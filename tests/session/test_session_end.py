@@ -15,7 +15,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch
-from rtvi_sync.session.ending import SessionEnd, SessionParts
+from rtvi_sync.session.session import EndLimits, Session
+from tests.support.bare_session import bare_session, time_to_close
 from tests.support.clients import (
     memory_client,
     session_of,
@@ -37,8 +38,29 @@ def test_a_thread_that_begins_is_in_no_handler(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.undo()
 
 
+class FakeTransport:
+    """Records that it is closed, and that it is free for another session."""
+
+    name = "fake"
+
+    def __init__(self, owner: Recorded) -> None:
+        self._owner = owner
+
+    def disconnect(self) -> None:
+        self._owner.call("disconnect")
+
+    @property
+    def state(self) -> Any:
+        return self._owner.publisher.state
+
+    @state.setter
+    def state(self, state: TransportState) -> None:
+        if state is TransportState.DISCONNECTED:
+            self._owner.note("closed" + " too late" * self._owner.session.closed.is_set())
+
+
 class Recorded:
-    """An end of a session whose parts only record, each in one list, what is called on them.
+    """A session that ends, and whose parts only record, each in one list, what is called on them.
 
     Args:
         ready: the bot was ready.
@@ -59,45 +81,42 @@ class Recorded:
             in_handler=False,
             overtaken=False,
             state=TransportState.READY,
-            end=lambda: self._note("gate events"),
-            move=lambda state: self._note(f"state {state.value}"),
+            end=lambda: self.note("gate events"),
+            move=lambda state: self.note(f"state {state.value}"),
             finish=self._finish,
-            deliver_queued=lambda *_: self._note("deliver"),
-            silence=lambda: self._note("silence"),
+            deliver_queued=lambda *_: self.note("deliver"),
+            silence=lambda: self.note("silence"),
             busy_threads=list,
         )
-        functions = SimpleNamespace(is_current=False, join=lambda _: self._noted("await functions"))
-        everything: Any = SessionParts(
-            transport=cast(Any, SimpleNamespace(name="fake", disconnect=lambda: self._call("disconnect"))),
-            media=cast(Any, SimpleNamespace(pause=lambda: self._note("pause"), stop=self._stop)),
-            publisher=cast(Any, self.publisher),
-            runtime=cast(
-                Any,
-                SimpleNamespace(io=SimpleNamespace(is_current=False), release=lambda: self._note("release threads")),
+        self.session: Session = bare_session(
+            Session,
+            FakeTransport(self),
+            self.publisher,
+            runtime=SimpleNamespace(
+                io=SimpleNamespace(is_current=False),
+                workers=None,
+                release=lambda: self.note("release threads" + " too late" * self.session.drained.is_set()),
             ),
-            channel=cast(Any, SimpleNamespace(close=lambda _: self._note("fail calls"), functions=functions)),
-            abort=cast(Any, SimpleNamespace(abort=lambda _: self._note("abort"))),
+            media=SimpleNamespace(pause=lambda: self.note("pause"), stop=self._stop),
+            replaces=lambda _: self.call("replaces"),
+            is_followed=lambda _: self.call("is_followed"),
+            keep_devices=(lambda: self.note("keep devices")) if keeps else None,
         )
-        self.ending = SessionEnd(
-            everything,
-            replaces=lambda _: self._call("replaces"),
-            is_followed=lambda _: self._call("is_followed"),
-            keep_devices=(lambda: self._note("keep devices")) if keeps else None,
-            on_closed=lambda: self._note("closed" + " too late" * self.ending.closed.is_set()),
-            on_drained=self._drain,
-        )
-        self.ending.closes_transport = True
+        changed: Any = self.session
+        changed.engine = SimpleNamespace(pending=SimpleNamespace(fail_all=lambda _: self.note("fail calls")))
+        changed.functions = SimpleNamespace(is_current=False, join=lambda _: self._noted("await functions"))
+        changed.abort = SimpleNamespace(abort=lambda _: self.note("abort"))
 
-    def _note(self, line: str) -> None:
+    def note(self, line: str) -> None:
         self.record.append(line)
 
     def _noted(self, line: str) -> list[threading.Thread]:
         """Note a step that leaves no thread behind."""
-        self._note(line)
+        self.note(line)
         return []
 
-    def _call(self, name: str) -> Any:
-        self._note(name)
+    def call(self, name: str) -> Any:
+        self.note(name)
         outcome = self._parts.get(name, False)
         if isinstance(outcome, BaseException):
             raise outcome
@@ -108,24 +127,21 @@ class Recorded:
         return self._noted("stop")
 
     def _finish(self, info: CloseInfo, unsent: DisconnectedError | None) -> Latch:
-        self._note("tell")
+        self.note("tell")
+        self.publisher.state = TransportState.DISCONNECTED
         self.info, self.unsent = info, unsent
         told = Latch()
         told.set()
         return told
 
-    def _drain(self) -> None:
-        self._note("drained")
-        self.ending.drained.set()
-
     def end(self, initiator: Any = "network") -> Recorded:
         """End the session, and wait until it has ended."""
-        self.ending.begin_and_wait(CloseInfo(initiator=initiator))
+        self.session.end_and_wait(CloseInfo(initiator=initiator))
         return self
 
 
 BEGUN = ["fail calls", "gate events"]
-TOLD = ["tell", "closed", "await functions", "release threads", "drained"]
+TOLD = ["tell", "closed", "await functions", "release threads"]
 
 
 def test_the_steps_of_an_end_have_their_order() -> None:
@@ -133,8 +149,8 @@ def test_the_steps_of_an_end_have_their_order() -> None:
     ended = Recorded().end()
     steps = ["state disconnecting", "pause", "disconnect", "stop", "replaces"]
     assert ended.record == [*BEGUN, *steps, *TOLD]
-    assert ended.ending.connect_done.is_set()
-    assert ended.ending.closed.is_set()
+    assert ended.session.connect_done.is_set()
+    assert ended.session.closed.is_set()
 
 
 def test_the_steps_after_an_attempt_have_their_order() -> None:
@@ -151,8 +167,8 @@ def test_a_session_ends_once() -> None:
     """The first cause counts, however often the session is ended afterwards, also at exit."""
     ended = Recorded().end("server")
     ended.end("client")
-    ended.ending.at_exit(Deadline(GUARD))
-    assert ended.ending.info.initiator == "server"
+    ended.session.at_exit(Deadline(GUARD))
+    assert ended.session.close_info.initiator == "server"
     assert ended.info == CloseInfo(initiator="server")
     steps = [line for line in ended.record if line not in BEGUN]
     assert len(steps) == len({*steps})
@@ -165,10 +181,10 @@ def test_a_session_ends_once() -> None:
 def test_which_sessions_are_replaced(initiator: str, dismissed: bool, replaced: bool) -> None:
     """A session is lost unless the application has ended it, or dismissed its bot; `disconnected` says so."""
     session = Recorded(replaces=True)
-    session.ending.bot_dismissed = dismissed
+    session.session.bot_dismissed = dismissed
     session.end(initiator)
     assert session.info == CloseInfo(initiator=cast(Any, initiator), reconnecting=replaced)
-    assert (session.ending.is_replaced, "replaces" in session.record) == (replaced, replaced)
+    assert (session.session.is_replaced, "replaces" in session.record) == (replaced, replaced)
 
 
 def test_messages_that_could_not_be_sent_are_told() -> None:
@@ -182,9 +198,9 @@ def test_messages_that_could_not_be_sent_are_told() -> None:
 def test_who_must_not_wait_for_the_last_event() -> None:
     """A handler, and a function that the bot called, wait for no end that waits for them."""
     session = Recorded()
-    assert not session.ending.wait_drained(Deadline(0.0))
+    assert not session.session.wait_drained(Deadline(0.0))
     session.publisher.in_handler = True
-    assert session.ending.wait_drained(Deadline(0.0))
+    assert session.session.wait_drained(Deadline(0.0))
 
 
 def test_a_slow_sink_has_its_time_unless_the_process_exits() -> None:
@@ -192,8 +208,25 @@ def test_a_slow_sink_has_its_time_unless_the_process_exits() -> None:
     devices, sinks = Recorded().end().stop_limits
     assert devices < sinks
     exiting = Recorded()
-    exiting.ending.at_exit(Deadline(GUARD))
+    exiting.session.at_exit(Deadline(GUARD))
     devices, sinks = exiting.stop_limits
     assert devices == sinks
-    assert exiting.record[-2:] == ["release threads", "drained"]
+    assert exiting.record[-1] == "release threads"
+    assert exiting.session.drained.is_set()
     assert "replaces" not in exiting.record
+
+
+def test_the_steps_share_the_promise() -> None:
+    """Transport, media, handlers and the result end in this order, within the 5 s that `disconnect()` promises."""
+    assert EndLimits.TEARDOWN == 5.0
+    assert EndLimits.TRANSPORT_SHARE < EndLimits.MEDIA_SHARE < EndLimits.OWN_SHARE < 1.0
+    assert 2 * EndLimits.SETTLE <= EndLimits.TEARDOWN * (1.0 - EndLimits.TRANSPORT_SHARE)
+    assert EndLimits.FUNCTIONS < EndLimits.TEARDOWN
+    assert EndLimits.SINK_SHARE < EndLimits.MEDIA_SHARE
+    assert EndLimits.FLUSH < EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE
+
+
+@pytest.mark.parametrize(("remaining", "sending"), [(5.0, 3.6), (4.0, 3.6), (1.0, 0.9), (0.0, 0.0)])
+def test_a_transport_sends_for_a_part_of_its_time(remaining: float, sending: float) -> None:
+    """The rest is for closing; a transport that has more time than its share does not use it."""
+    assert time_to_close(Recorded().session, remaining) == pytest.approx(sending, abs=0.1)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from rtvi_sync import DisconnectedError, RequestTimeoutError, RTVIMessage
+from rtvi_sync import BotNotReadyError, CloseInfo, RequestTimeoutError, RTVIMessage
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.protocol import engine
-from rtvi_sync.session.message_channel import MessageChannel
+from rtvi_sync.session.session import Session
+from tests.support.bare_session import bare_session, fail_calls
 from tests.support.threads import running
 from tests.support.waiting import until
 
@@ -23,6 +25,10 @@ class Publisher:
 
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.was_ready = True
+
+    def end(self) -> None:
+        pass
 
     def collect(self, effect: engine.Deliver, *_: Any) -> None:
         self.steps.append(effect.event.snake)
@@ -38,38 +44,25 @@ class Publisher:
 
 
 class Rig:
-    """A channel without a session: what it sends is kept, and what it would do to the session is recorded."""
+    """A session without a client: its sent messages are kept, and its events are recorded."""
 
     def __init__(self, version: str = "2.2.0") -> None:
         self.publisher = Publisher()
         self.sent: list[RTVIMessage] = []
-        self.ready = True
-        steps: Any = self.publisher
-        workers: Any = None
-        self.channel = MessageChannel(
-            self._transport(),
-            steps,
-            workers,
-            check_ready=self._check_ready,
-            perform=lambda effect: self.publisher.steps.append(type(effect).__name__),
-        )
+        self.session = bare_session(FollowedBetween, self, self.publisher, runtime=SimpleNamespace(workers=None))
         self.receive("bot-ready", {"version": version})
         self.publisher.steps.clear()
 
-    def _transport(self) -> Any:
-        return self
+    def interrupt_playback(self) -> None:
+        self.publisher.steps.append("Interrupt")
 
     def send_message(self, message: RTVIMessage) -> None:
         self.sent.append(message)
 
-    def _check_ready(self) -> None:
-        if not self.ready:
-            raise DisconnectedError("not ready", initiator="client")
-
     def receive(self, *messages: Any) -> None:
         """Receive messages together; each is a type and its data, and perhaps an id."""
         pairs = [messages] if isinstance(messages[0], str) else list(messages)
-        self.channel.receive_all([text_of(*pair) for pair in pairs])
+        self.session.receive_all([text_of(*pair) for pair in pairs])
 
 
 def text_of(type_: str, data: Any, id_: str | None = None) -> str:
@@ -89,8 +82,8 @@ class Noted:
         self.messages.remove(message)
 
 
-class FollowedBetween(MessageChannel):
-    """A channel whose conversation begins to follow it between any two reads of what is told of messages."""
+class FollowedBetween(Session):
+    """A session whose conversation begins to follow it between any two reads of what is told of messages."""
 
     conversation: Any = None
 
@@ -111,7 +104,7 @@ def test_events_that_came_together_are_queued_together(rig: Rig) -> None:
     """One `flush()` ends a batch of events."""
     rig.receive(("server-message", 1), ("server-message", 2), ("metrics", {}))
     assert rig.publisher.steps == ["server_message", "server_message", "metrics", "flush"]
-    assert rig.channel.messages_received == 4  # with bot-ready
+    assert rig.session.messages_received == 4  # with bot-ready
 
 
 def test_events_are_queued_before_what_follows_them(rig: Rig) -> None:
@@ -125,7 +118,7 @@ def test_events_are_queued_before_what_follows_them(rig: Rig) -> None:
 
 def test_what_is_no_message_is_a_warning(rig: Rig) -> None:
     """The rest of the batch is received all the same."""
-    rig.channel.receive_all(["{", text_of("server-message", 1)])
+    rig.session.receive_all(["{", text_of("server-message", 1)])
     assert rig.publisher.steps == ["Warn", "server_message", "flush"]
 
 
@@ -145,9 +138,9 @@ def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
             told.append(message.id)
 
     rig, follower = Slow(), Follower()
-    rig.channel.follower = cast(Any, follower)
-    second = threading.Thread(target=rig.channel.send, args=(RTVIMessage("send-text", {"content": "Two"}, "second"),))
-    rig.channel.send(RTVIMessage("send-text", {"content": "One"}, "first"))
+    rig.session.follower = cast(Any, follower)
+    second = threading.Thread(target=rig.session.send, args=(RTVIMessage("send-text", {"content": "Two"}, "second"),))
+    rig.session.send(RTVIMessage("send-text", {"content": "One"}, "first"))
     second.join()
     assert told == [message.id for message in rig.sent] == ["first", "second"]
 
@@ -155,43 +148,43 @@ def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
 def test_a_request_gets_its_answer(rig: Rig) -> None:
     """The call returns the message with its id; sent messages are counted."""
     message = RTVIMessage("client-message", {"t": "ask", "d": None})
-    with running(lambda: rig.channel.request(message, Deadline(None))) as asking:
+    with running(lambda: rig.session.request(message, Deadline(None))) as asking:
         until(lambda: rig.sent)
         rig.receive("server-response", {"t": "ask", "d": 7}, message.id)
         assert asking.get().data == {"t": "ask", "d": 7}
-    assert rig.channel.messages_sent == 1
+    assert rig.session.messages_sent == 1
 
 
 def test_a_request_without_an_answer(rig: Rig) -> None:
     """The error of a request without an answer names the message and the timeout; nothing waits afterwards."""
     message = RTVIMessage("client-message", {"t": "ask", "d": None})
     with pytest.raises(RequestTimeoutError, match=r"'client-message' 'ask' request within 0\.01 s.*a handler"):
-        rig.channel.request(message, Deadline(0.01))
-    request = rig.channel.engine.pending.take(message.id or "")
+        rig.session.request(message, Deadline(0.01))
+    request = rig.session.engine.pending.take(message.id or "")
     assert request is not None
     assert request.waiter is None
 
 
 def test_nothing_is_sent_unless_the_bot_is_ready(rig: Rig) -> None:
     """What the session raises is raised, and the transport is not used."""
-    rig.ready = False
-    with pytest.raises(DisconnectedError, match="not ready"):
-        rig.channel.send(RTVIMessage("client-message", {"t": "tell", "d": None}))
+    rig.publisher.was_ready = False
+    with pytest.raises(BotNotReadyError, match="not ready"):
+        rig.session.send(RTVIMessage("client-message", {"t": "tell", "d": None}))
     assert rig.sent == []
-    assert rig.channel.messages_sent == 0
+    assert rig.session.messages_sent == 0
 
 
 def test_after_the_end_nothing_is_received(rig: Rig) -> None:
     """Calls that wait fail, each with an error of its own, and later messages are dropped."""
     messages = [RTVIMessage("client-message", {"t": "ask", "d": None}) for _ in range(2)]
     with (
-        running(lambda: rig.channel.request(messages[0], Deadline(None))) as first,
-        running(lambda: rig.channel.request(messages[1], Deadline(None))) as second,
+        running(lambda: rig.session.request(messages[0], Deadline(None))) as first,
+        running(lambda: rig.session.request(messages[1], Deadline(None))) as second,
     ):
-        until(lambda: len(rig.channel.engine.pending.ids()) == 2)
-        rig.channel.close(lambda: DisconnectedError("it is over", initiator="server"))
+        until(lambda: len(rig.session.engine.pending.ids()) == 2)
+        fail_calls(rig.session, CloseInfo(initiator="server", code=1000, reason="it is over"))
         errors = [first.error(), second.error()]
-    assert [str(error) for error in errors] == ["it is over"] * 2
+    assert ["it is over" in str(error) for error in errors] == [True] * 2
     assert errors[0] is not errors[1]
     rig.receive("server-message", 1)
     assert rig.publisher.steps == []
@@ -200,8 +193,8 @@ def test_after_the_end_nothing_is_received(rig: Rig) -> None:
 def test_a_config_that_the_bot_does_not_send(caplog: pytest.LogCaptureFixture) -> None:
     """A bot of 0.3 has one; if it does not answer, the session goes on, with a warning."""
     rig = Rig("0.3.0")
-    assert rig.channel.engine.wants_config
-    rig.channel.fetch_config(Deadline(0.01))
+    assert rig.session.engine.wants_config
+    rig.session.fetch_config(Deadline(0.01))
     assert [message.type for message in rig.sent] == ["get-config"]
     assert "client.config stays None" in caplog.text
 
@@ -209,10 +202,9 @@ def test_a_config_that_the_bot_does_not_send(caplog: pytest.LogCaptureFixture) -
 def test_a_conversation_that_begins_while_a_message_is_sent(rig: Rig) -> None:
     """The message is kept for it or told to it: once."""
     kept, told = Noted(), Noted()
-    channel = rig.channel
-    channel.__class__ = FollowedBetween
-    channel.first_messages = cast("Any", kept)  # which passes on what comes when it was taken over
-    cast("FollowedBetween", channel).conversation = told
+    session = rig.session
+    session.first_messages = cast("Any", kept)  # which passes on what comes when it was taken over
+    session.conversation = told
     message = RTVIMessage("send-text", {"content": "x"})
-    channel.send(message)
+    session.send(message)
     assert kept.messages + told.messages == [message]
