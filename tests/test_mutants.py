@@ -59,6 +59,7 @@ def give(tree: Path, *mutants: str, name: str = "lamp", tests: str = "tests/test
     return load(tree)
 
 
+@pytest.mark.matrix
 def test_mutants_are_killed_and_survive(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A mutant that no test sees survives and is named; too few killed fail the run; the tree is as before."""
     give(tree, KILLED, SURVIVES)
@@ -158,6 +159,7 @@ def test_known_survivors_are_listed_with_their_reason() -> None:
     assert not summary([*outcomes[:5], Outcome("bulb", known, "", 1.0)])[1]
 
 
+@pytest.mark.matrix
 def test_the_mutants_of_this_package_match_their_modules() -> None:
     """No mutant in `tests/mutants` is stale: each pattern occurs once in its module, and the change has an effect."""
     assert find_stale(ROOT, load(ROOT)) == []

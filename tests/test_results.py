@@ -80,7 +80,7 @@ def test_a_run_that_is_stopped_fails_and_is_told(
     ]
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
+@pytest.mark.parametrize("processes", [(), pytest.param(("-n", "2"), marks=pytest.mark.matrix)], ids=["one", "two"])
 def test_pytest_writes_its_counts(tmp_path: Path, processes: tuple[str, ...]) -> None:
     """The counts include failures, errors and skips, with one process and with several."""
     tests = """

@@ -669,6 +669,7 @@ def unavailable_parts(done: subprocess.CompletedProcess[str]) -> list[str]:
     return re.findall(r"^Unavailable, what needs it (?:fails|is skipped by name): (.*)$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.matrix
 @posix
 def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
     """The command's own options choose the markers; pytest gets everything else unchanged."""
@@ -825,6 +826,7 @@ def test_setup_runs_nothing(ready: Machine) -> None:
     assert not [line for line in lines if line.startswith(("arguments", "pytest", "ruff"))]
 
 
+@pytest.mark.matrix
 @posix
 def test_a_real_part_that_cannot_be_had_is_one_line_and_fails_when_required(ready: Machine) -> None:
     """Every missing part is named, the tests still run, and only `--require` fails the run."""

@@ -186,7 +186,7 @@ class TestSignals:
 
         threads = [InThread(functools.partial(work, n)) for n in range(6)]
         client.on("server_message", lambda: None)
-        for n in range(500):
+        for n in range(50):
             say(client, n)
         settle(client)
         stop.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,7 @@ def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pulse
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use the daemon as those that need a real part."""
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in item.path.parents and "pulse" in getattr(item, "fixturenames", ()):
+        if str(item.path).startswith(here) and "pulse" in getattr(item, "fixturenames", ()):
             item.add_marker("real")

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.processes import free_port
 from tests.support.slowness import GUARD
@@ -124,6 +126,7 @@ def test_all_goes_well(tmp_path: Path) -> None:
     assert (status, failures) == (0, {})
 
 
+@pytest.mark.matrix
 def test_the_bot_fails(tmp_path: Path) -> None:
     """Of four requests one is refused, one ends the session, one is answered by a bot that says nothing more: so
     often it is counted, by its error, and the users go on."""

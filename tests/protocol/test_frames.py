@@ -333,6 +333,7 @@ def test_lives_beside_the_servers_own_descriptors(order: str, backend: str) -> N
     run_python(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=backend)
 
 
+@pytest.mark.matrix
 def test_all_of_this_holds_without_the_c_extension() -> None:
     """All tests of this file also pass on protobuf's implementation in pure Python."""
     code = (

@@ -56,6 +56,7 @@ def test_the_longest_begin_first() -> None:
     assert sorted([*others, *reversed(named)], key=begin_of) == [*named, *others]
 
 
+@pytest.mark.matrix
 def test_what_all_processes_counted_is_one_table(tmp_path: Path) -> None:
     """The files of a small suite run in processes of their own; the summary shows the sum, once."""
     for name in ("test_a.py", "test_b.py"):

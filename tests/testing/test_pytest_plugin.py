@@ -46,6 +46,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_pytest
 
 
+@pytest.mark.matrix
 def test_where_the_package_is_installed(
     run: Run, pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -498,6 +499,7 @@ def test_seconds_that_are_none(run: Run, option: str, value: str) -> None:
     result.stderr.fnmatch_lines([f"*error: argument {option}: '{value}' is not a positive number of seconds"])
 
 
+@pytest.mark.matrix
 def test_several_processes(run: Run) -> None:
     """xdist's workers have bots of their own, and the figures of all are summed up."""
     result = run(ASKS + ASKS.replace("test_it", "test_more"), "-n", "2")

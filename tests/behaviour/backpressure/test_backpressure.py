@@ -13,19 +13,25 @@ import pytest
 from rtvi_sync import (
     CloseInfo,
     DisconnectedError,
+    EvalTransport,
     MessageTooLargeError,
     RTVIClient,
     RTVIError,
     RTVIMessage,
+    WebSocketTransport,
 )
 from rtvi_sync.media import AudioDroppedData, BytesSource, CallbackSink
 from tests.support.clients import session_of, transport_of
+from tests.support.selection import some_of
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
 
-from .conftest import BY_TRANSPORT, BotProcess, client_of
+from .conftest import BotProcess, client_of
 
-pytestmark = BY_TRANSPORT
+# Over the eval route, which shares the socket's code, with the matrix; test_sinks.py takes both each time.
+pytestmark = pytest.mark.parametrize(
+    "bot", some_of([WebSocketTransport, EvalTransport], WebSocketTransport), ids=["websocket", "eval"], indirect=True
+)
 
 MB = 1024 * 1024
 

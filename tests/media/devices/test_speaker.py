@@ -152,8 +152,10 @@ def test_speech_is_played_80_ms_after_it_arrived(rig, phase):
     assert rig.stream_now.heard_at(first) - came == pytest.approx(0.08, abs=0.0005)
 
 
-@pytest.mark.parametrize("leap", [0.0, 0.01, 0.04])
-@pytest.mark.parametrize("pace", [0.0395, 0.04])
+@pytest.mark.parametrize(
+    ("pace", "leap"),
+    some_of([(pace, leap) for pace in (0.0395, 0.04) for leap in (0.0, 0.01, 0.04)], (0.0395, 0.01), (0.04, 0.04)),
+)
 def test_a_steady_stream_is_played_bit_exact(rig, pace, leap):
     """For a minute of a bot that paces its audio as Pipecat does, no sample is lost, changed or late; the device never
     runs dry, also during silence."""
@@ -165,7 +167,7 @@ def test_a_steady_stream_is_played_bit_exact(rig, pace, leap):
     assert (rig.speaker.underruns, rig.speaker.dropped_seconds, rig.stream_now.dry) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some_of(range(3), 0))
 def test_a_steady_stream_beside_busy_threads(rig, seed):
     """In a minute beside threads that keep the GIL nothing is lost: each wait for it, of this thread or the receiving
     one, is as measured beside two such threads (median 16 ms, 1 of 100 over 80 ms)."""
@@ -458,7 +460,7 @@ def test_a_bot_that_is_ahead_reopens_nothing(rig):
     assert periods(rig) == [0.08]
 
 
-@pytest.mark.parametrize("speed", [0.9995, 1.0005])
+@pytest.mark.parametrize("speed", some_of([0.9995, 1.0005], 0.9995))
 def test_clocks_that_differ(rig, speed):
     """After two minutes with a device whose clock differs by 500 ppm, speech has the same delay and is complete."""
     rig.speakers.speed = speed
@@ -494,7 +496,7 @@ def test_what_has_come_at_once(rig, is_continuous, is_late):
     assert (delay_of_the_last(rig, LONG) > 0.55) is is_late
 
 
-@pytest.mark.parametrize("speed", [0.9991, 1.0009])
+@pytest.mark.parametrize("speed", some_of([0.9991, 1.0009], 1.0009))
 def test_continuous_speech_and_clocks_that_differ(rig, speed):
     """After two minutes at 900 ppm, which make 108 ms, speech has neither run dry nor become late by half of that."""
     rig.speakers.speed = speed
