@@ -157,6 +157,7 @@ def test_a_bot_that_says_nothing_is_a_gateway_timeout(browser: Browser, gunicorn
 def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: WebServer, bot: Bot) -> None:
     """SIGTERM while requests wait: they end as ever, then the workers do and are replaced, and no zombie stays."""
     old = gunicorn.workers()
+    bot.may_answer.clear()
     while bot.asked.acquire(blocking=False):
         pass
     with running(lambda: browser.ask("Wait")) as waiting, running(lambda: browser.ask("Say nothing")) as hopeless:
@@ -179,7 +180,10 @@ def test_workers_that_are_stopped_answer_first(browser: Browser, gunicorn: WebSe
 def test_a_bot_that_is_gone_is_a_bad_gateway(browser: Browser, gunicorn: WebServer, bot: Bot) -> None:
     """The user is told nothing of where it is; the log has that, without the token in the address."""
     bot.proxy.refuse()
-    json, page = browser.ask("Hello?"), browser.post("/", "Hello?")
+    try:
+        json, page = browser.ask("Hello?"), browser.post("/", "Hello?")
+    finally:
+        bot.proxy.accept()  # other tests use the same bot
     assert (json.status, page.status) == (502, 502)
     assert json.json["error"] in page.text
     address = urlsplit(bot.url).netloc
