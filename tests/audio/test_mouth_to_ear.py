@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.slowness import GUARD
 
 from .pulse import PulseServer
 
 
+@pytest.mark.matrix
 def test_the_table(pulse: PulseServer, library: str) -> None:
     """In two seconds of audio the SDK adds little delay beside the devices, and the bot is soon heard."""
     done = subprocess.run(

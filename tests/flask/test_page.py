@@ -16,6 +16,7 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.processes import free_port
+from tests.support.selection import some_of
 from tests.support.slowness import GUARD, takes
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def test_the_transcript_appears_live(visitor: Callable[[], Visitor]) -> None:
     assert session.ended is None
 
 
+@pytest.mark.matrix
 def test_an_answer_that_no_transcript_has(visitor: Callable[[], Visitor]) -> None:
     """What follows the last sentence is told in no transcript, or with the next answer: the page has each, whole."""
     page, session = visitor().talk()
@@ -164,7 +166,10 @@ def test_an_answer_that_no_transcript_has(visitor: Callable[[], Visitor]) -> Non
     shows(page, ("you", "Me?"), ("bot", "You. And me"), ("you", "Him?"), ("bot", "He!"))
 
 
-@pytest.mark.parametrize("kind", ["user-transcription", "bot-transcription", "bot-output", "error", "send-text"])
+@pytest.mark.parametrize(
+    "kind",
+    some_of(["user-transcription", "bot-transcription", "bot-output", "error", "send-text"], "bot-output", "error"),
+)
 def test_markup_is_shown_as_text(visitor: Callable[[], Visitor], kind: str) -> None:
     """Markup in any message, of user or bot, is shown as text and not executed."""
     page, session = visitor().talk()
@@ -219,6 +224,7 @@ def follows(page: Page) -> None:
     page.locator("#end:enabled").wait_for()
 
 
+@pytest.mark.matrix
 def test_a_page_that_is_loaded_again_and_again(visitor: Callable[[], Visitor]) -> None:
     """Faster than heartbeats find that the one before is gone: the last one lives."""
     page, session = visitor().talk()
@@ -230,6 +236,7 @@ def test_a_page_that_is_loaded_again_and_again(visitor: Callable[[], Visitor]) -
     shows(page, ("bot", "Still here?"))
 
 
+@pytest.mark.matrix
 def test_one_page_too_many_waits(visitor: Callable[[], Visitor]) -> None:
     """A page too many says why it shows nothing, disturbs no other page, and follows when one of them is closed."""
     user = visitor()

@@ -64,6 +64,8 @@ WAYS = [
 # One of each version. Those of Pipecat 1.5.0, and all other ways, are left to the long runs.
 VERSIONS = [Way(pipecat, kind, "word" if pipecat >= "1" else "sentence") for pipecat, kind in SCRIPTED.items()]
 SHORT = [EVAL, *(way for way in VERSIONS if way.pipecat != "1.5.0")]
+# A bot of today and one of the oldest generation, where each question takes a second or more.
+SLOW = [EVAL, *(way for way in VERSIONS if way.pipecat == "0.0.73")]
 # Those that report each word.
 WORDS = [Way(pipecat, kind, "word") for pipecat, kind in SCRIPTED.items()]
 
@@ -95,7 +97,7 @@ Talk = Callable[..., AbstractContextManager[RTVIClient]]
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.matrix)])
-@pytest.mark.parametrize("way", each(WAYS))
+@pytest.mark.parametrize("way", each(WAYS, SLOW))
 def test_one_after_the_other(talk: Talk, way: Way, count: int) -> None:
     """Every answer is that to its question, complete without a wait, with all of its audio."""
     with talk(way) as client:
@@ -160,7 +162,7 @@ def looking_up(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(150, marks=pytest.mark.matrix)])
-@pytest.mark.parametrize("way", each([way for way in WAYS if way.is_aloud]))
+@pytest.mark.parametrize("way", each([way for way in WAYS if way.is_aloud], SLOW))
 def test_questions_that_are_given_up(talk: Talk, way: Way, count: int) -> None:
     """If a question is given up, the next one, asked at once, gets its own answer, and no turn has another one's.
 

@@ -147,6 +147,7 @@ def test_speech_gives_a_whole_turn(bot):
     assert client.messages("bot-transcription")[0]["data"]["text"] == "You said: hello bot."
 
 
+@pytest.mark.matrix
 def test_transcripts_can_be_chosen(pipecat_process):
     """The talking bot hears what its command line says, one transcript for each utterance."""
     bot = pipecat_process("talk", "what time is it", "good bye")
@@ -337,6 +338,7 @@ def test_runner_starts_without_token(pipecat_runner):
     assert refused.status_code == 400
 
 
+@pytest.mark.matrix
 def test_runner_takes_a_token_once(pipecat_process):
     """With `--ws-auth token` the handshake is refused with 403 unless it has a token that was not used before."""
     bot = pipecat_process("runner", "--ws-auth", "token")
@@ -349,6 +351,7 @@ def test_runner_takes_a_token_once(pipecat_process):
         pass
 
 
+@pytest.mark.matrix
 def test_runner_advertises_tls_that_it_does_not_serve(pipecat_process):
     """With `--host 127.0.0.1` the runner answers with a `wss://` URL, though it speaks plain WebSocket."""
     bot = pipecat_process("runner", "--host", "127.0.0.1")

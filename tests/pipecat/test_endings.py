@@ -99,9 +99,9 @@ def fail(server: BotServer) -> None:
     ("how", "initiator", "code"),
     [
         pytest.param(kill, "network", None, id="killed"),
-        pytest.param(drop, "network", None, id="dropped"),
-        pytest.param(terminate, "server", 1012, id="SIGTERM"),
-        pytest.param(cancel, "server", 1000, id="cancelled"),
+        pytest.param(drop, "network", None, id="dropped", marks=pytest.mark.matrix),
+        pytest.param(terminate, "server", 1012, id="SIGTERM", marks=pytest.mark.matrix),
+        pytest.param(cancel, "server", 1000, id="cancelled", marks=pytest.mark.matrix),
         pytest.param(end, "server", 1000, id="ended"),
     ],
 )
@@ -152,6 +152,7 @@ def test_stall(pipecat_talk: BotServer) -> None:
         assert client.send_client_request("ping", 2, timeout=GUARD) == {"pong": 2}
 
 
+@pytest.mark.matrix
 def test_disconnect_from_a_stopped_bot(pipecat_process: Callable[..., BotServer]) -> None:
     """disconnect() from a bot whose process is stopped returns within its limit, and nothing is left."""
     server = pipecat_process("talk")
@@ -263,6 +264,7 @@ def test_ten_sessions_leave_nothing(pipecat_talk: BotServer) -> None:
     assert pipecat_talk.live_sessions(expected=0) == 0
 
 
+@pytest.mark.matrix
 def test_hundred_clients_at_once(pipecat_echo: BotServer) -> None:
     """A hundred sessions in real time need a handful of threads, and leave none and no descriptor."""
     before = open_descriptors()

@@ -164,6 +164,7 @@ def test_the_sample_of_tests_passes(local_bot: LocalBot) -> None:
     assert re.match(r"6 passed in", done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
 
+@pytest.mark.matrix
 def test_without_the_packages_of_webrtc(environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bot starts, and lets all other clients in."""
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_WEBRTC)

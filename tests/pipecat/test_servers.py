@@ -93,6 +93,7 @@ def test_runner_with_tokens(pipecat_process: Callable[..., BotServer]) -> None:
         bot.connect({"wsUrl": bundle["wsUrl"]})
 
 
+@pytest.mark.matrix
 def test_token_in_a_header(pipecat_process: Callable[..., BotServer]) -> None:
     """The runner takes the token as Authorization too."""
     server = pipecat_process("runner", "--ws-auth", "token")
@@ -104,6 +105,7 @@ def test_token_in_a_header(pipecat_process: Callable[..., BotServer]) -> None:
     bot.disconnect()
 
 
+@pytest.mark.matrix
 def test_runner_that_advertises_tls_it_does_not_speak(pipecat_process: Callable[..., BotServer]) -> None:
     """The runner's wss:// without TLS, passed on, gets an error that says how to go on; going on so works."""
     server = pipecat_process("runner", "--host", "127.0.0.1")

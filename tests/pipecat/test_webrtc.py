@@ -104,6 +104,7 @@ def test_a_muted_microphone(pipecat_process: Callable[..., BotServer]) -> None:
         until(lambda: level() > 1000)
 
 
+@pytest.mark.matrix
 def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotServer]) -> None:
     """The bot sees its pictures without another negotiation, and what it shows has a track."""
     bot = pipecat_process("stock", "--echo", "-t", "webrtc")
@@ -159,6 +160,7 @@ def test_the_sample_of_a_video_call(pipecat_process: Callable[..., BotServer], t
     assert max(blue[1:]) < 80 < 170 < blue[0]
 
 
+@pytest.mark.matrix
 def test_a_killed_bot(pipecat_process: Callable[..., BotServer], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is gone sends no packet any more."""
     limits.patch(monkeypatch, rtc_silence=3.0)
