@@ -754,8 +754,8 @@ def test_the_check_of_a_change_runs_the_tests_that_are_near() -> None:
     tool the tests that import it, a page those of the docs; what is gone brings what is left."""
     module = run.tests_of([Path("rtvi_sync/transports/websocket.py")])
     assert module[0] == "tests/transports/test_websocket.py"
-    assert "tests/transports/test_failures.py" in module
-    assert "tests/transports/test_http.py" not in module  # it starts servers
+    assert "tests/transports/test_base.py" in module
+    assert "tests/transports/test_eval.py" not in module  # it starts servers
     assert run.tests_of([Path("rtvi_sync/transports/gone.py")]) == run.tests_of([Path("rtvi_sync/transports/base.py")])
     changed = ["tests/test_url.py", "tests/test_gone.py", "tests/conftest.py", "docs/testing.md", "README.md", "run.py"]
     near = ["tests/test_url.py", "tests/test_docs.py", "tests/test_run.py"]

@@ -16,6 +16,7 @@ from ..events import RTVIEvent, event_from
 from ..media.devices.audio_libraries import AUDIO_LIBRARIES
 from ..media.devices.backend import AudioBackend
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
+from ..net.dial import HTTPClient
 from ..protocol.validation import (
     BOOL,
     COUNT,
@@ -37,7 +38,6 @@ from ..session.dispatcher import takes_payload
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
-from ..transports.net import HTTPClient
 
 logger: logging.Logger = package_logger(__name__)
 

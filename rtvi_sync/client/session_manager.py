@@ -28,6 +28,7 @@ from ..errors import (
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
+from ..net.dial import Network
 from ..protocol.dialects import load_payload
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
@@ -39,7 +40,6 @@ from ..session.publisher import ClientState
 from ..session.reconnect_policy import limit_attempt
 from ..session.session import EndLimits, Session
 from ..transports.base import Transport, TransportOptions
-from ..transports.net import Network
 from .connect_call import ConnectCall, Connecting, Operation
 from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit

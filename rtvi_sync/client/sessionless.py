@@ -18,6 +18,7 @@ from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
+from ..net.dial import HTTPClient, Network
 from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
 from ..session.attempt import on_a_thread, was_disconnected
@@ -26,7 +27,6 @@ from ..session.dispatcher import Dispatcher
 from ..session.params import RTVIClientParams
 from ..session.publisher import ClientState, EventPublisher
 from ..session.session import EndLimits
-from ..transports.net import HTTPClient, Network
 from .connect_call import Operation
 
 if TYPE_CHECKING:

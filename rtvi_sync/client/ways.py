@@ -8,11 +8,11 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import InvalidTransportParamsError
+from ..net.urls import merged_headers
 from ..protocol.validation import HEADERS, STRING, nearest
 from ..session.connect_request import BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
-from ..transports.net import merged_headers
 
 TransportName = Literal["auto", "websocket", "webrtc", "eval"]
 

@@ -15,12 +15,14 @@ from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import system_failures_as
 from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
+from ..net.advice import CONNECT, START, hung_up, origin_of, status_of
+from ..net.dial import HTTPClient, Network
+from ..net.urls import merged_headers, origin, parse_url, printable, url_fault
 from ..protocol.envelope import to_json
 from ..protocol.text import raised
 from ..protocol.validation import URL
+from ..transports.auth_bundle import upload_url
 from ..transports.base import StartRequest
-from ..transports.failures import hung_up, status_of
-from ..transports.net import HTTPClient, Network, merged_headers, parse_url, printable, url_fault
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 
 # How long a server may take to say what it offers, in seconds: the bot may be reached without it.
@@ -294,7 +296,7 @@ class ConnectRequest:
             StartBotError: it failed, or was not answered within `_HINT_TIMEOUT` seconds, or half of the time left.
             BaseException: the reason for which the attempt was abandoned.
         """
-        from ..transports.http import get_json
+        from ..net.http import get_json
 
         remaining = signal.remaining()
         limit = _HINT_TIMEOUT if remaining is None else min(_HINT_TIMEOUT, remaining / 2)
@@ -303,24 +305,26 @@ class ConnectRequest:
         signal.on_abort(lambda: own.abort(signal.reason))
         return get_json(
             url, headers=params.headers or {}, network=self.network, signal=own.signal, client=self.http_client
-        )
+        ).document
 
     def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], signal: AbortSignal, *, starts: bool = False
     ) -> Bundle:
-        from ..transports.http import CONNECT, START, origin_of, post_start
+        from ..net.http import post_json
 
         secure = origin_of(url)[0] == "https"  # redirects stay within the origin
-        answer, request = post_start(
+        answer = post_json(
             url,
             body,
             headers=headers,
             network=self.network,
             signal=signal,
             client=self.http_client,
-            profile=START if starts else CONNECT,
+            purpose=START if starts else CONNECT,
         )
-        return Bundle(answer, secure, f"{printable(request.url)} answered with", started=starts, request=request)
+        document, uploads = answer.document, upload_url(answer.document)
+        request = StartRequest(url=answer.url, headers=headers, cookies=answer.cookies, upload_url=uploads)
+        return Bundle(document, secure, f"{printable(answer.url)} answered with", started=starts, request=request)
 
 
 def _answered(error: RTVIError) -> int | None:
@@ -377,9 +381,4 @@ def _default_body(params: RTVIClientParams) -> bytes:
 
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same server. False if one of them is no URL."""
-    from ..transports.http import origin_of
-
-    try:
-        return origin_of(one) == origin_of(other)
-    except StartBotError:  # one of them is no URL; the request raises an error that says so
-        return False
+    return origin(one) == origin(other) is not None  # the request raises an error about one that is no URL

@@ -25,10 +25,12 @@ from ..errors import (
     fresh_copy,
 )
 from ..messages import RTVIMessage
+from ..net.advice import ACTION, origin_of
+from ..net.dial import HTTPClient, Network
+from ..net.http import post_stream
+from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
-from ..transports.http import ACTION, origin_of, post_stream
-from ..transports.net import HTTPClient, Network, printable
 from .dispatcher import forked_error
 from .params import RTVIClientParams
 from .publisher import EventPublisher

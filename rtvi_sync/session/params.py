@@ -12,6 +12,7 @@ from ..concurrency.abort import AbortController
 from ..concurrency.deadline import Deadline
 from ..errors import RTVIError
 from ..messages import RTVIClientConfigOption
+from ..net.urls import printable
 from ..protocol.config import as_json
 from ..protocol.validation import (
     HEADERS,
@@ -24,7 +25,6 @@ from ..protocol.validation import (
     instance_of,
     list_of,
 )
-from ..transports.net import printable
 
 Seconds = float
 

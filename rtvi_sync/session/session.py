@@ -61,13 +61,13 @@ from ..errors import (
 from ..events import RTVIEvent
 from ..media.manager import MediaManager
 from ..messages import BotReadyData, RTVIMessage
+from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.engine import about_this_client
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import Inbound, Transport, TransportOptions
-from ..transports.net import printable
 from .dispatcher import Dispatcher, forked_error
 from .first_messages import SAYING, FirstMessages, Follower
 from .function_calls import CALL_EVENTS, FunctionCalls
@@ -422,8 +422,8 @@ class Session:
             ProtocolError: The answer has no URL.
             WouldDeadlockError: The calling thread must not block.
         """
+        from ..net.http import post_file
         from ..transports.auth_bundle import upload_target, with_cookies
-        from ..transports.http import post_file
 
         start, options = self.transport.start_request, self.transport.options
         target = upload_target(start) if start is not None else None
@@ -445,7 +445,7 @@ class Session:
                 network=options.network,
                 signal=signal,
                 client=options.http_client,
-            )
+            ).document
         source = answer.get("source") if isinstance(answer, Mapping) else None
         url = source.get("url") if isinstance(source, Mapping) else None
         if not isinstance(url, str) or not url:

@@ -185,7 +185,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         seconds = config.getoption("--rtvi-timeout")
         given = _with_defaults({**marked.get("client", {}), **options}, seconds)
         if _live_url(config):
-            from rtvi_sync.transports.net import merged_headers
+            from rtvi_sync.net.urls import merged_headers
 
             headers = merged_headers(dict(config.getoption("--rtvi-header")), given.get("headers") or {})
             given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}

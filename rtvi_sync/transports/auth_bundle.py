@@ -11,9 +11,10 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from ..concurrency.logs import package_logger
 from ..errors import InvalidTransportParamsError
+from ..net.dial import Network
+from ..net.urls import Origin, authority, origin, parse_url, port_of, printable
 from ..protocol.text import quoted
 from .base import StartRequest
-from .net import Network, Origin, authority, origin, parse_url, port_of, printable
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -167,22 +168,11 @@ def with_cookies(headers: Mapping[str, str], url: SplitResult, start: StartReque
     A load balancer leads the requests of one session to one machine by them. They go to the host that has set them, and
     a cookie of that name in `headers` takes precedence.
     """
-    merged = dict(headers)
     if start is None or start.cookies is None or url.hostname != _server_of(start)[1]:
-        return merged
-    from urllib.request import Request  # imported on demand, because it imports all of HTTP
+        return dict(headers)
+    from ..net.http import with_cookies_of  # it was imported by the request that `start` is
 
-    scheme = "https" if url.scheme in ("https", "wss") else "http"  # the cookie jar knows no other
-    request = Request(url._replace(scheme=scheme, netloc=url.netloc.rpartition("@")[2]).geturl())  # noqa: S310 - not sent
-    start.cookies.add_cookie_header(request)
-    set_by_server = request.get_header("Cookie", "")
-    name = next((name for name in merged if name.lower() == "cookie"), "Cookie")
-    own = merged.get(name, "")
-    taken = {each.partition("=")[0].strip() for each in own.split(";")}
-    new = [each for each in set_by_server.split("; ") if each.partition("=")[0] not in taken]
-    if any(new):
-        merged[name] = "; ".join(filter(None, [own, *new]))
-    return merged
+    return with_cookies_of(start.cookies, url, headers)
 
 
 def check_no_login(url: SplitResult, source: str) -> None:

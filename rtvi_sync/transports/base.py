@@ -21,9 +21,9 @@ from ..media import MediaPort, Tracks, VideoFrame
 from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
 from ..media.manager import MediaManager
 from ..messages import RTVIMessage
+from ..net.dial import Network
 from ..protocol import envelope
 from ..protocol.states import CloseInfo, TransportState
-from .net import Network
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar

@@ -23,11 +23,11 @@ from ..errors import DisconnectedError, MessageTooLargeError, MissingExtraError,
 from ..media import MediaPort, VideoFrame
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
+from ..net.urls import printable
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, HEADERS, SECONDS, URL, list_of
 from .auth_bundle import with_cookies
 from .base import Inbound, Transport, TransportOptions, TransportStats
-from .net import printable
 from .webrtc import advice, signalling
 from .webrtc.peer import AUDIO_BITRATE, PICTURE_SIZE, VIDEO_BITRATE, MediaLimits, PictureLimits
 from .webrtc.signalling import OfferAnswer, Target
@@ -239,18 +239,19 @@ class SmallWebRTCTransport(Transport):
 
     def _exchange(self, offer: str, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> OfferAnswer:
         """Send an offer, and return the answer."""
-        from .http import OFFER, post_json
+        from ..net.advice import OFFER
+        from ..net.http import post_json
 
-        document = post_json(
+        answered = post_json(
             target.url,
             signalling.offer_body(offer, connection.pc_id, target.request_data),
             headers=target.headers,
             network=self.options.network,
             signal=signal,
             client=self.options.http_client,
-            profile=OFFER,
+            purpose=OFFER,
         )
-        answer = signalling.answer_of(document, printable(target.url))
+        answer = signalling.answer_of(answered.document, printable(target.url))
         connection.pc_id = answer.pc_id
         return answer
 

@@ -16,14 +16,14 @@ from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
 from ..messages import RTVIMessage
+from ..net.upgrade import OWN_HEADERS, open_websocket
+from ..net.urls import parse_url, printable, url_fault
 from ..protocol.states import CloseInfo
 from ..protocol.validation import BOOL, COUNT, SECONDS, STRING, URL, headers_without, one_of
 from .auth_bundle import check_no_login, missing_url, reachable, with_cookies, without_tls_that_is_not_there
 from .base import Inbound, Transport, TransportOptions, TransportStats
-from .net import parse_url, printable, url_fault
 from .websocket_connection import WebSocketConnection
 from .websocket_frames import BINARY, TEXT
-from .websocket_handshake import OWN_HEADERS, open_websocket
 
 logger: logging.Logger = package_logger(__name__)
 

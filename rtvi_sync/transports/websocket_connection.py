@@ -18,10 +18,10 @@ from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, ProtocolError, TransportStartError
+from ..net.tls import WOULD_BLOCK, by_itself
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from .base import TransportStats
-from .tls import WOULD_BLOCK, by_itself
 from .websocket_frames import CLOSE, PING, PONG, FrameError, FrameReader, masked_frame
 from .websocket_writer import FrameWriter, Outgoing
 

@@ -17,7 +17,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import on_main_thread
 from ..concurrency.descriptors import DescriptorGuard
 from ..errors import DisconnectedError
-from .tls import WOULD_BLOCK, by_itself
+from ..net.tls import WOULD_BLOCK, by_itself
 from .websocket_frames import CLOSE
 
 if sys.platform == "linux":

@@ -37,7 +37,7 @@ def test_no_circles() -> None:
     assert left == {}, "these import a circle of modules, or are in one"
 
 
-@pytest.mark.parametrize("package", ["client", "session", "transports", "media", "concurrency"])
+@pytest.mark.parametrize("package", ["client", "session", "transports", "net", "media", "concurrency"])
 def test_the_page_names_every_module(package: str) -> None:
     """The table of a package in `docs/architecture.md` has each of its modules, and no other."""
     _, table = (ROOT / "docs/architecture.md").read_text("utf-8").split(f"\n### `{package}`\n")
@@ -134,7 +134,7 @@ def test_importing_loads_nothing_heavy() -> None:
         *("asyncio", "numpy", "rich", "websockets", "pyaudio", "cv2", "soxr", "mss", "multiprocessing"),
         *("httpx", "httpcore", "urllib.request", "email", "certifi", "tenacity"),
         *("ctypes", "subprocess", "rtvi_sync.media.devices.portaudio_backend", "rtvi_sync.protocol.speech_payloads"),
-        *("rtvi_sync.transports.eval", "rtvi_sync.transports.small_webrtc", "rtvi_sync.transports.http"),
+        *("rtvi_sync.transports.eval", "rtvi_sync.transports.small_webrtc", "rtvi_sync.net.http"),
     ]
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import %s; print(*(m for m in {modules} if m in sys.modules))"

@@ -29,9 +29,9 @@ _PLACES = {
     "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay
     "sending_share": "rtvi_sync.session.session.EndLimits.SENDING_SHARE",  # the part in which messages may leave
     # networks
-    "grace": "rtvi_sync.transports.net._GRACE",  # a wait that was aborted ends this much later by itself
-    "http_reason": "rtvi_sync.transports.http_answers._REASON_TIMEOUT",  # for the text of a refusal
-    "next_address": "rtvi_sync.transports.happy_eyeballs._ATTEMPT_DELAY",  # until another address is tried as well
+    "grace": "rtvi_sync.net.dial._GRACE",  # a wait that was aborted ends this much later by itself
+    "http_reason": "rtvi_sync.net.http._REASON_TIMEOUT",  # for the text of a refusal
+    "next_address": "rtvi_sync.net.dial._ATTEMPT_DELAY",  # until another address is tried as well
     "polite_close": "rtvi_sync.transports.websocket_base._POLITE_CLOSE_TIMEOUT",  # for the bot's answer to a close
     "fragments": "rtvi_sync.transports.websocket_frames._MAX_FRAGMENTS",  # a count
     "write_slice": "rtvi_sync.transports.websocket_writer._TIME_SLICE",  # how long one connection may write on end

@@ -12,10 +12,10 @@ from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.media.manager import MediaManager
 from rtvi_sync.messages import RTVIMessage
+from rtvi_sync.net.dial import Network
 from rtvi_sync.protocol.frames import MessageFrame, decode, encode
 from rtvi_sync.protocol.states import CloseInfo
 from rtvi_sync.transports.base import TransportOptions
-from rtvi_sync.transports.net import Network
 from tests.support import limits
 from tests.support.loopback import Server, serving, trusting
 from tests.support.slowness import GUARD

@@ -18,10 +18,10 @@ from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.transports.net import Network
+from rtvi_sync.net.dial import Network
+from rtvi_sync.net.upgrade import open_websocket
 from rtvi_sync.transports.websocket_connection import WebSocketConnection
 from rtvi_sync.transports.websocket_frames import BINARY, TEXT
-from rtvi_sync.transports.websocket_handshake import open_websocket
 from tests.support.required import missing
 from tests.support.slowness import GUARD
 

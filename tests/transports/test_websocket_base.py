@@ -21,6 +21,7 @@ from rtvi_sync.errors import (
 from rtvi_sync.media import BytesSink, BytesSource, NullSink
 from rtvi_sync.messages import RTVIMessage
 from tests.support import limits, part_probes
+from tests.support.abandoning import AbandonedError
 from tests.support.forking import in_child
 from tests.support.loopback import Peer, Server
 from tests.support.protobuf import AudioRawFrame, MessageFrame, decode, encode
@@ -28,8 +29,6 @@ from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.websocket import BINARY, CLOSE, TEXT, Bot, frame, lines_of, upgrade
 from tests.support.websocket_bots import READY, Session, flush, message_frame
-
-from .abandoned import AbandonedError
 
 #: `EvalTransport` adds them to the query; see test_eval.py.
 FLAGS = ("capture_bot_audio", "user_audio")

@@ -13,6 +13,7 @@ import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
+from rtvi_sync.net.urls import authority
 from rtvi_sync.protocol.validation import NAME, PORT, WAIT, instance_of
 from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
 from rtvi_sync.testing.embedded_bot.config import LiveConfig
@@ -24,7 +25,6 @@ from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.reply import PATTERN, matches
 from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
-from rtvi_sync.transports.net import authority
 
 from ...concurrency.clock import monotonic
 

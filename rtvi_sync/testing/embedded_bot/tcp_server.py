@@ -14,7 +14,7 @@ from typing import Any, Final
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
-from rtvi_sync.transports.tls import wrap_socket
+from rtvi_sync.net.tls import wrap_socket
 
 from ...concurrency.clock import monotonic
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from rtvi_sync.concurrency.lifecycle import start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.concurrency.timer_thread import LONGEST_WAIT
+from rtvi_sync.net.urls import authority
 from rtvi_sync.protocol.validation import NAME, URL, WAIT, Rule, integer
 from rtvi_sync.testing.fault_injection.fault_connection import Injection, InjectionPlan, ProxyConnection, TargetAddress
 from rtvi_sync.testing.faults import ConnectionFault, Direction
-from rtvi_sync.transports.net import authority
 
 from ...concurrency.clock import monotonic
 

@@ -13,11 +13,11 @@ import attrs
 
 from ...concurrency.logs import package_logger
 from ...errors import InvalidTransportParamsError, TransportStartError
+from ...net.urls import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
 from ...protocol.envelope import to_json
 from ...protocol.text import one_line, quoted
 from ..auth_bundle import check_no_login, missing_offer_url, not_reached, reachable
 from ..base import StartRequest
-from ..net import Origin, authority, merged_headers, origin, parse_url, printable, url_fault
 from .peer import ICEServer
 
 logger: logging.Logger = package_logger(__name__)

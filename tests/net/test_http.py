@@ -15,17 +15,17 @@ import respx
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, StartBotError
+from rtvi_sync.net import http
+from rtvi_sync.net.advice import origin_of
+from rtvi_sync.net.dial import USER_AGENT, Network
+from rtvi_sync.net.http import MAX_BODY_BYTES, MAX_REDIRECTS, post_json
 from rtvi_sync.session.reconnect_policy import is_transient
-from rtvi_sync.transports import http, net
-from rtvi_sync.transports.http import MAX_REDIRECTS, origin_of, post_json
-from rtvi_sync.transports.http_answers import MAX_BODY_BYTES
-from rtvi_sync.transports.net import Network
 from tests.support import limits
+from tests.support.abandoning import AbandonedError
 from tests.support.loopback import Peer, Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD, at_some_limit
 from tests.support.threads import running
 
-from .abandoned import AbandonedError
 from .endpoint import (
     PHASES,
     Endpoint,
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.inside
 @pytest.fixture
 def poster():
     """Return what `post` and `any_post` call."""
-    return post_json
+    return lambda *args, **kwargs: post_json(*args, **kwargs).document
 
 
 # -- what is sent and taken -------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_document_goes_and_one_comes_back(any_post, tls):
     assert f"host: {server.authority}" in lines
     assert "content-type: application/json" in lines
     assert "accept-encoding: identity" in lines
-    assert f"user-agent: {net.USER_AGENT}".lower() in lines
+    assert f"user-agent: {USER_AGENT}".lower() in lines
     assert "x-mine: 1" in lines
     assert "authorization: bearer t" in lines
     assert not any(line.startswith("cookie") for line in lines)

@@ -1,4 +1,4 @@
-"""TLS: the trusted authorities, the handshake, and the explanation of its failures."""
+"""TLS: the trusted authorities, the handshake, and reads and writes that see only their own errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..concurrency.lifecycle import what_to_do
 from ..concurrency.logs import package_logger
 from ..errors import InvalidTransportParamsError
 from ..protocol.text import one_line
+from .advice import NoTLSError
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -25,19 +26,8 @@ T = TypeVar("T")
 #: The errors of a socket that takes, or has, no bytes now.
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-# By OpenSSL's verify code: what to do about a certificate error that no other authority would mend.
-_ADVICE = {
-    9: "Check this machine's clock, and from when on the server's certificate is valid",
-    10: "The server needs a new one; check this machine's clock, too",
-    62: "Use a name that the certificate has, or give the server one that has this name",
-    64: "Use a name that the certificate has, or give the server one that has this address",
-}
 # OpenSSL's reasons for an answer that is not TLS; the last one for a server that echoes.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
-
-
-class NoTLSError(OSError):
-    """The error of a server that does not speak TLS."""
 
 
 @functools.cache
@@ -50,9 +40,8 @@ def default_context() -> ssl.SSLContext:
     # Cached and made on demand, because loading the certificate authorities takes tens of milliseconds.
     # OpenSSL, httpx and others use the same two variables.
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if (
-        folder and not file and not any(map(os.path.isdir, folder.split(os.pathsep)))
-    ):  # OpenSSL would trust no one and say nothing
+    # OpenSSL would trust no one and say nothing.
+    if folder and not file and not any(map(os.path.isdir, folder.split(os.pathsep))):
         raise _unusable("SSL_CERT_DIR", folder, "there is no such directory")
     if file or folder:
         try:
@@ -128,8 +117,8 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SS
 def by_itself(call: Callable[[A], T], argument: A) -> T:
     """Return `call(argument)`: a read or a write of a TLS socket that does not block, by the state of that socket.
 
-    OpenSSL has a queue of errors for each thread. CPython does not clear it after each failure, nor before a call, and
-    a call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
+    OpenSSL has a queue of errors for each thread. CPython clears it neither after a failure nor before a call, and a
+    call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
 
     Raises:
         OSError: this connection has failed, or one of `WOULD_BLOCK`. The queue is left empty, so only a failure outside
@@ -160,34 +149,3 @@ def _forget_errors() -> None:
 @functools.cache
 def _any_context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def explain(error: BaseException | None, *, trust: str = "pass ssl_context=") -> str | None:
-    """Return the meaning of a TLS failure, or of a shortage of descriptors, with advice; None for other errors.
-
-    Args:
-        error: the exception; its causes are looked at, too.
-        trust: how the caller sets the trusted authorities, as the beginning of an argument.
-    """
-    while error is not None and (not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)):
-        advice = what_to_do(error) if isinstance(error, OSError) else None
-        if advice is not None:
-            return f"{error}. {advice}"
-        error = error.__cause__ or error.__context__  # the context, because httpcore raises `from None`
-    if error is None:
-        return None
-    if isinstance(error, ssl.SSLCertVerificationError):
-        advice = _ADVICE.get(
-            error.verify_code,
-            f"If its authority is your own, trust that: {trust}ssl.create_default_context(cafile=...)",
-        )
-        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}. {advice}"
-    reason = error.reason or ""
-    if reason.endswith(("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL")):
-        return "it speaks no version of TLS that is accepted here; the default ssl_context accepts 1.2 and later"
-    if "ALERT" in reason:
-        return (
-            f"it has refused TLS with this client ({reason.replace('_', ' ').lower()}). If it requires a client "
-            f"certificate, load one into the context: {trust}context, after context.load_cert_chain(...)"
-        )
-    return None

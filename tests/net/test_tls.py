@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.transports.tls import WOULD_BLOCK, by_itself, start_tls, wrap_socket
+from rtvi_sync.net.tls import WOULD_BLOCK, by_itself, start_tls, wrap_socket
 from tests.support.loopback import serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running

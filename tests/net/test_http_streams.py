@@ -25,16 +25,15 @@ from rtvi_sync.errors import (
     RequestRejectedError,
     RequestTimeoutError,
 )
-from rtvi_sync.transports import http, http_answers
-from rtvi_sync.transports.http import post_stream
-from rtvi_sync.transports.http_answers import MAX_BODY_BYTES, MAX_EVENT_BYTES
-from rtvi_sync.transports.net import Network
+from rtvi_sync.net import http
+from rtvi_sync.net.dial import Network
+from rtvi_sync.net.http import MAX_BODY_BYTES, MAX_EVENT_BYTES, post_stream
 from tests.support import limits
+from tests.support.abandoning import AbandonedError
 from tests.support.loopback import Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
-from .abandoned import AbandonedError
 from .endpoint import PHASES, Endpoint, answering, bomb, drip, silent
 
 pytestmark = pytest.mark.inside
@@ -213,7 +212,7 @@ def test_the_largest_message():
 )
 def test_what_never_becomes_an_event(any_post, monkeypatch, endless):
     """A line or an event without end is given up by the memory it takes, not read on."""
-    monkeypatch.setattr(http_answers, "MAX_ENCODED_BYTES", 500_000)
+    monkeypatch.setattr(http, "MAX_ENCODED_BYTES", 500_000)
     sent = [0]
 
     def respond(peer, *_):
@@ -249,7 +248,6 @@ def test_a_bomb_does_not_go_off(any_post, content_type):
 def test_a_stream_is_longer_than_a_message(post, monkeypatch):
     """The received bytes are counted from 0 again after each event: a stream may have any length."""
     monkeypatch.setattr(http, "MAX_ENCODED_BYTES", 200_000)
-    monkeypatch.setattr(http_answers, "MAX_ENCODED_BYTES", 200_000)
     texts = [b"x" * 100_000] * 10
 
     def respond(peer, *_):

@@ -18,15 +18,15 @@ from websocket._handshake import CookieJar
 from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import InvalidTransportParamsError, TransportStartError
-from rtvi_sync.transports.net import USER_AGENT, Network, parse_url
-from rtvi_sync.transports.websocket_handshake import open_websocket
+from rtvi_sync.net.dial import USER_AGENT, Network
+from rtvi_sync.net.upgrade import open_websocket
+from rtvi_sync.net.urls import parse_url
 from tests.support import limits
+from tests.support.abandoning import AbandonedError
 from tests.support.loopback import Proxy, Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.websocket import Acceptor, accept, accept_of, lines_of, upgrade
-
-from .abandoned import AbandonedError
 
 pytestmark = pytest.mark.inside
 

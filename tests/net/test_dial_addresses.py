@@ -7,22 +7,24 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.transports import happy_eyeballs
-from rtvi_sync.transports.net import Network, open_stream, open_tcp, parse_url
-from rtvi_sync.transports.tls import explain
+from rtvi_sync.net import dial as dial_module
+from rtvi_sync.net.advice import explain
+from rtvi_sync.net.dial import Network, dial
+from rtvi_sync.net.urls import parse_url
 from tests.support import limits
+from tests.support.abandoning import AbandonedError
 from tests.support.loopback import Server, black_hole
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
-from .abandoned import AbandonedError
-
 pytestmark = pytest.mark.inside
 
+HOST = urlsplit("ws://host:1/")
 REFUSED = ("127.0.0.1", 9)
 NOBODY_LISTENS = str(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
 #: Longer than any test: no attempt begins because of it.
@@ -77,7 +79,7 @@ def connect(monkeypatch, sockets, attempt) -> Callable[..., tuple[socket.socket,
         with monkeypatch.context() as patch:
             patch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
             patch.setattr(socket, "socket", sockets.kind)
-            return open_tcp("host", 1, signal)
+            return dial(HOST, Network(proxy=False), signal)
 
     return call
 
@@ -182,7 +184,7 @@ def test_one_limit_holds_for_all_attempts(connect, sockets, monkeypatch):
         def at_most(self, timeout):
             return 0.0
 
-    monkeypatch.setattr(happy_eyeballs, "Deadline", Limit)
+    monkeypatch.setattr(dial_module, "Deadline", Limit)
     with black_hole() as hole:
         with pytest.raises(TimeoutError) as caught:
             connect(REFUSED, *[("127.0.0.1", hole)] * 2, REFUSED)
@@ -234,7 +236,7 @@ def test_too_few_descriptors_for_any_address(monkeypatch, attempt):
         patch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         patch.setattr(socket, "socket", none_left)
         with pytest.raises(OSError, match=r"port 9: .*; .* port 9: ") as caught:
-            open_tcp("host", 1, attempt.signal)
+            dial(HOST, Network(proxy=False), attempt.signal)
     assert "ulimit -n" in str(explain(caught.value))
 
 
@@ -261,5 +263,5 @@ def test_a_proxy_is_reached_in_the_same_way(monkeypatch, attempt):
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in (hole, server.port)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         network = Network(proxy="http://proxy.test:3128")
-        with running(lambda: open_stream(url, network, attempt.signal)) as opening:
+        with running(lambda: dial(url, network, attempt.signal)) as opening:
             end(opening.get())
