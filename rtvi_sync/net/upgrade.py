@@ -56,16 +56,14 @@ def open_websocket(
     if (authorization := basic_authorization(url)) is not None:
         fields.setdefault("authorization", ("Authorization", authorization))
     _, host = fields.pop("host", ("Host", server_of(url)))
-    where = printable(url.geturl())
     try:
         sock, detach = dial(url, network, signal)
     except OSError as error:
         signal.raise_if_aborted()
-        text = f"{where} cannot be reached: {_why(error, url)}"
+        text = f"{printable(url.geturl())} cannot be reached: {_why(error, url)}"
         raise TransportStartError(text, status=status_of(error)) from error
     try:
         fence = _Fence(sock, signal, url, dict(fields.values()))
-        failed = f"The WebSocket handshake with {where} failed"
         try:
             WebSocket(enable_multithread=False).connect(  # type: ignore[no-untyped-call]
                 # A random host, because websocket-client sends the cookies of its process-wide jar for the URL's host.
@@ -79,7 +77,7 @@ def open_websocket(
         except (WebSocketException, OSError, ValueError) as error:
             head = fence.head
             if head is None:
-                raise TransportStartError(f"{failed}: {_why(error, url)}") from None
+                raise _failed(url, _why(error, url)) from None
             if head.status != 101:
                 authorization = fields.get("authorization", ("", ""))[1]
                 raise TransportStartError(_refusal(sock, head, url, authorization), status=head.status) from None
@@ -89,7 +87,7 @@ def open_websocket(
             head = fence.head
             fault = _unrequested(head, fields.get("sec-websocket-protocol", ("", ""))[1])
         if fault:
-            raise TransportStartError(f"{failed}: {fault}. {WEBSOCKET.advice_for(404)}")
+            raise _failed(url, f"{fault}. {WEBSOCKET.advice_for(404)}")
     except BaseException:
         detach()
         sock.close()
@@ -146,6 +144,10 @@ class _Fence:
 
     def close(self) -> None:
         """Do nothing: the caller owns the socket."""
+
+
+def _failed(url: SplitResult, why: str) -> TransportStartError:
+    return TransportStartError(f"The WebSocket handshake with {printable(url.geturl())} failed: {why}")
 
 
 def _why(error: Exception, url: SplitResult) -> str:

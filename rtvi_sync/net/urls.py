@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
-import string
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -25,15 +24,15 @@ _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f]*:[0-9a-f:.]+(%[0-9a-z._-]+)?")
 _SECRET = re.compile(r"/(sessions|ws-client|ws)/[^/]+")  # in a path, the part after one of these
 
 
-def _punctuation_without(escaped: str) -> str:
-    return "".join(set(string.punctuation) - set(escaped))
+def _escaped(characters: str) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(characters)} \x7f-\U0010ffff]+")
 
 
-# The punctuation that the WHATWG's URL standard leaves unescaped, by part of the URL. Escapes stay as they are.
-_IN_FRAGMENT = _punctuation_without('"<>`')
-_IN_QUERY = _punctuation_without('"#<>')
-_IN_PATH = _punctuation_without('"#<>?`{}')
-_IN_LOGIN = _punctuation_without('"#<>?`{}/;=@[\\]^|')
+# The characters that the WHATWG's URL standard escapes, by part of the URL. Escapes stay as they are.
+_IN_FRAGMENT = _escaped('"<>`')
+_IN_QUERY = _escaped('"#<>')
+_IN_PATH = _escaped('"#<>?`{}')
+_IN_LOGIN = _escaped('"#<>?`{}/;=@[\\]^|')
 
 
 # -- the form that is sent --------------------------------------------------------------------------------------------
@@ -50,22 +49,28 @@ def parse_url(text: str, *schemes: str) -> SplitResult | None:
         return None
     try:
         parts = urlsplit(text)
-        host = _ascii_host(parts.hostname or "")
-        if parts.scheme not in schemes or not _HOST.fullmatch(host) or parts.port == 0:
+        host, port = _ascii_host(parts.hostname or ""), parts.port
+        if parts.scheme not in schemes or not _HOST.fullmatch(host) or port == 0:
             return None
         login, at, server = parts.netloc.rpartition("@")
         if server.partition("]")[2].partition(":")[0]:  # which Python ignores behind an IPv6 address
             return None
-        port = "" if parts.port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{parts.port}"
+        server = f"[{host}]" if ":" in host else host
+        if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
+            server = f"{server}:{port}"
         return SplitResult(
             parts.scheme,
-            f"{quote(login, safe=_IN_LOGIN + ':')}{at if login else ''}{f'[{host}]' if ':' in host else host}{port}",
-            quote(_without_dots(parts.path), safe=_IN_PATH),
-            quote(parts.query, safe=_IN_QUERY),
-            quote(parts.fragment, safe=_IN_FRAGMENT),
+            f"{_IN_LOGIN.sub(_escape, login)}{at if login else ''}{server}",
+            _IN_PATH.sub(_escape, _without_dots(parts.path)),
+            _IN_QUERY.sub(_escape, parts.query),
+            _IN_FRAGMENT.sub(_escape, parts.fragment),
         )
     except ValueError:
         return None
+
+
+def _escape(characters: re.Match[str]) -> str:
+    return quote(characters[0], safe="")
 
 
 def _ascii_host(host: str) -> str:
@@ -90,6 +95,8 @@ def _ascii_host(host: str) -> str:
 
 def _without_dots(path: str) -> str:
     """Resolve the segments "." and ".." of a path."""
+    if "/." not in path:
+        return path
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
