@@ -186,7 +186,6 @@ class _Exchange:
         max_received: int,
     ) -> None:
         self._origin = origin_of(url, purpose)
-        self._login, _, _ = urlsplit(url).netloc.rpartition("@")
         self._url = url
         self._purpose = purpose
         self._network = network
@@ -353,7 +352,10 @@ class _Exchange:
                 "only 307 and 308 within one origin are. Set base_url and endpoints to the server's final address.",
                 status=status,
             )
-        self._url = target
+        # The login is the caller's: a server chooses no Authorization for the requests that follow.
+        login, at, _ = urlsplit(self._url).netloc.rpartition("@")
+        parts = urlsplit(target)
+        self._url = parts._replace(netloc=f"{login}{at}{server_of(parts)}").geturl()
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Watch a new connection of the client. Called by httpcore with each step of the request."""
@@ -389,9 +391,6 @@ class _Exchange:
             but = f" but with {found[0]}" if found and found[0] != "application/json" else ""
             text = f"{self._where} did not answer with JSON{but}. {self._purpose.check}"
             raise self._unusable(text, response) from None
-        parts = urlsplit(self._url)
-        if self._login and parts.username is None:  # a redirect has named the URL
-            self._url = parts._replace(netloc=f"{self._login}@{parts.netloc}").geturl()
         yield HTTPAnswer(document, self._url, self._cookies)
 
     def messages(self, response: httpx.Response) -> Iterator[bytes]:
