@@ -150,15 +150,15 @@ class WebSocketConnection:
             limit: seconds after which the socket is closed even if bytes are still being sent.
             code: of the close frame.
         """
+        if self._io.is_lost():
+            return  # the I/O thread may sleep, and ends the connection when a timer wakes it
         closing = CloseInfo(initiator="client")
         limit = limit if idle_timeout > 0 else 0.0
         ends_at = monotonic() + limit
         self._io.call(lambda: self._send_close(code, closing), self)
         self._io.call(lambda: self._end_close(closing, idle_timeout, ends_at), self)
-        # The I/O thread never blocks, so it closes in time, unless it waits for descriptors that the application has
-        # closed: then it closes when a timer wakes it.
-        if not self._io.is_lost():
-            self._closed.wait(Deadline(limit + 1.0))
+        # The I/O thread never blocks, so it closes in time; the wait is bounded nevertheless.
+        self._closed.wait(Deadline(limit + 1.0))
 
     @property
     def info(self) -> CloseInfo | None:
