@@ -17,7 +17,7 @@ from ..errors import DisconnectedError
 class Mark:
     """A record of a socket's descriptor, to find out later whether the application has closed it.
 
-    It does not keep the socket open. Whoever asks must make sure that this package has not closed the socket itself.
+    It does not keep the socket open. Ask only while this package has not closed the socket itself.
     """
 
     __slots__ = ("_number", "_place")

@@ -375,7 +375,8 @@ class IOThread:
         else:
             self._selector.close()
         if not is_lost:
-            self._wake_reader.close()
+            with contextlib.suppress(OSError):  # the application is about to close all
+                self._wake_reader.close()
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. They stay registered, because the parent shares the epoll instance."""

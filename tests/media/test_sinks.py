@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import array
+import errno
+import io
 import math
 import os
 import shutil
 import sys
+import threading
 import tracemalloc
 import wave
 from pathlib import Path
@@ -17,7 +20,6 @@ import pytest
 from rtvi_sync import MemoryTransport, RTVIClient
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSink, CallbackSink, NullSink, WavSink
-from rtvi_sync.media import pcm as pcm_tools
 from tests.support import limits
 from tests.support.disks import full_disk
 from tests.support.slowness import GUARD
@@ -437,15 +439,24 @@ def test_another_file_in_the_place_of_the_recording_is_kept(tmp_path):
 
 def test_a_recording_that_could_not_be_completed(tmp_path, monkeypatch):
     """A recording goes on in its file, though that has the rest of a failed write."""
+    broken = threading.Event()
+
+    class Breaking(io.FileIO):
+        def truncate(self, size: int | None = None) -> int:
+            if broken.is_set():
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().truncate(size)
+
+    monkeypatch.setattr(io, "FileIO", Breaking)
     path = tmp_path / "a.wav"
     sink = WavSink(path)
     sink.write(b"abcd", 24000)
     with full_disk(44 + 7), pytest.raises(DeviceError, match="Cannot write"):
         sink.write(b"efgh", 24000)
-    with monkeypatch.context() as patch:
-        patch.setattr(pcm_tools, "WAV_HEADER_BYTES", -1000)  # to which no file can be shortened
-        with pytest.raises(DeviceError, match="Cannot complete"):
-            sink.close()
+    broken.set()
+    with pytest.raises(DeviceError, match="Cannot complete"):
+        sink.close()
+    broken.clear()
     sink.write(b"ij", 24000)
     sink.close()
     assert read_wav(path)[3] == b"abcdefij"
