@@ -217,10 +217,14 @@ class Hold:
 
     def collected(self) -> None:
         """Close the devices of a client that was collected. A finalizer may run anywhere, and must not wait."""
-        if self._runtime is not None:
-            # If no thread can be started, the interpreter is shutting down and closes the devices itself.
-            with contextlib.suppress(NoThreadError):
-                start_thread("close", self.end)
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.io.call(self._end_apart)
+
+    def _end_apart(self) -> None:
+        # If no thread can be started, the interpreter is shutting down and closes the devices itself.
+        with contextlib.suppress(NoThreadError):
+            start_thread("close", self.end)
 
     def after_fork_in_child(self) -> None:
         """Forget the devices, which are the parent's."""

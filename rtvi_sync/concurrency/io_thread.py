@@ -21,11 +21,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .clock import monotonic
-from .descriptors import DONT_WAIT, DescriptorGuard, TooManySocketsError, Waker, abandon, closed_error, make_selector
+from .descriptors import Mark, TooManySocketsError, closed_error, keep_open, make_selector
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
 from .logs import package_logger
-from .timer_thread import LONGEST_WAIT, Scheduler
+from .timer_thread import Scheduler
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -34,8 +34,9 @@ _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "Epo
 _MOST_DESCRIPTORS = 1024
 # By which a selector says that it watches no more sockets; they are no fault of the socket.
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM)
-# A thread that wakes for timers checks its own descriptors at this interval, in seconds.
-_CHECK_INTERVAL = 0.5
+# The thread wakes at this interval, in seconds, to find out whether the application has closed its descriptors: nothing
+# can wake a thread that waits in a selector which was closed.
+_CHECK_INTERVAL = 5.0
 
 
 class Channel(Protocol):
@@ -55,11 +56,7 @@ class Channel(Protocol):
         """Write. Called when the socket is writable, while `watch_writes()` is on."""
 
     def on_failure(self, error: BaseException) -> None:
-        """End the channel, because one of its methods raised or its descriptor was closed."""
-
-    @property
-    def intact(self) -> bool:
-        """False if the application has closed the descriptor."""
+        """End the channel, because one of its methods raised or the I/O thread ends."""
 
 
 class Followers(Protocol):
@@ -74,9 +71,6 @@ class Followers(Protocol):
 
     def work(self) -> None:
         """Do the work of the followers until there is none. On a thread that was the I/O thread."""
-
-    def replace(self, thread: threading.Thread) -> None:
-        """Note that `thread`, the caller, has replaced an I/O thread that blocks and cannot be woken."""
 
     def detach(self) -> None:
         """Stop swapping roles, because the I/O thread ends. On the I/O thread."""
@@ -96,8 +90,14 @@ class Timer:
         self.call = self.channel = None
 
 
-class _ReplacedError(Exception):
-    """Another thread has replaced the I/O thread while it blocked."""
+class _Waker(socket.socket):
+    """The writing end of a pair of sockets that wakes the I/O thread.
+
+    It is closed when no thread refers to it any more. If it were closed earlier, its number could be reused by the time
+    a thread writes to it; and a signal handler could run on a thread that holds a lock against that.
+    """
+
+    __del__ = socket.socket.close
 
 
 class IOThread:
@@ -112,8 +112,8 @@ class IOThread:
         self._timer_numbers = itertools.count()
         self._closing = False
         self._waiting = False  # the thread blocks, or is about to: it has checked its work
-        # Holds the thread that continues after the select(), under the key 0. Its `setdefault()` is one step.
-        self._resumed_by: dict[int, int] = {}
+        self._is_broken = False  # the application has closed the selector, or all descriptors
+        self._is_lost = False  # it has closed all descriptors
         self._open()
         #: Steps at given times on this thread, exact to the microsecond.
         self.scheduler: Scheduler = Scheduler(self._wake, lambda: self.will_recheck)
@@ -126,6 +126,7 @@ class IOThread:
         #: The thread has ended, or is about to: what is given to it will not be done.
         self.ended: bool = False
         self._loop_began = 0.0
+        self._check_descriptors()
         register_for_fork(self)
         try:
             #: The thread that has the role now.
@@ -135,8 +136,7 @@ class IOThread:
             raise
         except BaseException:  # Ctrl-C: the thread runs, and nothing will use it
             self._closing = True
-            if self._waker is not None:
-                self._waker.wake()
+            self._wake()
             raise
 
     # -- any thread ---------------------------------------------------------------------------------------------------
@@ -153,25 +153,24 @@ class IOThread:
             self._wake()
 
     def _wake(self) -> None:
-        resumed_by, waker = self._resumed_by, self._waker
-        if waker is not None and not waker.wake():
-            self._start_replacement(resumed_by)
+        waker = self._waker
+        if waker is not None:
+            # If the buffer is full, the thread is awake already; if the descriptor is gone, see `_check_descriptors()`.
+            with contextlib.suppress(OSError):
+                waker.send(b"\0")
 
-    def check(self) -> None:
-        """Replace the thread if it blocks on descriptors that the application has closed."""
-        resumed_by, waker = self._resumed_by, self._waker
-        if waker is not None and not waker.intact:
-            self._start_replacement(resumed_by)
+    def is_lost(self) -> bool:
+        """Find out whether the application has closed the descriptors of the process, and with them those of channels.
 
-    def _start_replacement(self, resumed_by: dict[int, int]) -> None:
-        """Start a thread that replaces the I/O thread if it blocks. A thread that runs detects the loss by itself.
-
-        The caller reads `resumed_by` before the waker, so that it is that of an earlier select() if the thread has
-        continued since.
+        Then the numbers may belong to other files, and must not be closed. The thread ends by itself, but may take a
+        while.
         """
-        if self._waiting:
-            with contextlib.suppress(RuntimeError):  # without a thread the next call tries again
-                start_thread("io", self._replace, resumed_by)
+        waker = self._waker  # referred to here, so that this package does not close it during the check
+        if waker is not None and not self._is_lost and self._mark.is_gone:
+            self._is_lost = self._is_broken = True
+            waker.detach()
+            self._wake_reader.detach()
+        return self._is_lost
 
     @property
     def is_current(self) -> bool:
@@ -193,18 +192,14 @@ class IOThread:
         """Give the role to `thread`, which must call `serve()`; the caller must leave it."""
         self.thread, self._ident = thread, thread.ident
 
-    def serve(self, *, broken: bool = False) -> bool:
-        """Serve the channels until another thread has the role (True), or until closed or replaced (False)."""
+    def serve(self) -> bool:
+        """Serve the channels until another thread has the role (True), or until the thread ends (False)."""
         me = threading.get_ident()
         sleepless.add(me)
         try:
-            if broken:
-                self._start_over(broken=True)
             if self._serve_until_closed():
                 return True
             self._end_all()
-        except _ReplacedError:
-            pass
         except BaseException:
             self._end_all()
             raise
@@ -218,8 +213,6 @@ class IOThread:
         Raises:
             TooManySocketsError: the system refuses to watch it; other channels are served as before.
         """
-        if channel.fileno() in self._selector.get_map():
-            self._start_over()  # the application has closed the descriptor of the channel that had the number
         try:
             self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
         except OSError as error:
@@ -251,26 +244,17 @@ class IOThread:
     def _stop(self) -> None:
         self._closing = True
 
-    def _run(self, *, broken: bool = False) -> None:
+    def _run(self) -> None:
         self._ident = threading.get_ident()
-        if self.serve(broken=broken) and self.followers is not None:
+        if self.serve() and self.followers is not None:
             self.followers.work()
 
-    def _replace(self, resumed_by: dict[int, int]) -> None:
-        """Replace the I/O thread, which blocks in a selector that the application has closed.
-
-        Nothing can wake that thread, because its descriptors are closed. It owns nothing, and ends if a timer wakes it.
-        """
-        if resumed_by.setdefault(0, threading.get_ident()) != threading.get_ident():
-            return  # the thread has woken
-        thread = threading.current_thread()
-        self.set_thread(thread)
-        if self.followers is not None:
-            self.followers.replace(thread)
-        self._run(broken=True)
+    def _check_descriptors(self) -> None:
+        self.is_lost()
+        self.call_later(_CHECK_INTERVAL, self._check_descriptors)
 
     def _serve_until_closed(self) -> bool:
-        while not (self._closing and not self._commands):
+        while not (self._is_broken or (self._closing and not self._commands)):
             next_timer = self._run_timers()
             if self.scheduler.next_due < math.inf and self.scheduler.wants_run:  # often there is no step at all
                 self.scheduler.run_due()
@@ -286,35 +270,28 @@ class IOThread:
         if self.followers is not None:
             self.followers.detach()
         self.scheduler.close()
-        left = self._channels()
+        left = [key.data for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
         self._close()
-        for key in left:
-            self._end(key.data, RuntimeError("The I/O thread has ended"))
+        for channel in left:
+            self._end(channel, closed_error() if self._is_broken else RuntimeError("The I/O thread has ended"))
 
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that blocks keeps no reference to a channel that it has served.
-        resumed_by = self._resumed_by = {}
+        self._waiting = True
         try:
-            self._waiting = True
             is_urgent = self._commands or self.promotion_requested
             ready = self._selector.select(0.0) if is_urgent else self._select(next_timer)
-            broken = False
         except (OSError, ValueError):
-            broken = True
-        if resumed_by.setdefault(0, threading.get_ident()) != threading.get_ident():
-            raise _ReplacedError
-        self._waiting = False
-        if broken:
-            self._start_over(broken=True)
+            self._is_broken = True
             return
-        if not ready and not self._guard.intact_within(_CHECK_INTERVAL):
-            self._start_over()
-            return
+        finally:
+            self._waiting = False
         self.idle_time = monotonic() - self._loop_began
         for key, events in ready:
             channel = key.data
             if channel is None:
-                self._read_wake_up()
+                with contextlib.suppress(OSError):
+                    self._wake_reader.recv(4096)
                 continue
             try:
                 if events & selectors.EVENT_WRITE:
@@ -324,14 +301,10 @@ class IOThread:
             except BaseException as error:  # noqa: BLE001 - as in _run_call()
                 self._fail(channel, error)
 
-    def _read_wake_up(self) -> None:
-        with contextlib.suppress(OSError):
-            self._wake_reader.recv(4096, DONT_WAIT)
-
     def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
         next_step, now = self.scheduler.next_due, monotonic()
-        due = min(next_step, next_timer, now + LONGEST_WAIT)
+        due = min(next_step, next_timer)
         remaining = due - now
         if due == next_step and isinstance(self._selector, _IN_MILLISECONDS):
             whole = math.floor(remaining * 1000)
@@ -346,27 +319,6 @@ class IOThread:
                     return []
                 remaining = 0.0
         return self._selector.select(max(0.0, remaining))
-
-    def _start_over(self, *, broken: bool = False) -> None:
-        """Make a new selector after the application closed descriptors: end their channels, keep the others."""
-        channels = self._channels()
-        self._close(broken=broken)
-        try:
-            self._open()
-        except BaseException as error:
-            for key in channels:
-                self._end(key.data, error)
-            raise
-        for key in channels:
-            try:
-                if not key.data.intact:
-                    raise closed_error()
-                self._selector.register(key.fd, key.events, key.data)
-            except OSError as error:
-                self._end(key.data, error)
-
-    def _channels(self) -> list[selectors.SelectorKey]:
-        return [key for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
 
     def _run_timers(self) -> float:
         """Run the timers that are due; return the time of the next one, infinity if there is none."""
@@ -392,8 +344,6 @@ class IOThread:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
-        if not channel.intact:
-            error = closed_error()
         logger.error("Serving a connection failed; it is closed", exc_info=error)
         self._end(channel, error)
 
@@ -410,27 +360,28 @@ class IOThread:
             self._selector = undo.enter_context(make_selector())
             self._wake_reader, writer = socket.socketpair()
             undo.callback(self._wake_reader.close)
-            waker = Waker(writer.detach())
+            waker = _Waker(fileno=writer.detach())
             self._wake_reader.setblocking(False)
             waker.setblocking(False)
             self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
             undo.pop_all()
-        self._waker: Waker | None = waker
-        self._guard = DescriptorGuard(self._wake_reader)
+        self._waker: _Waker | None = waker
+        self._mark = Mark(waker)
 
-    def _close(self, *, broken: bool = False) -> None:
-        self._waker = None
-        with contextlib.suppress(OSError):
-            if broken or not self._guard.intact:
-                abandon(self._selector)
-            else:
-                self._selector.close()
-        with contextlib.suppress(OSError):
-            self._guard.close(self._wake_reader)
+    def _close(self) -> None:
+        is_lost, self._waker = self.is_lost(), None
+        if self._is_broken:
+            keep_open(vars(self._selector).get("_selector"))  # its number may be another file's
+        else:
+            self._selector.close()
+        if not is_lost:
+            with contextlib.suppress(OSError):  # the application is about to close all
+                self._wake_reader.close()
 
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. They stay registered, because the parent shares the epoll instance."""
         sleepless.clear()  # of threads of the parent, whose identities others may get here
-        if self._waker is not None:
-            self._waker.release()  # a thread of the parent may still refer to it, and it does not exist here
+        waker = self._waker
         self._close()
+        if waker is not None:
+            waker.close()  # a thread of the parent may still refer to it, and it does not exist here

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .clock import monotonic
 from .deadline import Deadline, join_thread
-from .descriptors import DescriptorGuard, TooManySocketsError, abandon, closed_error, keep_open, make_selector
+from .descriptors import Mark, TooManySocketsError, closed_error, keep_open, make_selector
 from .future import Future
 from .latch import sleepless
 from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
@@ -118,14 +118,13 @@ class _Loop(asyncio.SelectorEventLoop):
         PoolTask("blocking", run).start()
         return asyncio.wrap_future(outcome, loop=self)
 
-    def guard(self) -> DescriptorGuard:
-        """Return what tells whether the application has closed the loop's descriptors: that by which it is woken."""
-        return DescriptorGuard(self._csock)  # type: ignore[attr-defined]
+    def mark(self) -> Mark:
+        """Return the mark of the socket that wakes the loop."""
+        return Mark(self._csock)  # type: ignore[attr-defined]
 
-    def abandon(self) -> None:
-        """Leave the descriptors, which the application has closed, and whose numbers may be its own now. Any thread."""
+    def forget_descriptors(self) -> None:
+        """Never close the descriptors: the application has, and their numbers may be other files'. Any thread."""
         keep_open(self)
-        abandon(self._selector)  # type: ignore[attr-defined]
         transports = [reference() for reference in self._transports.valuerefs()]  # type: ignore[attr-defined]
         sockets = [transport._sock for transport in transports if transport is not None]
         for each in (self._csock, self._ssock, *sockets):  # type: ignore[attr-defined]
@@ -148,14 +147,14 @@ class LoopThread:
         self._selector = make_selector()
         self._loop = _Loop(self._selector)
         self._loop.set_exception_handler(_log_failure)
-        self._guard = self._loop.guard()
+        self._mark = self._loop.mark()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly; used on its thread only
         #: What is called, on any thread, if the application closes the loop's descriptors. It then runs nothing more.
         self.on_loss: set[Callable[[], object]] = set()
         # These three are guarded by the lock of the only `_Slot`.
         self.users: int = 0
         self.unused_since: float = 0.0
-        self.is_lost: bool = False
+        self.lost: bool = False  # see `is_lost()`
         self._generation = fork_generation()
         self._thread: threading.Thread | None = None
 
@@ -184,8 +183,7 @@ class LoopThread:
 
     def call(self, function: Callable[..., object], *args: Any) -> bool:
         """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
-        self.check()
-        if self.is_lost:
+        if self.lost:
             return False
         try:
             self._loop.call_soon_threadsafe(function, *args)
@@ -212,19 +210,25 @@ class LoopThread:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+        is_lost = self.is_lost()
         if not self.call(start):
             work.close()
-            future.reject(closed_error() if self.is_lost else RuntimeError("The asyncio loop has ended"))
+            future.reject(closed_error() if is_lost else RuntimeError("The asyncio loop has ended"))
         return future
 
-    def check(self) -> None:
-        """Give the loop up if the application has closed its descriptors: its thread may block for ever."""
-        if not self.is_lost and not self._loop.is_closed() and not self._guard.intact:
+    def is_lost(self) -> bool:
+        """Find out whether the application has closed the loop's descriptors, and give the loop up then.
+
+        Its thread may block for good. If a timer wakes it, it ends.
+        """
+        if not (self.lost or self._loop.is_closed()) and self._mark.is_gone:
             self._give_up()
+        return self.lost
 
     def _give_up(self) -> None:
         if _slot.lose(self):
-            self._loop.abandon()
+            self._loop.stop()
+            self._loop.forget_descriptors()
             for tell in [*self.on_loss]:
                 tell()
 
@@ -246,6 +250,8 @@ class LoopThread:
         sleepless.add(me)
         try:
             self._loop.run_forever()
+            if self.lost:
+                return
             leftover = asyncio.all_tasks(self._loop)
             for task in leftover:
                 task.cancel()
@@ -266,7 +272,7 @@ class LoopThread:
 
         Each number is given to another file, because the objects that it belongs to will close it once more.
         """
-        self.is_lost = True
+        self.lost = True
         _inherited.append(self._loop)
         null = os.open(os.devnull, os.O_RDWR)
         try:
@@ -293,7 +299,7 @@ class _Slot:
     def enter(self) -> LoopThread:
         """Return the current loop, or a new one, with one user more."""
         if (current := self._current) is not None:
-            current.check()
+            current.is_lost()
         with self._lock:
             is_new = self._current is None
             loop = self._current = self._current or LoopThread()
@@ -319,7 +325,7 @@ class _Slot:
     def lose(self, loop: LoopThread) -> bool:
         """Forget `loop`, whose descriptors are closed; return False if it is lost already."""
         with self._lock:
-            known, loop.is_lost = loop.is_lost, True
+            known, loop.lost = loop.lost, True
             if self._current is loop:
                 self._current = None
             return not known
@@ -334,6 +340,8 @@ class _Slot:
 
     def stop_idle_threads(self, deadline: Deadline) -> None:
         """End the current loop if it has no users."""
+        if (current := self._current) is not None:
+            current.is_lost()  # without waiting for a thread that may block for good
         with self._lock:
             loop = self._current
             if loop is None or loop.users:

@@ -91,10 +91,12 @@ class _RuntimeSlot:
                 spare.join(Deadline(1.0))
 
     def _retire_failed(self) -> None:
-        """Retire the current runtime if its I/O thread has ended by a failure: nothing could use it."""
+        """Retire the current runtime if nothing can use it: its I/O thread has failed, or its descriptors are gone."""
+        runtime = self._current
+        if runtime is None or not (runtime.io.ended or runtime.io.is_lost()):
+            return
         with self._lock:
-            runtime = self._current
-            if runtime is None or not runtime.io.ended:
+            if self._current is not runtime:
                 return
             self._current = None
         runtime.retire()
@@ -126,6 +128,7 @@ class _RuntimeSlot:
 
     def stop_idle_threads(self, deadline: Deadline) -> None:
         """Retire the current runtime if it has no users."""
+        self._retire_failed()  # without waiting for a thread that may block for good
         with self._lock:
             runtime = self._current
             if runtime is None or runtime.users:

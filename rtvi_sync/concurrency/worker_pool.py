@@ -181,15 +181,6 @@ class WorkerPool:
         (worker,) = (worker for worker in self._workers() if worker.thread is threading.current_thread())
         self._work(worker)
 
-    def replace(self, thread: threading.Thread) -> None:
-        """See `Followers`."""
-        leader = _Worker()
-        leader.thread = thread
-        with self._lock:
-            # Without the replaced thread, because join() must not wait for one that cannot be woken.
-            self._all = [leader if worker is self._leader else worker for worker in self._all]
-            self._leader = leader
-
     def detach(self) -> None:
         """See `Followers`."""
         io, self._io = self._io, None

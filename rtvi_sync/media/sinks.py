@@ -9,7 +9,6 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from ..concurrency.descriptors import DescriptorGuard, keep_open
 from ..errors import DeviceError
 from ..protocol.validation import COUNT, PATH, function_taking
 from . import pcm as pcm_tools
@@ -117,7 +116,6 @@ class WavSink:
         self.path: Path = Path(path).absolute()
         _check_writable(self.path)
         self._file: io.FileIO | None = None
-        self._guard: DescriptorGuard  # of `_file`, while it is open
         self._created = False
         self._written: os.stat_result  # of the file, once it is created
         self._is_complete = False  # since the last session has ended, nothing was written
@@ -212,9 +210,6 @@ class WavSink:
         return self._DEFAULT_RATE_HZ if self._converter is None else self._converter.to_hz
 
     def _opened(self) -> io.FileIO:
-        if self._file is not None and not self._guard.intact:
-            keep_open(self._file)
-            self._file = None
         if self._file is None:
             # A missing file is created. An existing one is truncated only after the header of an empty recording is
             # written, so that it is a valid WAV file at any time.
@@ -237,7 +232,7 @@ class WavSink:
                     if not self._created and os.fstat(file.fileno()).st_size < pcm_tools.WAV_HEADER_BYTES:
                         remove_part(file)
                 raise
-            self._file, self._guard = file, DescriptorGuard(file)
+            self._file = file
         return self._file
 
     def _check_identity(self, file: io.FileIO) -> None:

@@ -31,6 +31,7 @@ import attrs
 from ..concurrency.abort import AbortController, AbortSignal
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
+from ..concurrency.descriptors import closed_error
 from ..concurrency.future import Future
 from ..concurrency.latch import Latch, must_not_block
 from ..concurrency.lifecycle import (
@@ -592,13 +593,13 @@ class Session:
                 self._info = attrs.evolve(info, error=fresh_copy(error)) if isinstance(error, RTVIError) else info
 
     def await_end(self, deadline: Deadline) -> None:
-        """Wait for the end if the session is ending, which takes a moment."""
+        """Wait for the end if the session is ending, which takes a moment, or must end: its descriptors are gone."""
         if self.in_other_process or self.closed.is_set():
             return
+        if self.runtime.io.is_lost():
+            self.end(CloseInfo(initiator="network", error=closed_error()))
         if self.is_ending:
             self.wait_closed(Deadline(deadline.at_most(EndLimits.TEARDOWN)))
-        else:
-            self.runtime.io.check()  # if its descriptors are gone, it ends now
 
     def wait_closed(self, deadline: Deadline) -> bool:
         """Wait until another session may start; False, and a log entry, if `deadline` passed first."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, on_main_thread
-from ..concurrency.descriptors import DONT_WAIT, TooManySocketsError, closed_error
+from ..concurrency.descriptors import TooManySocketsError, closed_error
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
@@ -39,9 +39,6 @@ _CATCH_UP_TIMEOUT = 1.0
 # A bound of the unsent bytes in the system's buffer. The default is megabytes: minutes of audio that could not be
 # dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem to be dead.
 _UNSENT_BYTES = 32 * 1024
-# In seconds. In a burst the descriptor is checked this often, because the check is a system call, as each message is.
-# An application needs longer to close all descriptors and to open others.
-_CHECK_INTERVAL = 0.0001
 _CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
 
 
@@ -129,10 +126,6 @@ class WebSocketConnection:
             DisconnectedError: the connection has ended or is being closed.
         """
         item = Outgoing(masked_frame(opcode, payload), audio)
-        # Just before the write, because what the application opens in between gets the frame.
-        if not self._writer.guard.intact_within(_CHECK_INTERVAL) and self._info is None:
-            self._io.call(self._fail_descriptor)
-            raise closed_error()
         if self._writer.send(item):
             self._io.call(self._wait_for_room, self)
             if on_main_thread() and len(self._writer.arrived) * item.size > _MAX_ARRIVED_BYTES:
@@ -157,6 +150,8 @@ class WebSocketConnection:
             limit: seconds after which the socket is closed even if bytes are still being sent.
             code: of the close frame.
         """
+        if self._io.is_lost():
+            return  # the I/O thread may sleep, and ends the connection when a timer wakes it
         closing = CloseInfo(initiator="client")
         limit = limit if idle_timeout > 0 else 0.0
         ends_at = monotonic() + limit
@@ -199,7 +194,7 @@ class WebSocketConnection:
         writer = self._writer
         writer.flush(room=True)
         if writer.failure is not None:
-            if self._received_at and self._closing is None and self.intact:
+            if self._received_at and self._closing is None:
                 self._resume()  # the server may have told more, and how it ends, before it stopped reading
             self._finish(self._broken_info(writer.failure))
             return
@@ -212,19 +207,8 @@ class WebSocketConnection:
         """End the connection because of an error of the I/O thread."""
         self._finish(CloseInfo(initiator="network", error=error))
 
-    @property
-    def intact(self) -> bool:
-        """Tell whether the descriptor is still that of the socket; True after the end, which closes it."""
-        return self._info is not None or self._writer.guard.intact
-
-    def _fail_descriptor(self) -> None:
-        self.on_failure(closed_error())
-
     def _start(self, first: bytes) -> None:
         if self._info is not None:
-            return
-        if not self.intact:
-            self._fail_descriptor()
             return
         try:
             self._io.register(self)
@@ -248,12 +232,9 @@ class WebSocketConnection:
     def _read(self, slice_end: float) -> None:
         more = True
         while more:
-            if not (self._writer.is_plain or self.intact):  # OpenSSL waits for another file if that blocks
-                self._fail_descriptor()
-                return
             try:
                 if self._writer.is_plain:
-                    data = self._sock.recv(_READ_BYTES, DONT_WAIT)
+                    data = self._sock.recv(_READ_BYTES)
                 else:
                     with self._writer.lock:
                         data = by_itself(self._sock.recv, _READ_BYTES)
@@ -426,7 +407,7 @@ class WebSocketConnection:
 
     def _broken_info(self, error: BaseException | None) -> CloseInfo:
         """Return how a connection without a close frame of the peer has ended: as planned, if it was being closed."""
-        return self._closing or CloseInfo(initiator="network", error=error if self.intact else closed_error())
+        return self._closing or CloseInfo(initiator="network", error=closed_error() if self._io.is_lost() else error)
 
     def _finish(self, info: CloseInfo) -> None:
         if self._info is not None:
@@ -437,6 +418,8 @@ class WebSocketConnection:
                 timer.cancel()
         # Unregistered first, because a copy of the descriptor in a forked child would keep it in the selector.
         self._io.unregister(self)
+        if self._io.is_lost():
+            self._sock.detach()  # the number may be another file's
         self.unsent = self._writer.end()
         self._inbox = iter(())
         self._closed.set()
@@ -448,6 +431,6 @@ class WebSocketConnection:
         self._info = CloseInfo(initiator="network")
         self._closed.set()
         with contextlib.suppress(OSError):
-            intact, number = self._writer.guard.intact, self._sock.detach()
-            if intact:
+            number = self._sock.detach()
+            if not self._io.is_lost():
                 socket.close(number)

@@ -15,7 +15,6 @@ import attrs
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import on_main_thread
-from ..concurrency.descriptors import DescriptorGuard
 from ..errors import DisconnectedError
 from ..net.tls import WOULD_BLOCK, by_itself
 from .websocket_frames import CLOSE
@@ -75,7 +74,6 @@ class FrameWriter:
 
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
         self._sock = sock
-        self.guard: DescriptorGuard = DescriptorGuard(sock)
         self._max_bytes = max_bytes
         #: True if the socket's methods are one step of the interpreter: it is neither encrypted nor one of gevent.
         self.is_plain: bool = isinstance(sock.send, BuiltinMethodType)
@@ -139,7 +137,7 @@ class FrameWriter:
     def bytes_left(self) -> int:
         """Return how many bytes have not reached the peer: queued ones, and on Linux those in the system's buffer."""
         begun = self._begun
-        return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + self._held_by_system()
+        return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + _unacknowledged(self._sock)
 
     def end(self) -> tuple[int, int]:
         """Drop the queue, and close the socket.
@@ -154,11 +152,11 @@ class FrameWriter:
             self._queue.clear()
             self._begun = None
             self.bytes_waiting, self._queued_audio = 0, 0.0
-            if self.guard.intact:
-                with contextlib.suppress(OSError):
-                    # The base class's method, because SSLSocket.shutdown() drops the TLS object of the socket.
-                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
-            self.guard.close(self._sock)
+            with contextlib.suppress(OSError):
+                # The base class's method, because SSLSocket.shutdown() drops the TLS object of the socket.
+                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):
+                self._sock.close()
         return unsent
 
     def _unsent(self) -> tuple[int, int]:
@@ -168,12 +166,8 @@ class FrameWriter:
             messages.append(self._begun)
         elif self._begun is not None:
             after += self._on_wire(self._begun.written)
-        held = max(0, self._held_by_system() - after)
+        held = max(0, _unacknowledged(self._sock) - after)
         return len(messages) or int(held > 0), held + sum(len(item.rest) for item in messages)
-
-    def _held_by_system(self) -> int:
-        """Return how many bytes the peer has not acknowledged; 0 if the number is that of another socket by now."""
-        return _unacknowledged(self._sock) if self.guard.intact else 0
 
     def after_fork_in_child(self) -> None:
         """Replace the lock, whose holder does not exist in the child, and accept no frame."""

@@ -6,7 +6,6 @@ import selectors
 import socket
 import threading
 
-from rtvi_sync.concurrency.descriptors import DONT_WAIT, DescriptorGuard
 from rtvi_sync.concurrency.io_thread import IOThread
 from tests.support.io_threads import on
 from tests.support.slowness import GUARD
@@ -29,7 +28,6 @@ class Line:
         self.received = b""
         self.on_data = on_data
         self.writable = 0
-        self._guard = DescriptorGuard(self.sock)
         self.failure: BaseException | None = None
         self.arrived = threading.Condition()
 
@@ -43,13 +41,15 @@ class Line:
 
     def end(self) -> None:
         self.io.unregister(self)
-        self._guard.close(self.sock)
+        if self.io.is_lost():
+            self.sock.detach()
+        self.sock.close()
 
     def fileno(self) -> int:
         return self.sock.fileno()
 
     def on_readable(self) -> None:
-        data = self.sock.recv(65536, DONT_WAIT)
+        data = self.sock.recv(65536)
         self.on_data(self, data)
         with self.arrived:
             self.received += data
@@ -68,10 +68,6 @@ class Line:
             self.failure = error
             self.arrived.notify_all()
         self.end()
-
-    @property
-    def intact(self) -> bool:
-        return self._guard.intact
 
     def wait(self, condition) -> None:
         with self.arrived:

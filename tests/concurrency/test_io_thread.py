@@ -6,7 +6,6 @@ import contextlib
 import functools
 import gc
 import logging
-import os
 import selectors
 import socket
 import threading
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 
 from rtvi_sync.concurrency import io_thread as module
-from rtvi_sync.concurrency.descriptors import Waker
 from rtvi_sync.concurrency.io_thread import IOThread
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread
 from tests.support import limits
@@ -303,48 +301,6 @@ def test_unregistering_twice_is_no_error(io):
         on(io, lambda: io.unregister(line))
 
 
-def test_a_descriptor_that_the_application_closed(io, caplog):
-    """A descriptor closed behind a channel's back ends this channel at most; the others are served on."""
-    with caplog.at_level(logging.ERROR), Line(io) as bad, Line(io) as good:
-        os.close(bad.sock.fileno())
-        good.peer.sendall(b"x")
-        good.wait(lambda: good.received == b"x")
-        if type(selector_of(io)).__name__ in ("PollSelector", "SelectSelector"):  # others forget closed descriptors
-            bad.wait(lambda: bad.failure is not None)
-        on(io, int)
-        good.peer.sendall(b"y")
-        good.wait(lambda: good.received == b"xy")
-
-
-def test_a_selector_that_the_application_closed(io):
-    """If an application closes all descriptors it does not know, no thread spins or sleeps for ever."""
-    with Line(io) as line, Line(io) as gone:
-        on(io, int)
-        os.close(gone.sock.fileno())
-        fileno = getattr(selector_of(io), "fileno", None)
-        # As the application would: the selector's descriptor, where it has one, and the pair that wakes the thread.
-        if fileno is not None:
-            os.close(fileno())
-        line.peer.sendall(b"x")
-        on(io, int)
-        line.peer.sendall(b"y")
-        line.wait(lambda: line.received == b"xy")
-        turns = on(io, lambda: _turns(io))
-        assert turns <= 3, "the thread spins"
-
-
-def _turns(io: IOThread) -> int:
-    """Count how often the thread goes round within 50 ms without anything to do."""
-    turns, done = 0, threading.Event()
-    io.call_later(0.05, done.set)
-    while True:
-        timeout = inner(io, "timers")()
-        if done.is_set():
-            return turns
-        inner(io, "serve")(timeout)
-        turns += 1
-
-
 def test_a_finalizer_may_give_a_command(io):
     """`call()` works wherever the garbage collector runs a finalizer, even inside another `call()`."""
     seen: list[int] = []
@@ -390,10 +346,10 @@ def test_a_finalizer_inside_the_wake_up_itself(io):
     real = wakers_of(io)[1]
 
     class Interrupted:
-        def wake(self) -> bool:
+        def send(self, data: bytes) -> None:
             replace_waker(io, real)
             io.call(lambda: inner.append(1))
-            return real.wake()
+            real.send(data)
 
     replace_waker(io, Interrupted())
     with running(lambda: io.call(int)) as calling:
@@ -422,7 +378,8 @@ def test_close_runs_what_was_given_before():
 def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
     """The wake pair is not closed while a thread writes to it: its number could be reused by then."""
     sending, go_on = threading.Event(), threading.Event()
-    send = Waker.send
+    waker_class = inner(module, "waker")
+    send = waker_class.send
 
     def slow(waker: socket.socket, data: bytes) -> int:
         sending.set()
@@ -432,7 +389,7 @@ def test_no_wake_up_reaches_a_descriptor_that_was_closed(monkeypatch):
 
     io = IOThread()
     numbers: list[int] = []
-    monkeypatch.setattr(Waker, "send", slow)
+    monkeypatch.setattr(waker_class, "send", slow)
     with running(lambda: io.call(lambda: stop(io))):
         assert sending.wait(GUARD)
         waker: Any = wakers_of(io)[1]

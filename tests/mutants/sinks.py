@@ -95,14 +95,9 @@ MODULE = Module(
             "if not is_whole:",
         ),
         Mutant(
-            "A descriptor that is another's by now is written to.",
-            "if self._file is not None and not self._guard.intact:",
-            "if False:",
-        ),
-        Mutant(
             "The file's descriptor leaks if it is not the recording.",
             "with file, contextlib.suppress(OSError):",
-            "keep_open(file)\n                with contextlib.suppress(OSError):",
+            "os.dup(file.fileno())\n                with file, contextlib.suppress(OSError):",
         ),
         Mutant(
             "on_drop is not called.",

@@ -49,8 +49,8 @@ def on(io: IOThread, function):
 
 
 def timers(io: IOThread) -> int:
-    """Return how many timers an I/O thread has."""
-    return int(on(io, lambda: len(io._timers)))
+    """Return how many timers an I/O thread has, without its own for the check of its descriptors."""
+    return int(on(io, lambda: len(io._timers) - 1))
 
 
 def waiting_calls(io: IOThread) -> int:

@@ -98,10 +98,8 @@ _INNER = {
     "start of a round": "_round_began",
     "open": "_open",  # the descriptors of a thread that waits for sockets
     "timers": "_run_timers",
-    "serve": "_serve_ready",
-    "read a wake-up": "_read_wake_up",
-    "start another thread": "_start_replacement",
-    "resumed by": "_resumed_by",
+    "waker": "_Waker",  # of a module
+    "seconds between checks": "_CHECK_INTERVAL",  # of the descriptors
     "slot": "_slot",  # of a module
     "kind of slot": "_Slot",
     "current": "_current",  # of a slot

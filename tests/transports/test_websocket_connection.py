@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
 import ssl
 import struct
@@ -14,12 +13,9 @@ import time
 import pytest
 
 from rtvi_sync.errors import DisconnectedError, ProtocolError
-from rtvi_sync.transports import websocket_connection as module
-from rtvi_sync.transports.websocket_frames import masked_frame
 from tests.support import limits, part_probes
 from tests.support.forking import in_child
 from tests.support.io_threads import hold, on, waiting_calls
-from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
@@ -607,56 +603,6 @@ def test_the_line_is_reset(pair):
     assert (info.code, info.initiator) == (None, "network")
     # Over TLS a reset may look like the end of the stream.
     assert isinstance(info.error, OSError) or isinstance(bot.sock, ssl.SSLSocket)
-
-
-@over_tls_too
-@numbered_sockets
-def test_the_descriptor_is_another_one_by_the_time_the_frame_is_made(pair, monkeypatch):
-    """What the application has opened with the number does not get the frame."""
-    client, bot = pair
-    bot.send(frame(BINARY, b""))
-    client.received(1)  # so are the tickets of TLS, whose read would find the other descriptor first
-    number = part_probes.socket_of(client.connection).fileno()
-    opened, other_end = socket.socketpair()
-
-    def replace_and_make(opcode: int, payload: bytes) -> bytes:
-        os.dup2(opened.fileno(), number)
-        return masked_frame(opcode, payload)
-
-    monkeypatch.setattr(module, "masked_frame", replace_and_make)
-    limits.patch(monkeypatch, stall_check=0.0)
-    with opened, other_end:
-        other_end.setblocking(False)
-        try:
-            with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
-                client.connection.send(BINARY, b"x")
-            assert client.ended().initiator == "network"
-            with pytest.raises(BlockingIOError):
-                other_end.recv(1)
-        finally:
-            os.close(number)
-
-
-@over_tls_too
-@numbered_sockets
-def test_the_descriptor_is_another_one_by_the_time_of_a_read(pair):
-    """A read does not wait for what the application has opened with the number, which may block, nor take it."""
-    client, _ = pair
-    number = part_probes.socket_of(client.connection).fileno()
-    opened, other_end = socket.socketpair()
-
-    def replace_and_read() -> None:
-        os.dup2(opened.fileno(), number)
-        client.connection.on_readable()
-
-    with opened, other_end:
-        try:
-            on(client.io, replace_and_read)
-            with pytest.raises(DisconnectedError, match="closed the session's descriptor"):
-                client.connection.send(BINARY, b"x")
-            assert client.ended().initiator == "network"
-        finally:
-            os.close(number)
 
 
 @over_tls_too

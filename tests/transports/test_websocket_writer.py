@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import ssl
@@ -18,7 +17,6 @@ from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support import limits, part_probes
 from tests.support.loopback import trusting
-from tests.support.required import numbered_sockets
 from tests.support.slowness import GUARD
 from tests.support.threads import InThread, running, switch_interval
 from tests.support.waiting import until
@@ -186,19 +184,6 @@ def test_nobody_writes_for_long(monkeypatch):
             writer.flush(room=True)
             turns += 1
         assert (turns, writer.bytes_sent) == (3, size)
-
-
-@numbered_sockets
-def test_what_has_the_number_of_a_closed_socket_is_not_asked() -> None:
-    """What another socket holds back is not counted as lost by this one."""
-    ours, theirs = tcp_pair(False)
-    opened, other_end = socket.socketpair()
-    with theirs, opened, other_end:
-        writer, number = FrameWriter(ours, MB), ours.fileno()
-        os.dup2(opened.fileno(), number)
-        opened.send(b"x" * 1000)
-        assert writer.end() == (0, 0)
-        os.close(number)
 
 
 class Narrow(socket.socket):

@@ -50,9 +50,8 @@ MOST: Final = {"in memory": (6.8, 0.5), "own": (10.4, 4.0)}  # those that wake: 
 def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> None:
     """A talk with audio both ways costs few system calls in 20 ms, all threads together, and few wakes of threads.
 
-    One of these asks whether the descriptor is still the package's, before each message: `DescriptorGuard`. What else
-    the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of up to three.
-    If the audio is the application's own, a worker is woken for each frame of the bot.
+    What else the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of up
+    to three. If the audio is the application's own, a worker is woken for each frame of the bot.
     """
     strace = program("strace")
     words = " ".join(["word"] * 60)

@@ -41,8 +41,7 @@ SESSIONS: Final = {
     "audio up": (0.83, 0.78),
     "a request": (1.33, 1.25),
 }
-#: System calls of all threads. A burst is read many frames at a time, and each frame is sent by one call,
-#: before which another one checks the descriptor, unless that was done less than 100 microseconds before.
+#: System calls of all threads. A burst is read many frames at a time, and each frame is sent by one call.
 CALLS: Final = {
     "an event": 0.1,
     "audio down": 0.1,
@@ -102,7 +101,7 @@ def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
 
 @pytest.mark.real
 def test_system_calls_of_a_burst(url: str, tmp_path: Path, show_table: Show) -> None:
-    """Frames that come together are read together, and each frame out takes one call and at most one check."""
+    """Frames that come together are read together, and each frame out takes one call."""
     rows: Rows = {name: (math.inf, most) for name, most in CALLS.items()}
     for _ in range(3):
         found = counted.system_calls(url, tmp_path)
