@@ -271,6 +271,7 @@ class IOThread:
             self.followers.detach()
         self.scheduler.close()
         left = [key.data for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
+        left += [channel for _, channel in self._commands if channel is not None]  # those that wait to be registered
         self._close()
         for channel in left:
             self._end(channel, closed_error() if self._is_broken else RuntimeError("The I/O thread has ended"))
@@ -344,7 +345,10 @@ class IOThread:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
-        logger.error("Serving a connection failed; it is closed", exc_info=error)
+        if self.is_lost():
+            error = closed_error()
+        else:
+            logger.error("Serving a connection failed; it is closed", exc_info=error)
         self._end(channel, error)
 
     def _end(self, channel: Channel, error: BaseException) -> None:

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from ..concurrency.descriptors import keep_open
 from ..errors import DeviceError
 from ..protocol.validation import COUNT, PATH, function_taking
 from . import pcm as pcm_tools
@@ -210,6 +211,9 @@ class WavSink:
         return self._DEFAULT_RATE_HZ if self._converter is None else self._converter.to_hz
 
     def _opened(self) -> io.FileIO:
+        if self._file is not None and not _is_file(self._file, self._written):
+            keep_open(self._file)  # the application has closed its number, which may be another file's now
+            self._file = None
         if self._file is None:
             # A missing file is created. An existing one is truncated only after the header of an empty recording is
             # written, so that it is a valid WAV file at any time.
@@ -300,6 +304,14 @@ def _check_writable(path: Path) -> None:
         _check_directory(path)
     except OSError as error:
         raise file_error(f"Cannot write {path}", "speaker", error) from error
+
+
+def _is_file(file: io.FileIO, written: os.stat_result) -> bool:
+    """Whether the number of an open file is still that of the file that was opened."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), written)
+    except OSError:
+        return False
 
 
 def _directory_of(path: Path) -> str:

@@ -124,10 +124,10 @@ def dial(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socke
     with naming(proxy):
         sock, detach = _connect(*((host, port) if proxy is None else proxy.address), signal)
     try:
-        _set_options(sock)
-        sock.settimeout(socket_timeout(signal))
-        if proxy is not None and url.scheme != "http":
-            with naming(proxy):
+        with naming(proxy):
+            _set_options(sock)
+            sock.settimeout(socket_timeout(signal))
+            if proxy is not None and url.scheme != "http":
                 _request_tunnel(sock, proxy, authority(host, port), signal)
         if url.scheme in ("https", "wss"):
             sock.settimeout(socket_timeout(signal))
@@ -360,6 +360,8 @@ def read_head(sock: socket.socket, signal: AbortSignal, subject: str) -> Head:
     if status is None:
         raise NoHTTPError(f"{subject} is not HTTP")
     fields = [(field[1].lower(), field[2].strip()) for line in lines if (field := _FIELD.fullmatch(line))]
+    if len(fields) < len(lines):
+        raise NoHTTPError(f"{subject} is not HTTP: it has a line that is no header")
     return Head(int(status[1]), (status[2] or b"").decode("latin-1"), fields, rest)
 
 

@@ -312,7 +312,7 @@ class _Exchange:
         target, headers = request.url.raw_path, request.headers.raw
         self._proxy = self._network.forwarding_proxy_for(self._url)
         if self._proxy is not None:
-            target = str(request.url).encode("ascii")
+            target = f"{url.scheme}://{url.netloc}".encode("ascii") + target  # no fragment, which is not sent
             if (authorization := basic_authorization(self._proxy.url)) is not None:
                 headers = [(b"Proxy-Authorization", authorization.encode("ascii")), *headers]
         sock, detach = dial(url, self._network, self._signal)

@@ -381,4 +381,5 @@ def _default_body(params: RTVIClientParams) -> bytes:
 
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same server. False if one of them is no URL."""
-    return origin(one) == origin(other) is not None  # the request raises an error about one that is no URL
+    found = origin(one)
+    return found is not None and found == origin(other)

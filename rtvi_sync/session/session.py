@@ -593,7 +593,7 @@ class Session:
                 self._info = attrs.evolve(info, error=fresh_copy(error)) if isinstance(error, RTVIError) else info
 
     def await_end(self, deadline: Deadline) -> None:
-        """Wait for the end if the session is ending, which takes a moment, or must end: its descriptors are gone."""
+        """Wait until an ending session is closed. End it first if its descriptors are gone."""
         if self.in_other_process or self.closed.is_set():
             return
         if self.runtime.io.is_lost():

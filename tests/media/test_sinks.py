@@ -516,3 +516,22 @@ def test_resampling_takes_little_memory(tmp_path):
     size = (tmp_path / "a.wav").stat().st_size
     assert size > 2 * 20 * 384_000 * 0.99
     assert peak < size / 3
+
+
+@reads_descriptors
+def test_a_wav_sink_whose_descriptor_is_not_its_own_any_more(tmp_path):
+    """A WavSink whose descriptor the application has closed leaves a file with the same number alone, and goes on."""
+    sink = WavSink(tmp_path / "a.wav")
+    sink.write(b"ab" * 24000, 24000)
+    (number,) = descriptors_of(tmp_path / "a.wav")
+    os.close(number)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    if other != number:
+        os.dup2(other, number)
+        os.close(other)
+    os.write(number, b"mine")
+    sink.write(b"cd" * 24000, 24000)
+    sink.close()
+    assert os.pread(number, 100, 0) == b"mine"
+    os.close(number)
+    assert read_wav(tmp_path / "a.wav")[3] == b"ab" * 24000 + b"cd" * 24000

@@ -51,7 +51,7 @@ def websocket_url(text):
     return url
 
 
-def open_tcp(host, port, signal):
+def open_to(host, port, signal):
     """Open a connection without TLS or proxy."""
     return dial(urlsplit(f"ws://{authority(host, port)}/"), Network(proxy=False), signal)
 
@@ -68,7 +68,7 @@ def addresses(*where, monkeypatch) -> None:
 def test_a_connection_is_opened(attempt):
     """The connection works, blocks, sends small packets at once, and notices a dead network by itself."""
     with Server(echo) as server:
-        sock, detach = open_tcp("127.0.0.1", server.port, attempt.signal)
+        sock, detach = open_to("127.0.0.1", server.port, attempt.signal)
         assert sock.gettimeout() is None
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -79,7 +79,7 @@ def test_a_connection_is_opened(attempt):
 def test_names_and_ipv6(attempt, host):
     """Names and IPv6 addresses are resolved."""
     with Server(echo, host="::1" if host == "::1" else "127.0.0.1") as server:
-        assert ask(open_tcp(host, server.port, attempt.signal)) == b"hello\n"
+        assert ask(open_to(host, server.port, attempt.signal)) == b"hello\n"
 
 
 def test_a_refused_connection_leaves_nothing_open(attempt):
@@ -87,30 +87,30 @@ def test_a_refused_connection_leaves_nothing_open(attempt):
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
         port = closed_soon.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
-        open_tcp("127.0.0.1", port, attempt.signal)
+        open_to("127.0.0.1", port, attempt.signal)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70 + ".test", "no-such-name.invalid"])
 def test_there_is_no_such_host(attempt, host):
     """A name that cannot be, or is not, is an OSError like any other failure."""
     with pytest.raises((socket.gaierror, OSError), match=r"host|name|service"):
-        open_tcp(host, 80, attempt.signal)
+        open_to(host, 80, attempt.signal)
 
 
 def test_the_next_address_is_tried(attempt, monkeypatch):
     """If an address refuses, the next one is tried; the error of the last one counts."""
     with Server(echo) as server:
         addresses(HOLE_ADDRESS, ("127.0.0.1", server.port), monkeypatch=monkeypatch)
-        assert ask(open_tcp("host", 1, attempt.signal)) == b"hello\n"
+        assert ask(open_to("host", 1, attempt.signal)) == b"hello\n"
     addresses(HOLE_ADDRESS, HOLE_ADDRESS, monkeypatch=monkeypatch)
     with pytest.raises(ConnectionRefusedError):
-        open_tcp("host", 1, attempt.signal)
+        open_to("host", 1, attempt.signal)
     addresses(("255.255.255.255", 9), monkeypatch=monkeypatch)  # which fails before anything is sent
     with pytest.raises(OSError, match=r"unreachable|denied"):
-        open_tcp("host", 1, attempt.signal)
+        open_to("host", 1, attempt.signal)
     addresses(monkeypatch=monkeypatch)
     with pytest.raises(OSError, match="host has no address"):
-        open_tcp("host", 1, attempt.signal)
+        open_to("host", 1, attempt.signal)
 
 
 def test_a_family_that_the_system_lacks_is_passed_over(attempt, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_family_that_the_system_lacks_is_passed_over(attempt, monkeypatch):
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with monkeypatch.context() as patch:
             patch.setattr(socket, "socket", without_ipv6)
-            opened = open_tcp("host", 1, attempt.signal)
+            opened = open_to("host", 1, attempt.signal)
         assert ask(opened) == b"hello\n"
 
 
@@ -138,7 +138,7 @@ def test_the_limit_of_the_attempt_is_kept_without_anybodys_help(monkeypatch):
     """If the attempt is not abandoned at its limit, the socket's own timeout ends it soon after."""
     limits.patch(monkeypatch, grace=0.1)
     with black_hole() as hole, pytest.raises(TimeoutError):
-        open_tcp("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
+        open_to("127.0.0.1", hole, AbortController(Deadline(0.05), AbandonedError).signal)
 
 
 def test_whoever_set_the_limit_says_what_happened(monkeypatch):
@@ -146,7 +146,7 @@ def test_whoever_set_the_limit_says_what_happened(monkeypatch):
     limits.patch(monkeypatch, grace=GUARD)
     deadline = Deadline(0.1)
     controller = AbortController(deadline, AbandonedError)
-    with black_hole() as hole, running(lambda: open_tcp("127.0.0.1", hole, controller.signal)) as opening:
+    with black_hole() as hole, running(lambda: open_to("127.0.0.1", hole, controller.signal)) as opening:
         assert opening.goes_on(0.2)
         assert deadline.expired
         controller.abort()
@@ -182,7 +182,7 @@ def test_an_attempt_that_was_abandoned_opens_nothing(attempt):
     attempt.abort()
     with Server(echo) as server:
         with pytest.raises(AbandonedError):
-            open_tcp("127.0.0.1", server.port, attempt.signal)
+            open_to("127.0.0.1", server.port, attempt.signal)
         assert server.connections == 0
 
 
@@ -195,7 +195,7 @@ def test_a_connection_without_answer_is_abandoned():
 
             def connect(attempt=attempt, begun=begun):
                 begun.set()
-                return open_tcp("127.0.0.1", hole, attempt.signal)
+                return open_to("127.0.0.1", hole, attempt.signal)
 
             with running(connect) as opening:
                 assert begun.wait(GUARD)
@@ -205,7 +205,7 @@ def test_a_connection_without_answer_is_abandoned():
 
 
 def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monkeypatch):
-    """An abort between the watch and the connection makes open_tcp() raise."""
+    """An abort between the watch and the connection makes open_to() raise."""
     with black_hole() as hole:
         attach = attempt.signal.attach
 
@@ -215,7 +215,7 @@ def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monk
             return detach
 
         monkeypatch.setattr(attempt.signal, "attach", attach_and_abort)
-        with running(lambda: open_tcp("127.0.0.1", hole, attempt.signal)) as opening, pytest.raises(AbandonedError):
+        with running(lambda: open_to("127.0.0.1", hole, attempt.signal)) as opening, pytest.raises(AbandonedError):
             opening.get()
 
 
@@ -229,7 +229,7 @@ def test_an_abort_during_the_look_up_is_seen_after_it(attempt, monkeypatch):
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", HOLE_ADDRESS)]
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    with running(lambda: open_tcp("host", 80, attempt.signal)) as opening:
+    with running(lambda: open_to("host", 80, attempt.signal)) as opening:
         assert look_up.wait(GUARD)
         attempt.abort()
         go_on.set()

@@ -513,6 +513,13 @@ def test_a_request_goes_through_the_proxy(post, tls, monkeypatch):
     assert "Authorization: Bearer t\r\n" in server.requests[0][0]
 
 
+def test_a_proxy_gets_no_fragment(post):
+    """A proxy that forwards a request gets the URL with a path, and without the fragment, which may be secret."""
+    with Endpoint(answering()) as proxy:
+        post("http://bot.test?a=1#secret", network=Network(proxy=proxy.authority))
+    assert proxy.requests[0][0].startswith("POST http://bot.test/?a=1 HTTP/1.1\r\n")
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_proxy_that_refuses(post, tls):
     """The refusal of a proxy is reported, without its password."""

@@ -364,6 +364,17 @@ def test_answers_that_are_none(shake, answer):
         shake(f"ws://{server.authority}/")
 
 
+def test_a_line_that_is_no_header(shake):
+    """An answer that would be right, but for a line that is no header, fails the handshake: it may hide a header."""
+
+    def talk(peer):
+        lines = [*GOOD, "Sec-WebSocket-Extensions : x", "", ""]
+        peer.send("\r\n".join(lines).format(accept_of(peer.read_head())).encode())
+
+    with Server(talk) as server, pytest.raises(TransportStartError, match="no header"):
+        shake(f"ws://{server.authority}/")
+
+
 def test_interim_answers_are_skipped(shake):
     """A server may say 100 or 103 before it accepts."""
 
