@@ -13,6 +13,9 @@ from typing import Any
 
 from ..errors import DisconnectedError
 
+#: For `recv()` of a non-blocking socket: if the application has closed it, its number may be that of a blocking one.
+DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+
 
 class Mark:
     """A record of a socket's descriptor, to find out later whether the application has closed it.

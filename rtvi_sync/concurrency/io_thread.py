@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from .clock import monotonic
-from .descriptors import Mark, TooManySocketsError, closed_error, keep_open, make_selector
+from .descriptors import DONT_WAIT, Mark, TooManySocketsError, closed_error, keep_open, make_selector
 from .latch import sleepless
 from .lifecycle import register_for_fork, start_thread
 from .logs import package_logger
@@ -292,7 +292,7 @@ class IOThread:
             channel = key.data
             if channel is None:
                 with contextlib.suppress(OSError):
-                    self._wake_reader.recv(4096)
+                    self._wake_reader.recv(4096, DONT_WAIT)
                 continue
             try:
                 if events & selectors.EVENT_WRITE:

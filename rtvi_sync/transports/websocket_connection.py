@@ -12,7 +12,7 @@ from functools import partial
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline, on_main_thread
-from ..concurrency.descriptors import TooManySocketsError, closed_error
+from ..concurrency.descriptors import DONT_WAIT, TooManySocketsError, closed_error
 from ..concurrency.io_thread import IOThread, Timer
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import register_for_fork
@@ -234,7 +234,7 @@ class WebSocketConnection:
         while more:
             try:
                 if self._writer.is_plain:
-                    data = self._sock.recv(_READ_BYTES)
+                    data = self._sock.recv(_READ_BYTES, DONT_WAIT)
                 else:
                     with self._writer.lock:
                         data = by_itself(self._sock.recv, _READ_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import selectors
 import socket
 from typing import Any
 
@@ -96,10 +97,10 @@ def test_a_thread_without_descriptors_ends(monkeypatch):
     line.peer.close()
 
 
-def test_a_closed_selector(io: IOThread):
-    """The thread ends with its channels, and closes what is its own."""
-    if not hasattr(selector_of(io), "fileno"):
-        pytest.skip("the selector has no descriptor")
+@pytest.mark.skipif(not hasattr(selectors.DefaultSelector, "fileno"), reason="the selector has no descriptor")
+def test_a_closed_selector():
+    """An I/O thread whose selector was closed ends with its channels, and closes what is its own."""
+    io = IOThread()
     line = Line(io)
     on(io, lambda: io.register(line))
     pair = wakers_of(io)
