@@ -167,9 +167,9 @@ class IOThread:
         """
         waker = self._waker  # referred to here, so that this package does not close it during the check
         if waker is not None and not self._is_lost and self._mark.is_gone:
-            self._is_lost = self._is_broken = True
-            waker.detach()
+            waker.detach()  # first: who sees the loss may wake the thread, which then writes nowhere
             self._wake_reader.detach()
+            self._is_lost = self._is_broken = True
         return self._is_lost
 
     @property
