@@ -25,7 +25,7 @@ def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
     with pytest.raises(DeviceError):
         talk(mic=source, speaker="nowhere").prepare()
     assert closes == ["close"]
-    until(lambda: not media_threads())  # a thread that has ended its work is named anew a moment later
+    until(lambda: not media_threads())  # an idle thread gets its other name a moment later
     assert source.wait() is False
     talk(mic=source).prepare()
 
