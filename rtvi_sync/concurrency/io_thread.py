@@ -213,6 +213,15 @@ class IOThread:
         Raises:
             TooManySocketsError: the system refuses to watch it; other channels are served as before.
         """
+        if (key := self._selector.get_map().get(channel.fileno())) is not None:
+            # The application has closed the descriptor of another channel, and the new socket got its number.
+            self._selector.unregister(channel.fileno())
+            self._register(channel)
+            self._end(key.data, closed_error())
+        else:
+            self._register(channel)
+
+    def _register(self, channel: Channel) -> None:
         try:
             self._selector.register(channel.fileno(), selectors.EVENT_READ, channel)
         except OSError as error:
@@ -229,11 +238,18 @@ class IOThread:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if enabled else 0)
         self._selector.modify(channel.fileno(), events, channel)
 
-    def unregister(self, channel: Channel) -> None:
-        """Stop watching `channel`. Call it before the descriptor is closed."""
+    def unregister(self, channel: Channel) -> bool:
+        """Stop watching `channel`. Call it before the descriptor is closed.
+
+        Returns:
+            False if the number may be another file's, because the application has closed the descriptor: it must not be
+            closed.
+        """
         with contextlib.suppress(KeyError, ValueError, RuntimeError):
-            if self._selector.get_key(channel.fileno()).data is channel:  # else another channel has the number
-                self._selector.unregister(channel.fileno())
+            if self._selector.get_key(channel.fileno()).data is not channel:
+                return False
+            self._selector.unregister(channel.fileno())
+        return not self.is_lost()
 
     def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
         """Call `call()` on the I/O thread in `delay` seconds. `channel` is as in `call()`."""

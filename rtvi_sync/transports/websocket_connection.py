@@ -417,9 +417,8 @@ class WebSocketConnection:
             if timer is not None:
                 timer.cancel()
         # Unregistered first, because a copy of the descriptor in a forked child would keep it in the selector.
-        self._io.unregister(self)
-        if self._io.is_lost():
-            self._sock.detach()  # the number may be another file's
+        if not self._io.unregister(self):
+            self._sock.detach()
         self.unsent = self._writer.end()
         self._inbox = iter(())
         self._closed.set()

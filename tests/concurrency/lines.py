@@ -40,8 +40,7 @@ class Line:
         self.peer.close()
 
     def end(self) -> None:
-        self.io.unregister(self)
-        if self.io.is_lost():
+        if not self.io.unregister(self):
             self.sock.detach()
         self.sock.close()
 

@@ -16,39 +16,18 @@ from rtvi_sync.concurrency.abort import AbortController
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.net.advice import NoHTTPError, NoTLSError
 from rtvi_sync.net.dial import Network, check_is_http, dial, socket_timeout
-from rtvi_sync.net.urls import authority, parse_url
+from rtvi_sync.net.urls import authority
 from tests.support import limits
 from tests.support.abandoning import AbandonedError
 from tests.support.loopback import Server, black_hole, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
+from .echoes import ask, echo, websocket_url
+
 pytestmark = pytest.mark.inside
 
 HOLE_ADDRESS = ("127.0.0.1", 9)
-
-
-def echo(peer):
-    """Send back what comes, one line at a time."""
-    while True:
-        peer.send(peer.read_until(b"\n"))
-
-
-def ask(opened) -> bytes:
-    """Return what an echo server answers over a connection that was just opened; then close it."""
-    sock, detach = opened
-    with sock:
-        sock.sendall(b"hello\n")
-        answer = sock.recv(100)
-        detach()
-    return answer
-
-
-def websocket_url(text):
-    """Return a URL that is valid."""
-    url = parse_url(text, "ws", "wss")
-    assert url is not None
-    return url
 
 
 def open_to(host, port, signal):

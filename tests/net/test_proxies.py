@@ -12,36 +12,14 @@ from rtvi_sync import connect
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.net.advice import ProxyError
 from rtvi_sync.net.dial import Network, dial
-from rtvi_sync.net.urls import parse_url
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.loopback import Proxy, Server, serving, trusting
 from tests.support.slowness import GUARD
 from tests.support.threads import running
 
+from .echoes import ask, echo, websocket_url
+
 pytestmark = pytest.mark.inside
-
-
-def echo(peer):
-    """Send back what comes, one line at a time."""
-    while True:
-        peer.send(peer.read_until(b"\n"))
-
-
-def ask(opened) -> bytes:
-    """Return what an echo server answers over a connection that was just opened; then close it."""
-    sock, detach = opened
-    with sock:
-        sock.sendall(b"hello\n")
-        answer = sock.recv(100)
-        detach()
-    return answer
-
-
-def websocket_url(text):
-    """Return a URL that is valid."""
-    url = parse_url(text, "ws", "wss")
-    assert url is not None
-    return url
 
 
 def stream(server: Server, network: Network, attempt, scheme: str = "ws"):

@@ -132,6 +132,47 @@ def test_a_live_session_ends_and_others_begin(call: str, opened: str, tmp_path: 
     assert report == {"ended": 1, "again": 2, "second": 3, "untouched": True}
 
 
+DOUBLE_CLOSE = """
+    def addresses():
+        found = {}
+        for number in map(int, os.listdir("/proc/self/fd")):
+            try:
+                found[number] = os.readlink(f"/proc/self/fd/{number}")
+            except OSError:
+                pass  # of the listing itself
+        return found
+
+    def is_tcp(number):
+        sock = socket.socket(fileno=number)
+        try:
+            return sock.family == socket.AF_INET
+        finally:
+            sock.detach()
+
+    before = addresses()
+    first = make_client()
+    first.on("disconnected", ended)
+    first.connect()
+    (number,) = (n for n, target in addresses().items() if before.get(n) != target and "socket" in target and is_tcp(n))
+    os.close(number)
+    second = make_client()
+    second.connect()
+    assert gone.wait(GUARD)
+    report = {"same": is_tcp(number), "ends": ends, "second": second.send_client_request("echo", 2)}
+    first.disconnect()
+    report["still"] = second.send_client_request("echo", 3)
+    second.disconnect()
+    print(json.dumps(report))
+"""
+
+
+def test_a_socket_that_is_closed_by_mistake() -> None:
+    """A session whose socket the application closes ends when the next session gets the number, and that one works."""
+    with EmbeddedBot() as bot:
+        report = run(PREAMBLE + DOUBLE_CLOSE, bot)
+    assert report == {"same": True, "ends": [["network", True]], "second": 2, "still": 3}
+
+
 def test_a_live_session_ends_by_itself() -> None:
     """A call that waits ends within seconds, with an error that names the cause, and so does the session."""
     script = (
