@@ -102,7 +102,7 @@ class EventSignal(Signal):
         return receivers
 
     def has_receivers_for(self, sender: Any) -> bool:
-        """Tell whether the events of `sender` have a receiver."""
+        """Return whether the events of `sender` have a receiver."""
         return bool(self.receivers) and bool(self.live_receivers(sender))
 
     def _drop(self, key: int, number: int) -> None:

@@ -46,7 +46,7 @@ class Saying(Protocol):
     """A question that is being said."""
 
     def may_be(self, turn: Turn) -> bool:
-        """Tell whether a turn may be that of the question."""
+        """Return whether a turn may be that of the question."""
 
 
 class SessionFollower:
@@ -360,7 +360,7 @@ def _about(bot: BotReadyData) -> str:
 
 
 def _is_loss(info: CloseInfo) -> bool:
-    """Tell whether a session was cut off. A normal end has the code 1000, or 1005, which stands for a close frame
+    """Return whether a session was cut off. A normal end has the code 1000, or 1005, which stands for a close frame
     without one (RFC 6455, section 7.4.1); WebRTC has none.
     """
     return info.initiator == "network" or info.error is not None or info.code not in (None, 1000, 1005)

@@ -188,7 +188,7 @@ class Hold:
 
     @property
     def held(self) -> bool:
-        """Tell whether devices are open without a session."""
+        """Return whether devices are open without a session."""
         return self._runtime is not None
 
     def begin(self, runtime: Runtime) -> None:

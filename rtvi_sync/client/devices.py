@@ -107,7 +107,7 @@ class ClientDevices(ClientBase):
 
     @property
     def is_mic_enabled(self) -> bool:
-        """Tell whether the microphone is not muted."""
+        """Return whether the microphone is not muted."""
         return self._manager.media.settings.mic
 
     def enable_cam(self, enable: bool) -> None:
@@ -122,7 +122,7 @@ class ClientDevices(ClientBase):
 
     @property
     def is_cam_enabled(self) -> bool:
-        """Tell whether the camera is on. A transport without video sends nothing of it."""
+        """Return whether the camera is on. A transport without video sends nothing of it."""
         return self._manager.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
@@ -137,7 +137,7 @@ class ClientDevices(ClientBase):
 
     @property
     def is_sharing_screen(self) -> bool:
-        """Tell whether the screen is shared."""
+        """Return whether the screen is shared."""
         return self._manager.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
@@ -147,7 +147,7 @@ class ClientDevices(ClientBase):
 
     @property
     def is_speaker_enabled(self) -> bool:
-        """Tell whether the speaker is not muted."""
+        """Return whether the speaker is not muted."""
         return self._manager.media.settings.speaker
 
     @property

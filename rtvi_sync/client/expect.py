@@ -285,7 +285,7 @@ class Expect:
         self._next, self._since = position, max(self._since, monotonic())
 
     def _speaks_since_before(self) -> bool:
-        """Tell whether speech goes on that began before the block, by the turns: no event of the block tells it."""
+        """Return whether speech goes on that began before the block, by the turns: no event of the block tells it."""
         for turn in self._conversation.turns():
             speech = [entry for entry in turn.timeline if entry.who == "bot" and entry.kind in ("speaks", "silent")]
             if turn.is_open and speech and speech[-1].kind == "speaks" and speech[-1].at <= self._entered:

@@ -125,7 +125,7 @@ class Side:
         return taken, missing
 
     def lacks(self, start: float, end: float) -> bool:
-        """Tell whether a frame from `start` to `end` was dropped."""
+        """Return whether a frame from `start` to `end` was dropped."""
         return self._lost[0] <= end and self._lost[1] >= start
 
     def close(self) -> None:

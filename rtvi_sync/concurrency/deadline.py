@@ -13,7 +13,7 @@ _SLICE = 0.2 if os.name == "nt" else 1.0
 
 
 def on_main_thread() -> bool:
-    """Tell whether this is the main thread, the only one that signal handlers (Ctrl-C, too) interrupt."""
+    """Return whether this is the main thread, the only one that signal handlers (Ctrl-C, too) interrupt."""
     return threading.get_ident() == threading.main_thread().ident
 
 

@@ -167,7 +167,8 @@ class IOThread:
         """
         waker = self._waker  # referred to here, so that this package does not close it during the check
         if waker is not None and not self._is_lost and self._mark.is_gone:
-            waker.detach()  # first: who sees the loss may wake the thread, which then writes nowhere
+            # Before the flags are set: a thread that sees the loss may call _wake(), which must write nowhere.
+            waker.detach()
             self._wake_reader.detach()
             self._is_lost = self._is_broken = True
         return self._is_lost
@@ -287,7 +288,7 @@ class IOThread:
             self.followers.detach()
         self.scheduler.close()
         left = [key.data for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
-        left += [channel for _, channel in self._commands if channel is not None]  # those that wait to be registered
+        left += [channel for _, channel in self._commands if channel is not None]  # not registered yet
         self._close()
         for channel in left:
             self._end(channel, closed_error() if self._is_broken else RuntimeError("The I/O thread has ended"))

@@ -19,7 +19,7 @@ sleepless: set[int] = set()
 
 
 def must_not_block() -> bool:
-    """Tell whether the calling thread is one of `sleepless`."""
+    """Return whether the calling thread is one of `sleepless`."""
     return threading.get_ident() in sleepless
 
 
@@ -97,7 +97,7 @@ class Latch:
         self._notifier = Notifier()
 
     def is_set(self) -> bool:
-        """Tell whether the latch is open."""
+        """Return whether the latch is open."""
         return self._open
 
     def set(self) -> None:

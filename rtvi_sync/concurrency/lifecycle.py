@@ -187,7 +187,7 @@ def _copied(generation: int) -> bool:
 
 
 def is_exiting() -> bool:
-    """Tell whether the interpreter shuts down: it refuses new threads, or is about to."""
+    """Return whether the interpreter shuts down: it refuses new threads, or is about to."""
     main = threading.main_thread()
     # Before Python 3.13 not by is_alive(): if Ctrl-C interrupts that method, it marks the main thread as ended for good
     # (the handler of bpo-45274 in `Thread._wait_for_tstate_lock()`).

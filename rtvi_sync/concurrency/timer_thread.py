@@ -142,7 +142,7 @@ class Scheduler:
 
     @property
     def wants_run(self) -> bool:
-        """Tell whether a step is due, or planned earlier than the thread knows, which may wake for much else.
+        """Return whether a step is due, or planned earlier than the thread knows, which may wake for much else.
 
         The result may be True without need, as after `cancel()`.
         """

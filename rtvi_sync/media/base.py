@@ -284,7 +284,7 @@ class FrameQueue(Generic[F]):
         return begins
 
     def _is_burst(self, newest: F) -> bool:
-        """Tell whether all of it has come in so little time that there may be more than the limit."""
+        """Return whether all of it has come in so little time that there may be more than the limit."""
         if self._put - self._got > self._burst:
             return False
         try:

@@ -48,7 +48,7 @@ class Mic(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Tell whether all of a source was sent, or it has failed."""
+        """Return whether all of a source was sent, or it has failed."""
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
         """Begin to send, because the bot is ready; only the first call has an effect."""
@@ -326,12 +326,12 @@ class AudioSender:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the source has ended or failed; silence is sent since."""
+        """Return whether the source has ended or failed; silence is sent since."""
         return self.run.is_over
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the source is closed, and may be used again."""
+        """Return whether the source is closed, and may be used again."""
         return self._lease.is_released
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:

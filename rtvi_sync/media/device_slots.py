@@ -66,7 +66,7 @@ class MediaComponent(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Tell whether it has ended or failed for good; a device that fails is opened again and does not."""
+        """Return whether it has ended or failed for good; a device that fails is opened again and does not."""
 
     def halt(self) -> None:
         """Begin to end; idempotent, does not block."""
@@ -80,7 +80,7 @@ T = TypeVar("T", AudioTrack, VideoTrack)
 
 
 def _is_of_machine(choice: object) -> bool:
-    """Tell whether a choice opens a device of the machine, which may serve one stream only."""
+    """Return whether a choice opens a device of the machine, which may serve one stream only."""
     return is_device(choice) or isinstance(choice, CameraSource)
 
 
@@ -106,11 +106,11 @@ class DeviceSlot(Generic[P, T]):
 
     @property
     def works(self) -> bool:
-        """Tell whether what is in the slot has not failed."""
+        """Return whether what is in the slot has not failed."""
         return not (isinstance(self.component, Device) and self.component.has_failed)
 
     def holds(self, choice: Any) -> bool:
-        """Tell whether a choice is in the slot and goes on."""
+        """Return whether a choice is in the slot and goes on."""
         return self.component is not None and not self.component.ended and choice == self.choice
 
     def put(self, component: P | None, choice: Any) -> tuple[T | None, T | None]:

@@ -64,12 +64,12 @@ def _is_object(kind: Kind, value: object) -> bool:
 
 
 def is_source(value: object) -> bool:
-    """Tell whether an object can be used as a source of audio."""
+    """Return whether an object can be used as a source of audio."""
     return _is_object("mic", value)
 
 
 def is_sink(value: object) -> bool:
-    """Tell whether an object can be used as a sink of audio."""
+    """Return whether an object can be used as a sink of audio."""
     return _is_object("speaker", value)
 
 
@@ -195,7 +195,7 @@ class AudioFiles:
 
 
 def is_file_name(kind: Kind, text: str) -> bool:
-    """Tell whether `text` is the name of a file, which need not exist, rather than a device's id."""
+    """Return whether `text` is the name of a file, which need not exist, rather than a device's id."""
     is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or is_file(text))
     return is_path or PurePath(text).suffix.lower() in AUDIO_SUFFIXES + PICTURE_SUFFIXES
 
@@ -216,12 +216,12 @@ def _refuse_file(kind: Kind, device_id: str) -> None:
 
 
 def is_audio_file(text: str) -> bool:
-    """Tell whether `text` is the name of an audio file that exists."""
+    """Return whether `text` is the name of an audio file that exists."""
     return PurePath(text).suffix.lower() in AUDIO_SUFFIXES and is_file(text)
 
 
 def is_file(name: str) -> bool:
-    """Tell whether a file of this name, or a pipe, exists."""
+    """Return whether a file of this name, or a pipe, exists."""
     try:
         mode = os.stat(name).st_mode
     except (OSError, ValueError):  # ValueError: a null character

@@ -228,7 +228,7 @@ class MediaManager:
 
     @property
     def wants_video(self) -> bool:
-        """Tell whether an image of the bot would be read, or would make its track; any thread."""
+        """Return whether an image of the bot would be read, or would make its track; any thread."""
         return (session := self._session) is not None and session.wants_video
 
     def receive_video(self, frame: VideoFrame) -> None:

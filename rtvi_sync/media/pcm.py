@@ -72,7 +72,7 @@ class Mixer:
 
     @property
     def cancels(self) -> bool:
-        """Tell whether the mean is 13 dB softer than that of independent channels of the same levels would be."""
+        """Return whether the mean is 13 dB softer than that of independent channels of the same levels would be."""
         is_audible = self._separate > _SILENT**2 * self._channels * self._compared
         return is_audible and self._together < 0.05 * self._separate
 
@@ -303,7 +303,7 @@ def warn_cancelled(name: str, mixer: Mixer) -> None:
 
 
 def is_cut(body: bytes, size: int) -> bool:
-    """Tell whether a chunk is shorter than its size in the file says, and that is not the size of a stream."""
+    """Return whether a chunk is shorter than its size in the file says, and that is not the size of a stream."""
     return len(body) < size < STREAMED_BYTES
 
 

@@ -44,7 +44,7 @@ class Speaker(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Tell whether the sink has failed."""
+        """Return whether the sink has failed."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Play this audio next.
@@ -86,7 +86,7 @@ class DirectSpeaker:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the sink has failed."""
+        """Return whether the sink has failed."""
         return not self._open
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -200,7 +200,7 @@ class QueuedSpeaker:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the sink has failed, or was abandoned."""
+        """Return whether the sink has failed, or was abandoned."""
         return self._over.is_set()
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:

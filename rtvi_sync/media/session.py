@@ -335,7 +335,7 @@ class MediaSession:
 
     @property
     def wants_video(self) -> bool:
-        """Tell whether an image of the bot would be read, or would make its track; any thread."""
+        """Return whether an image of the bot would be read, or would make its track; any thread."""
         return self.bot_video is None or bool(self.bot_video.readers)
 
     def publish_bot_video(self, frame: VideoFrame) -> None:

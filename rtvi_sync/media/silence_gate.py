@@ -34,7 +34,7 @@ class SilenceGate:
         self._old_until = 0.0
 
     def passes(self, pcm: bytes, sample_rate_hz: int) -> bool:
-        """Tell whether the next audio, mono PCM, is to be played."""
+        """Return whether the next audio, mono PCM, is to be played."""
         seconds = len(pcm) / (2 * sample_rate_hz)
         if _is_silent(pcm):
             self._old = 0.0

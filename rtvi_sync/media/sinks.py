@@ -199,7 +199,7 @@ class WavSink:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
     def _is_moved_away(self) -> bool:
-        """Tell whether only the file is gone; if its directory is, both may come back, and the file is appended to."""
+        """Return whether only the file is gone. A directory that is gone may return with the file, which then grows."""
         try:
             self.path.stat()
         except OSError as error:

@@ -33,12 +33,12 @@ class SourceRun:
 
     @property
     def sent(self) -> bool:
-        """Tell whether all of it was sent."""
+        """Return whether all of it was sent."""
         return self._sent
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will be sent."""
+        """Return whether nothing more will be sent."""
         return self._over.is_set()
 
     def all_sent(self) -> None:
@@ -221,7 +221,7 @@ class WavSource(BytesSource):
 
     @property
     def is_outdated(self) -> bool:
-        """Tell whether the file has changed since it was read. One that is gone, or is a pipe, cannot be read again."""
+        """Return whether the file has changed since it was read. A missing one or a pipe cannot be read again."""
         if self._version is None:
             return False
         try:

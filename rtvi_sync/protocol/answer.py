@@ -57,7 +57,7 @@ class BotTraits:
 
     @property
     def tells_interruption(self) -> bool:
-        """Tell whether it reports that it was interrupted."""
+        """Return whether it reports that it was interrupted."""
         return self.version is not None and self.version >= _TELLS_INTERRUPTION
 
 
@@ -92,7 +92,7 @@ class _Part(SpokenText):
 
     @property
     def is_pending(self) -> bool:
-        """Tell whether it is to be spoken, and nothing of it was."""
+        """Return whether it is to be spoken, and nothing of it was."""
         return self.written and self.aloud and bool(self.letters) and not self.spoken_letters
 
 
@@ -203,7 +203,7 @@ class Answer:
         return room >= 0
 
     def has_call(self, call_id: str) -> bool:
-        """Tell whether it has a call with this id."""
+        """Return whether it has a call with this id."""
         return any(call.tool_call_id == call_id for call in self._calls)
 
     def end_call(self, at: float, call_id: str, *, result: Any = None, cancelled: bool = False) -> None:
@@ -258,7 +258,7 @@ class Answer:
         self._speech_end = len(self.spoken_text)
 
     def expects(self, words: str) -> bool:
-        """Tell whether these words come next in what is to be spoken. The cursor moves over them if they do."""
+        """Return whether these words come next in what is to be spoken. The cursor moves over them if they do."""
         return any(part.speak(words) for part in self._parts if part.due_letters)
 
     def speak(self, words: str) -> bool:
@@ -273,7 +273,7 @@ class Answer:
         part.speak_until(len(part.letters))
 
     def knows_segment(self, data: BotOutputData) -> bool:
-        """Tell whether progress in this segment was reported before, or its text was written here."""
+        """Return whether progress in this segment was reported before, or its text was written here."""
         key = _key_of(data)
         if key in self._segments:
             return True
@@ -342,7 +342,7 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether it has brought neither text nor sound nor calls."""
+        """Return whether it has brought neither text nor sound nor calls."""
         return not (self.has_spoken or self._calls or any(part.letters for part in self._parts))
 
     @property
@@ -380,18 +380,18 @@ class Answer:
 
     @property
     def is_under_way(self) -> bool:
-        """Tell whether the model runs, a function does, or the bot speaks."""
+        """Return whether the model runs, a function does, or the bot speaks."""
         return self.running or self.speaking or any(call.stopped is None for call in self._calls)
 
     @property
     def owes_speech(self) -> bool:
-        """Tell whether words are still to be spoken, or the speech of words that were is not over."""
+        """Return whether words are still to be spoken, or the speech of words that were is not over."""
         is_unheard = self._unheard and self._bot.tells_speaking
         return self._bot.has_voice is not False and (is_unheard or self.spoken_share < _SPOKEN)
 
     @property
     def lacks_speech(self) -> bool:
-        """Tell whether words were reported as spoken, but no speech was."""
+        """Return whether words were reported as spoken, but no speech was."""
         return self._unheard
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:

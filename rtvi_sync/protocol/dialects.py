@@ -144,7 +144,7 @@ def parse_version(text: str | None) -> Version | None:
 
 
 def supports(name: str, bot_version: str | None) -> bool:
-    """Tell whether a bot knows an outbound type, or a field of one. Any thread.
+    """Return whether a bot knows an outbound type, or a field of one. Any thread.
 
     The result is True if the table does not have the name, or if the bot's version is unknown or invalid, because then
     only the bot's answer can tell.

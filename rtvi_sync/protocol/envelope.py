@@ -256,7 +256,7 @@ def _id_of(value: Any) -> str | None:
 
 
 def is_too_deep(document: Any) -> bool:
-    """Tell whether a parsed JSON document has more than `MAX_DEPTH` levels."""
+    """Return whether a parsed JSON document has more than `MAX_DEPTH` levels."""
     if isinstance(document, dict):
         for value in document.values():
             if isinstance(value, (dict, list)):

@@ -48,7 +48,7 @@ def _around_audio(sample_rate_hz: int) -> tuple[bytes, bytes]:
 
 
 def may_be_bot_audio(text: bytes) -> bool:
-    """Tell whether `BotAudioReader.read()` may find audio in a message; False: there is none."""
+    """Return whether `BotAudioReader.read()` may find audio in a message; False: there is none."""
     return _BOT_AUDIO_MARK in text
 
 

@@ -54,7 +54,7 @@ ACTIVE = frozenset({_S.CONNECTED, _S.READY})
 
 
 def can_transition(current: TransportState, new: TransportState) -> bool:
-    """Tell whether a client in state `current` may enter `new`."""
+    """Return whether a client in state `current` may enter `new`."""
     return new in FOLLOWING[current]
 
 

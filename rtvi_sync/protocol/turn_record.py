@@ -151,10 +151,10 @@ class TurnRecord:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the bot is still to answer, or is answering."""
+        """Return whether the bot is still to answer, or is answering."""
         return self.status == "in_progress"
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether the bot was interrupted."""
+        """Return whether the bot was interrupted."""
         return self.status == "interrupted"

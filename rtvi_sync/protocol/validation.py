@@ -41,13 +41,13 @@ _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot ad
 
 
 def is_async(function: object) -> bool:
-    """Tell whether calling `function` runs nothing and returns an object to be awaited."""
+    """Return whether calling `function` runs nothing and returns an object to be awaited."""
     called = _called(function)
     return any(map(inspect.iscoroutinefunction, called)) or any(map(inspect.isasyncgenfunction, called))
 
 
 def is_generator(function: object) -> bool:
-    """Tell whether calling `function` runs nothing and returns an object to be iterated over."""
+    """Return whether calling `function` runs nothing and returns an object to be iterated over."""
     return any(map(inspect.isgeneratorfunction, _called(function)))
 
 
@@ -59,12 +59,12 @@ def _called(function: object) -> tuple[object, object]:
 
 
 def is_function(value: object) -> bool:
-    """Tell whether a value can be called, and the call runs its code."""
+    """Return whether a value can be called, and the call runs its code."""
     return _is_plain(value) or (callable(value) and not is_async(value) and not is_generator(value))
 
 
 def _is_plain(value: object) -> bool:
-    """Tell whether a value is a usual function or method; False if that takes a closer look, as `inspect` has it."""
+    """Return whether a value is a usual function or method; False if that takes a closer look, as `inspect` has it."""
     return _plain_function(value) is not None or type(value) is types.BuiltinFunctionType
 
 
@@ -77,7 +77,7 @@ def _plain_function(value: object) -> types.FunctionType | None:
 
 
 def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool = True) -> bool:
-    """Tell whether `function` can be called with `arguments`, as far as it has a signature.
+    """Return whether `function` can be called with `arguments`, as far as it has a signature.
 
     Args:
         function: what would be called.
@@ -107,7 +107,7 @@ def name_of(function: object) -> str:
 
 
 def has_method(value: object, name: str) -> bool:
-    """Tell whether a value is an object, not a class, that has a method, the call of which runs its code."""
+    """Return whether a value is an object, not a class, that has a method, the call of which runs its code."""
     return not isinstance(value, type) and is_function(getattr(value, name, None))
 
 

@@ -189,7 +189,7 @@ def check_no_login(url: SplitResult, source: str) -> None:
 
 
 def _has(bundle: Any, *keys: str) -> bool:
-    """Tell whether the parameters have one of these keys."""
+    """Return whether the parameters have one of these keys."""
     return isinstance(bundle, Mapping) and any(key in bundle for key in keys)
 
 

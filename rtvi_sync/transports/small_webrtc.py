@@ -400,7 +400,7 @@ class SmallWebRTCTransport(Transport):
 
     @property
     def _sends_audio(self) -> bool:
-        """Tell whether audio goes out: in place of the microphone, too, and the silence after it was muted."""
+        """Return whether audio goes out: in place of the microphone, too, and the silence after it was muted."""
         return monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:
@@ -446,7 +446,7 @@ def _no_advice() -> None:
 
 
 def is_installed() -> bool:
-    """Tell whether the extra "webrtc" is installed, without importing it."""
+    """Return whether the extra "webrtc" is installed, without importing it."""
     return importlib.util.find_spec("aiortc") is not None
 
 

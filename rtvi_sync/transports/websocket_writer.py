@@ -51,7 +51,7 @@ class Outgoing:
 
     @property
     def is_message(self) -> bool:
-        """Tell whether it is a message, whose loss must be reported: neither audio nor a control frame."""
+        """Return whether it is a message, whose loss must be reported: neither audio nor a control frame."""
         return not self.audio and self.frame[0] & 0x0F < CLOSE
 
     @property

@@ -177,7 +177,7 @@ def _advice(kind: str) -> str:
 
 
 def _lacks_permission() -> bool:
-    """Tell whether this user may open none of the ALSA devices that exist: PortAudio does not list them then."""
+    """Return whether this user may open none of the ALSA devices that exist: PortAudio does not list them then."""
     files = list(_ALSA_DEVICES.glob("pcm*"))
     return bool(files) and not any(os.access(file, os.R_OK | os.W_OK) for file in files)
 

@@ -109,7 +109,7 @@ class Device:
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether a failure was reported, and the device has not worked since. Any thread."""
+        """Return whether a failure was reported, and the device has not worked since. Any thread."""
         return self._failing
 
     def check(self, now: float) -> None:

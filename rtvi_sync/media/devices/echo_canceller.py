@@ -52,7 +52,7 @@ def load() -> Any:
 
 
 def is_available() -> bool:
-    """Tell whether the extra `aec` is installed."""
+    """Return whether the extra `aec` is installed."""
     try:
         load()
     except MissingExtraError:

@@ -289,14 +289,14 @@ class DeviceSpeaker(Device):
         return None
 
     def _is_gil_contended(self) -> bool:
-        """Tell whether other threads keep the GIL from this one."""
+        """Return whether other threads keep the GIL from this one."""
         return self._clock() < self._contended_until
 
     def _target_period(self) -> float:
         return _LONG_DEVICE_PERIOD if self._is_gil_contended() and self._long_period_works else _DEVICE_PERIOD
 
     def _needs_reopen(self, after: float = 0.0) -> bool:
-        """Tell whether the device needs another buffer size, and no speech was played for `after` seconds."""
+        """Return whether the device needs another buffer size, and no speech was played for `after` seconds."""
         if self._target_period() == self._period or self._queue.exhausted:
             return False
         return self._clock() > self._speech_end + after

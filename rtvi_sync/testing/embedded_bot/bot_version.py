@@ -43,17 +43,17 @@ class BotVersion:
         return min(2, self.number[0])
 
     def accepts(self, type: str) -> bool:
-        """Tell whether such a bot knows a client's message of this type."""
+        """Return whether such a bot knows a client's message of this type."""
         spec = OUTBOUND.get(type)
         return spec is not None and self._knows(spec)
 
     def sends(self, type: str) -> bool:
-        """Tell whether such a bot sends messages of this type; types that are not in the table are always sent."""
+        """Return whether such a bot sends messages of this type; types that are not in the table are always sent."""
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
     def accepts_field(self, field: str) -> bool:
-        """Tell whether such a bot knows this field ("type.field") of a client's message."""
+        """Return whether such a bot knows this field ("type.field") of a client's message."""
         return self._knows(FIELDS[field])
 
     def _knows(self, spec: MessageSpec | FieldSpec) -> bool:

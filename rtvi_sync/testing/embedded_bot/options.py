@@ -95,10 +95,10 @@ class BotOptions:
 
     @property
     def has_config(self) -> bool:
-        """Tell whether the bot has a config, if its version can have one; all bots of 0.3 do, maybe an empty one."""
+        """Return whether the bot has a config, if its version can have one; all bots of 0.3 do, maybe an empty one."""
         return bool(self.config or self.config_types) or BotVersion(self.version).generation == 0
 
     @property
     def has_actions(self) -> bool:
-        """Tell whether the bot has actions, if its version can have some; all bots of 0.3 do."""
+        """Return whether the bot has actions, if its version can have some; all bots of 0.3 do."""
         return self.actions is not None or BotVersion(self.version).generation == 0

@@ -50,7 +50,7 @@ _CALL: Final = Rule(
 
 
 def matches(pattern: str, said: str) -> bool:
-    """Tell whether a pattern is found in what a user said, in any case of letters."""
+    """Return whether a pattern is found in what a user said, in any case of letters."""
     return re.search(pattern, said, re.IGNORECASE) is not None
 
 

@@ -78,7 +78,7 @@ class SpeechDetector:
 
     @property
     def speaking(self) -> bool:
-        """Tell whether a `SpeechStarted` has come and its `Utterance` has not."""
+        """Return whether a `SpeechStarted` has come and its `Utterance` has not."""
         return bool(self._speech)
 
     def feed(self, pcm: bytes, sample_rate: int) -> Iterator[SpeechEvent]:

@@ -23,7 +23,7 @@ logger.setLevel(logging.WARNING)
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Tell whether an entry is worth a look: no client is obliged to complete the handshake that it has begun.
+    """Return whether an entry is worth a look: no client is obliged to complete the handshake that it has begun.
 
     websockets before 17 logs that as an error.
     """

@@ -61,12 +61,12 @@ class Injection:
 
     @property
     def struck(self) -> bool:
-        """Tell whether the fault has taken effect, in at least one direction of at least one connection."""
+        """Return whether the fault has taken effect, in at least one direction of at least one connection."""
         return self._struck.is_set()
 
     @property
     def lifted(self) -> bool:
-        """Tell whether `lift()` was called."""
+        """Return whether `lift()` was called."""
         return self._lifted.is_set()
 
     def wait(self, timeout: float = 30.0) -> bool:
@@ -157,7 +157,7 @@ class ProxyConnection:
 
     @property
     def ended(self) -> bool:
-        """Tell whether both sides have closed the connection, or it was reset."""
+        """Return whether both sides have closed the connection, or it was reset."""
         return self._ended.is_set()
 
     def wait_ended(self, timeout: float = 30.0) -> bool:

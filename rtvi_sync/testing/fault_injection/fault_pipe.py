@@ -44,7 +44,7 @@ class InjectedFault(Protocol):
 
     @property
     def lifted(self) -> bool:
-        """Tell whether it was lifted."""
+        """Return whether it was lifted."""
 
     def strike(self) -> None:
         """Mark the fault as in effect."""
@@ -118,7 +118,7 @@ class FaultPipe:
 
     @property
     def wants_input(self) -> bool:
-        """Tell whether more bytes may be fed."""
+        """Return whether more bytes may be fed."""
         if self.ended:
             return False
         return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)

@@ -226,7 +226,7 @@ class MeasuredClient(RTVIClient):
         return number <= self._handled_until or number in self._handled
 
     def _is_replaced(self, turn: Turn) -> bool:
-        """Tell whether the user has asked something else instead."""
+        """Return whether the user has asked something else instead."""
         if (turn.timings.user_started or 0.0) < self._asked_at:
             return True
         return turn.interrupted and any(later.number > turn.number for later in self._open_questions())
@@ -421,7 +421,7 @@ class MeasuredClient(RTVIClient):
 
 
 def _is_by_application(error: RTVIError) -> bool:
-    """Tell whether the application has ended the session itself, and messages that it left unsent are all it lost."""
+    """Return whether the application has ended the session itself, and messages that it left unsent are all it lost."""
     is_ours = isinstance(error, DisconnectedError) and error.initiator == "client"
     return is_ours and (error.__cause__ is None or isinstance(error.__cause__, DisconnectedError))
 

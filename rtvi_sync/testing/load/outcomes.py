@@ -46,7 +46,7 @@ class Outcomes:
         self._unheard = number, monotonic()
 
     def was_given_up(self, number: int) -> bool:
-        """Tell whether the last question in a turn was reported as one that was not answered in time."""
+        """Return whether the last question in a turn was reported as one that was not answered in time."""
         return any(outcome.given_up for outcome in [*self._of_turns.get(number, {}).values()][-1:])
 
     def note(self, number: int, asked: float | None, *, given_up: bool, in_speech: bool = False) -> bool:

@@ -39,7 +39,7 @@ logger: logging.Logger = package_logger(__name__)
 
 
 def _is_harmless(record: logging.LogRecord) -> bool:
-    """Tell whether a record of aiortc may be logged: below warnings they hold addresses and passwords of ICE."""
+    """Return whether a record of aiortc may be logged: below warnings they hold addresses and passwords of ICE."""
     return record.levelno >= logging.WARNING or not (record.threadName or "").startswith("rtvi-loop-")
 
 
@@ -380,7 +380,7 @@ class AiortcPeer:
 
 
 def _is_ping(data: bytes) -> bool:
-    """Tell whether a chunk is a ping, which is no loss."""
+    """Return whether a chunk is a ping, which is no loss."""
     return data.startswith(b"ping: ")
 
 
