@@ -25,6 +25,7 @@ from samples.local_bot import answers as local_bot
 from tests.support.real_video import opencv, write_film
 from tests.support.samples import failure, run
 from tests.support.slowness import GUARD
+from tests.support.warm import WARM_PYTEST
 from tests.support.wavs import silence, tone, write_wav
 from tests.support.webrtc import FarLoop, Film, ready_answers, rtc_bot
 
@@ -230,14 +231,15 @@ def test_barge_in(tmp_path: Path) -> None:
 
 def test_bot_test(tmp_path: Path) -> None:
     """All tests pass but the one that needs a live bot, also without plugins that only this project needs."""
-    *_, end = run(tmp_path, "bot_test", "-q", "-W", "error", "-p", "no:timeout")
+    *_, end = run(tmp_path, "bot_test", "-q", "-W", "error", *WARM_PYTEST, "-p", "no:timeout")
     assert re.match(r"5 passed, 1 skipped in", end)
 
 
 def test_bot_test_with_a_bot_elsewhere(tmp_path: Path) -> None:
     """`--url` means what it does in all samples."""
     with EmbeddedBot(replies=lambda said: local_bot.answer_to([{"role": "user", "content": said}])) as bot:
-        *_, end = run(tmp_path, "bot_test", "-q", "-W", "error", "--url", bot.base_url, "-k", "not test_the_weather")
+        options = ("-q", "-W", "error", *WARM_PYTEST, "--url", bot.base_url, "-k", "not test_the_weather")
+        *_, end = run(tmp_path, "bot_test", *options)
         bot.wait_for_session()
     assert re.match(r"5 passed, 1 deselected in", end)
 

@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
+#: Options of pytest in a warm Python. Where the package is installed, as by `run.py demo`, pytest would rewrite the
+#: assertions of its modules, and warns that they are imported already.
+WARM_PYTEST: Final = ("-W", "ignore:Module already imported")
 _STREAMS: Final = 3
 _NUMBER: Final = struct.Struct("q")  # the length of a request, a process id, an exit status
 # Keeps the requests of threads apart. Held while one is sent, by tests only.

@@ -14,6 +14,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
+from tests.support.warm import WARM_PYTEST
 
 pytest_plugins = ["pytester"]
 
@@ -37,7 +38,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run_pytest(code: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(code)
-        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error")
+        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error", *WARM_PYTEST)
         if "-n" in options:
             return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
         status, out, err = run_python(PYTEST, *plugin, *options, folder=pytester.path, timeout=4 * GUARD)
