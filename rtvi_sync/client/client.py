@@ -109,14 +109,16 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             max_events=given.max_queued_events,
             max_bytes=given.max_queued_bytes,
         )
-        for event, function in callbacks_of(given.callbacks):
+        callbacks = callbacks_of(given.callbacks)
+        for event, function in callbacks:
             self._dispatcher.add(event, function, name=f"on_{event.snake}")
         self._manager = SessionManager(given, self._dispatcher)
         self._conversation = LazyConversation(self._dispatcher, self._manager, given.max_turn_audio)
         self._helpers = HelperRegistry(self._dispatcher)
         if given.track_turns:
             self._conversation.get()
-        self._conversation.begin_for(*(event for event, _ in callbacks_of(given.callbacks)))
+        for event, _ in callbacks:
+            self._conversation.begin_for(event)
         weakref.finalize(self, self._manager.watch.collected).atexit = False
         weakref.finalize(self, self._manager.devices.hold.collected).atexit = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -24,7 +24,9 @@ from ..protocol.validation import (
     SECONDS,
     WAIT,
     Rule,
+    check_fields,
     check_names,
+    check_together,
     from_mapping,
     function_taking,
     has_method,
@@ -142,7 +144,7 @@ _HTTP_CLIENT = Rule(
 ).or_none
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, field_transformer=check_together)
 class RTVIClientOptions:
     """The options of a client; `RTVIClient` takes the same names as keyword arguments and documents them."""
 
@@ -198,6 +200,7 @@ class RTVIClientOptions:
     )
 
     def __attrs_post_init__(self) -> None:
+        check_fields(self)
         if self.enable_cam is not None and self.enable_camera is not None:
             raise TypeError("enable_cam and enable_camera are the same option: give one of them")
         if self.text_only:
@@ -212,30 +215,33 @@ class RTVIClientOptions:
         for name in ("mic", "speaker", "cam"):
             if getattr(self, name) not in (None, False):
                 raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
-            setattr(self, name, False)
+            object.__setattr__(self, name, False)  # it needs no check
         for name in ("enable_cam", "enable_camera"):
             if getattr(self, name):
                 raise TypeError(f"text_only and {name} exclude each other: a text-only session has none. Leave one out")
 
 
-_NAMES = [field.name for field in attrs.fields(RTVIClientOptions)]
-_BY_URL = ("transport", "custom_connect_handler")  # `connect()` has the first itself, and the second is refused by name
+_NAMES = attrs.fields_dict(RTVIClientOptions)
+# What `connect()` and `for_url()` take. They have `transport` themselves, and refuse `custom_connect_handler` by name.
+_NAMES_BY_URL = dict.fromkeys(("url", "transport", "token", "headers", *_NAMES))
+del _NAMES_BY_URL["custom_connect_handler"]
 
 
-def check_option_names(call: str, given: Iterable[str], *, by_url: bool) -> None:
+def check_option_names(call: str, given: Mapping[str, object], *, by_url: bool) -> None:
     """Check the names of keyword arguments.
 
     Args:
         call: as in ``"connect()"``.
-        given: the names.
+        given: the arguments.
         by_url: True: `call` takes a URL, as `RTVIClient.for_url()`.
 
     Raises:
         TypeError: there is no such argument; the text has the nearest one, and all of them.
     """
-    known = ["url", "transport", "token", "headers", *(name for name in _NAMES if name not in _BY_URL)]
-    others = [name for name in given if not by_url or snake_case(name) != "custom_connect_handler"]
-    check_names(call, others, known if by_url else _NAMES)
+    known = _NAMES_BY_URL if by_url else _NAMES
+    if given.keys() <= known.keys():
+        return
+    check_names(call, [name for name in given if not by_url or snake_case(name) != "custom_connect_handler"], known)
 
 
 class KeywordOptions(TypedDict, total=False):

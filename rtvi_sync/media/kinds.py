@@ -145,6 +145,8 @@ def choice_of(kind: Kind, given: object) -> Any:
         TypeError: it is none of these.
         ValueError: it is a str that is the name of a file, or the path of a speaker is that of another format than WAV.
     """
+    if given is None or given is False:
+        return NullSink() if given is False and kind == "speaker" else given
     if isinstance(given, MediaDeviceInfo):
         return given.device_id
     CHOICES[kind].check_one(kind, given)
@@ -154,8 +156,6 @@ def choice_of(kind: Kind, given: object) -> Any:
         return given.absolute()  # the application may change its directory
     if isinstance(given, str):
         _refuse_file(kind, given)
-    elif given is False and kind == "speaker":
-        return NullSink()
     elif _is_function(given) and not _is_object(kind, given):
         return _CALLBACKS[kind](given)
     return given

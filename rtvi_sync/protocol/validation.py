@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ from .text import one_line, quoted
 
 T = TypeVar("T")
 
+_RULE = "rule"  # the key in the metadata of a field
 _MAX_HEADERS = 100
 _LONGEST_NAME = 100
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -38,6 +40,7 @@ if sys.version_info >= (3, 14):  # an annotation may name what only type checker
 
     _NOT_EVALUATED["annotation_format"] = annotationlib.Format.STRING
 _LARGEST = sys.float_info.max  # an integer may be larger, and a clock cannot add it
+_SMALLEST = math.ulp(0.0)  # the smallest positive number
 
 
 def is_async(function: object) -> bool:
@@ -121,7 +124,8 @@ class Rule:
         has_value: called with a value of the right type; returns False for a `ValueError`.
         hint: the end of the error text, which says what to do instead.
         optional: None is allowed.
-        usual: values of exactly this type are allowed without further checks.
+        usual: values of these types are allowed without further checks.
+        limits: the same for numbers from the first to the second, but not for a bool.
     """
 
     what: str
@@ -129,9 +133,10 @@ class Rule:
     has_value: Callable[[Any], bool] = lambda _: True
     hint: str = attrs.field(default="", kw_only=True)
     optional: bool = attrs.field(default=False, kw_only=True)
-    usual: type | None = attrs.field(default=None, kw_only=True)
+    usual: tuple[Any, ...] = attrs.field(default=(), kw_only=True)
+    limits: tuple[float, float] | None = attrs.field(default=None, kw_only=True)
 
-    def check(self, **options: object) -> None:
+    def check(self, **options: Any) -> None:
         """Check options by their names.
 
         Raises:
@@ -139,7 +144,11 @@ class Rule:
             ValueError: one has a wrong value.
         """
         for name, value in options.items():
-            if type(value) is not self.usual and not (value is None and self.optional):
+            if isinstance(value, self.usual) and (
+                self.limits is None or (type(value) is not bool and self.limits[0] <= value <= self.limits[1])
+            ):
+                continue
+            if value is not None or not self.optional:
                 self.check_one(name, value)
 
     def check_one(self, name: str, value: Any) -> None:
@@ -153,8 +162,7 @@ class Rule:
 
     def __call__(self, _instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         """Validate a field of an attrs class."""
-        if type(value) is not self.usual and not (value is None and self.optional):
-            self.check_one(attribute.alias or attribute.name, value)
+        self.check(**{attribute.alias or attribute.name: value})
 
     @functools.cached_property
     def or_none(self) -> Rule:
@@ -250,7 +258,7 @@ def described(value: object) -> str:
 
 def instance_of(what: str, *types: type) -> Rule:
     """Return the rule for an object of one of the types."""
-    return Rule(what, lambda value: isinstance(value, types), usual=types[0])
+    return Rule(what, lambda value: isinstance(value, types), usual=types)
 
 
 def one_of(*choices: str) -> Rule:
@@ -262,12 +270,18 @@ def one_of(*choices: str) -> Rule:
 def integer(low: int, high: float = _LARGEST) -> Rule:
     """Return the rule for an integer in a range."""
     limits = f"of {low} or more" if high == _LARGEST else f"from {low} to {high}"
-    return Rule(f"an integer {limits}", _is_integer, lambda value: low <= value <= high)
+    return Rule(
+        f"an integer {limits}", _is_integer, lambda value: low <= value <= high, usual=(int,), limits=(low, high)
+    )
 
 
 def number(low: float, high: float) -> Rule:
     """Return the rule for a number in a range."""
-    return Rule(f"a number from {low:g} to {high:g}", _is_number, lambda value: low <= value <= high)
+    return _number(f"a number from {low:g} to {high:g}", low, high)
+
+
+def _number(what: str, low: float, high: float = _LARGEST) -> Rule:
+    return Rule(what, _is_number, lambda value: low <= value <= high, usual=(int, float), limits=(low, high))
 
 
 def positive_or_timedelta(unit: str) -> Rule:
@@ -332,10 +346,10 @@ PATH = Rule(
 )
 URL = instance_of("a URL (a str)", str)
 
-NUMBER = Rule("a finite number", _is_number, lambda value: -_LARGEST <= value <= _LARGEST)
-POSITIVE = Rule("a positive number", _is_number, lambda value: 0 < value <= _LARGEST)
-SECONDS = Rule("a positive number of seconds", _is_number, lambda value: 0 < value <= _LARGEST)
-WAIT = Rule("a number of seconds from 0 on", _is_number, lambda value: 0 <= value <= _LARGEST)
+NUMBER = _number("a finite number", -_LARGEST)
+POSITIVE = _number("a positive number", _SMALLEST)
+SECONDS = _number("a positive number of seconds", _SMALLEST)
+WAIT = _number("a number of seconds from 0 on", 0)
 COUNT = integer(1)
 COUNT_OR_ZERO = integer(0)
 PORT = integer(0, 65535)
@@ -407,17 +421,73 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
         return value
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be {cls.__name__} or a mapping, not {described(value)}")
+    hashable: Any = cls  # which mypy doubts
+    fields, required = _fields_of(hashable), _required(hashable)
+    if required <= value.keys() <= fields.keys():
+        return cls(**value)
     MAPPING.check_one(name, value)
-    fields = {field.alias: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
     given = {snake_case(key): item for key, item in value.items()}
     if len(given) < len(value):
         raise TypeError(f"{name} has a key in two spellings: {', '.join(value)}. Use one of them")
     check_names(cls.__name__, value, fields)
-    missing = [key for key, field in fields.items() if field.default is attrs.NOTHING and key not in given]
-    if missing:
+    if missing := [key for key in fields if key in required and key not in given]:
         raise TypeError(f"{name} needs {' and '.join(map(repr, missing))}; a {cls.__name__} has {', '.join(fields)}")
     for key in value.keys() - fields.keys():
-        rule = fields[snake_case(key)].validator
-        if isinstance(rule, Rule):  # otherwise the error would name the field, not the key
+        rule = _rule_of(fields[snake_case(key)])
+        if rule is not None:  # otherwise the error would name the field, not the key
             rule.check_one(key, value[key])
     return cls(**given)
+
+
+@functools.cache
+def _fields_of(cls: Any) -> Mapping[str, attrs.Attribute[Any]]:
+    return {field.alias or field.name: field for field in attrs.fields(cls)}
+
+
+@functools.cache
+def _required(cls: Any) -> frozenset[str]:
+    return frozenset(name for name, field in _fields_of(cls).items() if field.default is attrs.NOTHING)
+
+
+# -- classes with many fields, most of which keep their defaults ------------------------------------------------------
+
+
+def check_together(_cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """Let `check_fields()` check the fields of a class in one call, instead of attrs each by its own.
+
+        @attrs.define(field_transformer=check_together)
+        class Options:
+            echo: bool = attrs.field(default=True, validator=BOOL)
+            __attrs_post_init__ = check_fields
+
+    A field that is assigned later is checked as in other classes.
+    """
+    setter = attrs.setters.pipe(attrs.setters.convert, _check_set)
+    return [
+        field.evolve(validator=None, metadata={**field.metadata, _RULE: field.validator}, on_setattr=setter)
+        for field in fields
+    ]
+
+
+def check_fields(instance: attrs.AttrsInstance) -> None:
+    """Check the fields of a new object whose values are not the defaults themselves.
+
+    Raises:
+        TypeError: one has a wrong type.
+        ValueError: one has a wrong value.
+    """
+    for name, field in _fields_of(type(instance)).items():
+        value = getattr(instance, field.name)
+        if value is not field.default and (rule := field.metadata[_RULE]) is not None:
+            rule.check(**{name: value})
+
+
+def _check_set(instance: attrs.AttrsInstance, field: attrs.Attribute[Any], value: Any) -> Any:
+    if (rule := _rule_of(field)) is not None:
+        rule(instance, field, value)
+    return value
+
+
+def _rule_of(field: attrs.Attribute[Any]) -> Rule | None:
+    rule = field.metadata.get(_RULE, field.validator)
+    return rule if isinstance(rule, Rule) else None

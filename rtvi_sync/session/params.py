@@ -21,6 +21,8 @@ from ..protocol.validation import (
     STRING,
     STRINGS,
     URL,
+    check_fields,
+    check_together,
     from_mapping,
     instance_of,
     list_of,
@@ -47,12 +49,13 @@ def _list_if_sequence(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, field_transformer=check_together)
 class Endpoints:
     """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
 
     connect: str | None = attrs.field(default="connect/", repr=_url_shown, validator=STRING.or_none)
     action: str | None = attrs.field(default="action/", repr=_url_shown, validator=STRING.or_none)
+    __attrs_post_init__ = check_fields
 
 
 def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
@@ -64,7 +67,7 @@ def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
 _SERVICE = instance_of("a RTVIClientConfigOption or a mapping", RTVIClientConfigOption, Mapping)
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, field_transformer=check_together)
 class RTVIClientParams:
     """Parameters of the requests to the server. May be changed at any time; each request reads them again.
 
@@ -93,6 +96,7 @@ class RTVIClientParams:
         default=None, converter=_list_if_sequence, repr=False, validator=list_of(_SERVICE, "a list of services").or_none
     )
     services: dict[str, str] | None = attrs.field(default=None, converter=_dict_or_none, validator=STRINGS.or_none)
+    __attrs_post_init__ = check_fields
 
     def config_as_json(self) -> list[Any]:
         """Return `config` as JSON; entries may be `RTVIClientConfigOption` objects or mappings of that shape.

@@ -12,9 +12,11 @@ from typing import Any
 import attrs
 import pytest
 
+from rtvi_sync import RTVIClientOptions, RTVIClientParams
 from rtvi_sync.protocol import validation as rules
 from rtvi_sync.protocol.validation import Rule, from_mapping, snake_case
 from rtvi_sync.session.dispatcher import takes_payload
+from rtvi_sync.session.params import Endpoints
 
 pytestmark = pytest.mark.inside
 
@@ -103,6 +105,36 @@ def test_a_field_of_an_attrs_class() -> None:
     assert Options(most=1.0)._most == 1.0
     with pytest.raises(ValueError, match=r"^most must be"):
         Options(most=0)
+
+
+@attrs.define(field_transformer=rules.check_together)
+class Together:
+    most: float = attrs.field(default=5.0, validator=rules.SECONDS)
+    name: str = attrs.field(default="", converter=lambda text: text and str(text), validator=rules.NAME)
+    anything: Any = None
+    __attrs_post_init__ = rules.check_fields
+
+
+def test_fields_that_are_checked_together() -> None:
+    """Each value is checked, also one that is assigned later, but not a default itself: "" would be refused."""
+    together = Together()
+    assert Together(most=2, name=3, anything=together).name == "3"
+    with pytest.raises(ValueError, match=r"^most must be"):
+        Together(most=0)
+    with pytest.raises(TypeError, match=r"^name must be"):
+        Together(name=[])
+    with pytest.raises(TypeError, match=r"^most must be .* not str$"):
+        together.most = "secret"  # type: ignore[assignment]
+    together.name = 4  # type: ignore[assignment]
+    assert (together.most, together.name) == (5.0, "4")
+
+
+@pytest.mark.parametrize("options", [RTVIClientOptions, RTVIClientParams, Endpoints])
+def test_defaults_pass(options: type[Any]) -> None:
+    """The defaults of the package's own classes, which are not checked, would pass."""
+    default = options()
+    for field in attrs.fields(options):
+        setattr(default, field.name, getattr(default, field.name))
 
 
 @attrs.frozen(kw_only=True)
