@@ -1,4 +1,4 @@
-"""The page `docs/reference.md`: every event, the members of the client, and every public name.
+"""The page `docs/reference.md`: every event, the options and members of the client, and every public name.
 
 `python -m tools.reference` writes it.
 """
@@ -13,7 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
-from rtvi_sync import RTVIClient, RTVIEvent
+import attrs
+
+from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIEvent
+from rtvi_sync.client.options import option_texts
 
 from .event_overloads import groups
 
@@ -32,10 +35,14 @@ The names of the integrations are in [flask.md](flask.md), [notebook.md](noteboo
 The class of `event.data` is one of those below.
 [protocol.md](protocol.md) says which bots send which message.
 """
+_OPTIONS_HEAD = """
+## Options
+
+Keyword arguments of `RTVIClient`.
+`connect()` and `RTVIClient.for_url()` take all of them except `custom_connect_handler`.
+"""
 _CLIENT_HEAD = """
 ## `RTVIClient`
-
-`help(RTVIClient)` has its options, which `connect()` and `RTVIClient.for_url()` take, too.
 """
 # Names without a docstring of their own.
 _OTHERS: Mapping[str, str] = {
@@ -49,8 +56,9 @@ _OTHERS: Mapping[str, str] = {
 def page() -> str:
     """Return the whole page."""
     events = _table(("event", "data", "when it comes"), _events())
+    options = _table(("option", "type", "default", "what it does"), _options())
     members = _table(("member", "what it does"), _members(RTVIClient))
-    return "\n".join([_HEAD, *events, _CLIENT_HEAD, *members, *_modules()]) + "\n"
+    return "\n".join([_HEAD, *events, _OPTIONS_HEAD, *options, _CLIENT_HEAD, *members, *_modules()]) + "\n"
 
 
 def _events() -> Iterator[tuple[str, str, str]]:
@@ -70,6 +78,12 @@ def occasions() -> dict[str, str]:
         for member, text in pairwise(enum.body)
         if isinstance(member, ast.Assign) and isinstance(text, ast.Expr)
     }
+
+
+def _options() -> Iterator[tuple[str, str, str, str]]:
+    for name, text in option_texts():
+        field = attrs.fields_dict(RTVIClientOptions)[name]
+        yield f"`{name}`", f"`{field.type}`".replace("|", "\\|"), f"`{field.default!r}`", text
 
 
 def _modules() -> Iterator[str]:

@@ -21,7 +21,7 @@ from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
 from .lazy_conversation import LazyConversation
 from .messaging import BotMessages
-from .options import RTVIClientOptions, api_request, callbacks_of, check_option_names
+from .options import RTVIClientOptions, api_request, callbacks_of, check_option_names, documents_options
 from .session_manager import SessionManager
 from .turns import ClientTurns
 from .ways import TransportName, video_first, ways_to
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .event_overloads import ClientEvents
-    from .options import ConstructorOptions, KeywordOptions
+    from .option_types import ConstructorOptions, KeywordOptions
     from .stats import ClientStats
 else:
     from .events import ClientEvents
@@ -43,6 +43,7 @@ HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 _CONNECT_TIMEOUT = 30.0
 
 
+@documents_options
 class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
@@ -51,41 +52,6 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     Args:
         options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
-        transport: carries sessions. Without one only `start_bot()` and single actions over HTTP work.
-        params: parameters of the requests to your server; see `RTVIClientParams`.
-        callbacks: functions to call for events, by callback name (``on_bot_ready``).
-        timeout: limit of `connect()`, from the call until the bot is ready, in MILLISECONDS. None: no limit.
-        connect_timeout: the same limit in seconds.
-        enable_mic: whether the microphone is on at the start.
-        enable_cam: whether the camera is on; `enable_camera` is another name for it.
-        custom_connect_handler: makes the connect request itself: ``handler(params, timeout, abort_controller)`` returns
-            what the transport is given. It runs on the connect thread.
-        request_timeout: seconds; limit of `send_client_request()` and of the calls for config and actions, unless they
-            are given another. None: no limit.
-        mic, speaker, cam: None for the system's default device, False for none, a device id, or a source or sink
-            object. `mic` and `speaker` also take a file as a `Path` (audio to send, a WAV file to write), which
-            `connect()` opens, and a function as of `CallbackSource` (16 kHz) or `CallbackSink`.
-        echo_cancellation: the bot's voice is taken out of what the microphone records, so that the bot does not hear
-            itself through a loudspeaker; noise is suppressed, too. Only where both are devices of the machine. Needs
-            the extra `aec`.
-        audio_backend: the library for microphones and speakers, "pyaudio" or "sounddevice", or an object of your own
-            with the methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else
-            sounddevice.
-        text_only: True: no microphone, no speaker and no camera; no device is looked for.
-        http_client: your own `httpx.Client`, or that of httpx2, for the connect request and actions without a session;
-            never closed by the client.
-        events: "thread": handlers run on a thread of the package. "manual": only inside `process_events()`,
-            `wait_for()` and `events()`.
-        ssl_context: for HTTPS and WSS. None: certificates are verified against certifi's authorities.
-        proxy: URL of an HTTP proxy for both; None: from the environment; False: none.
-        max_queued_events, max_queued_bytes: limits of the events that wait for their handlers; over them the session is
-            ended.
-        max_queued_audio_bytes: limit of the bot's audio that waits for a slow sink; beyond it the oldest is dropped.
-            The default of 16 MiB holds several minutes.
-        track_turns: turns are followed from the beginning. False: from the first call or handler that needs them.
-        max_turn_audio: seconds of the bot's audio that each turn keeps; 0: none, and none of the user's.
-        reconnect: when and how often a session that was ready and is lost is replaced by a new one. None: never. See
-            `ReconnectPolicy`, and docs/reconnecting.md for what is kept.
 
     Raises:
         TypeError: an unknown option, two spellings of one, or a wrong type.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -46,6 +48,8 @@ logger: logging.Logger = package_logger(__name__)
 T = TypeVar("T")
 
 Milliseconds = float
+
+_TEXT = "text"  # the key in the metadata of an option's field
 
 
 class RTVIEventCallbacks:
@@ -144,6 +148,11 @@ _HTTP_CLIENT = Rule(
 ).or_none
 
 
+def _says(text: str) -> dict[str, str]:
+    """Return the metadata of an option: the text in the docstring of `RTVIClient` and in docs/reference.md."""
+    return {_TEXT: text}
+
+
 @attrs.define(kw_only=True, field_transformer=check_together)
 class RTVIClientOptions:
     """The options of a client; `RTVIClient` takes the same names as keyword arguments and documents them."""
@@ -154,49 +163,162 @@ class RTVIClientOptions:
             instance_of("an object such as WebSocketTransport()", Transport),
             hint="; for_url() and connect() take names",
         ).or_none,
+        metadata=_says("Carries the sessions. Without one only `start_bot()` and single actions over HTTP work."),
     )
     params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(
         default=None,
         repr=False,
         validator=instance_of("RTVIClientParams or a mapping", RTVIClientParams, Mapping).or_none,
+        metadata=_says("Parameters of the requests to your server; see `RTVIClientParams`."),
     )
     callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None = attrs.field(
-        default=None, validator=instance_of("RTVIEventCallbacks or a mapping", RTVIEventCallbacks, Mapping).or_none
+        default=None,
+        validator=instance_of("RTVIEventCallbacks or a mapping", RTVIEventCallbacks, Mapping).or_none,
+        metadata=_says("Functions to call for events, by callback name (`on_bot_ready`)."),
     )
     timeout: Milliseconds | timedelta | None = attrs.field(
-        default=None, validator=positive_or_timedelta("milliseconds").or_none
+        default=None,
+        validator=positive_or_timedelta("milliseconds").or_none,
+        metadata=_says("Limit of `connect()` in MILLISECONDS, from the call until the bot is ready. None: no limit."),
     )
-    enable_mic: bool = attrs.field(default=True, validator=BOOL)
-    enable_cam: bool | None = attrs.field(default=None, validator=BOOL.or_none)
-    enable_camera: bool | None = attrs.field(default=None, validator=BOOL.or_none)
+    enable_mic: bool = attrs.field(
+        default=True, validator=BOOL, metadata=_says("True: the microphone is on at the start.")
+    )
+    enable_cam: bool | None = attrs.field(
+        default=None, validator=BOOL.or_none, metadata=_says("True: the camera is on at the start.")
+    )
+    enable_camera: bool | None = attrs.field(
+        default=None, validator=BOOL.or_none, metadata=_says("Another name for `enable_cam`.")
+    )
     custom_connect_handler: ConnectHandler | None = attrs.field(
-        default=None, validator=function_taking("params", "timeout", "abort_controller").or_none
+        default=None,
+        validator=function_taking("params", "timeout", "abort_controller").or_none,
+        metadata=_says(
+            "Makes the connect request itself: `handler(params, timeout, abort_controller)` returns the data that the "
+            "transport needs. It runs on the connect thread."
+        ),
     )
     connect_timeout: Seconds | timedelta | None = attrs.field(
-        default=None, validator=positive_or_timedelta("seconds").or_none
+        default=None,
+        validator=positive_or_timedelta("seconds").or_none,
+        metadata=_says("The same limit as `timeout`, in seconds."),
     )
-    request_timeout: Seconds | None = attrs.field(default=10.0, validator=SECONDS.or_none)
-    mic: MicChoice = attrs.field(default=None, validator=CHOICES["mic"])
-    speaker: SpeakerChoice = attrs.field(default=None, validator=CHOICES["speaker"])
-    cam: CamChoice = attrs.field(default=None, validator=CHOICES["cam"])
-    text_only: bool = attrs.field(default=False, validator=BOOL)
-    echo_cancellation: bool = attrs.field(default=False, validator=BOOL)
+    request_timeout: Seconds | None = attrs.field(
+        default=10.0,
+        validator=SECONDS.or_none,
+        metadata=_says(
+            "Limit in seconds of `send_client_request()` and of the calls for config and actions that are given no "
+            "other. None: no limit."
+        ),
+    )
+    mic: MicChoice = attrs.field(
+        default=None,
+        validator=CHOICES["mic"],
+        metadata=_says(
+            "None: the system's default microphone. False: none. Otherwise a device or its id, a source, an audio file "
+            "as a `Path`, which `connect()` opens, or a function as of `CallbackSource` (16 kHz)."
+        ),
+    )
+    speaker: SpeakerChoice = attrs.field(
+        default=None,
+        validator=CHOICES["speaker"],
+        metadata=_says(
+            "None: the system's default speaker. False: none. Otherwise a device or its id, a sink, a WAV file to "
+            "write as a `Path`, which `connect()` opens, or a function as of `CallbackSink`."
+        ),
+    )
+    cam: CamChoice = attrs.field(
+        default=None,
+        validator=CHOICES["cam"],
+        metadata=_says("None: the system's default camera. False: none. Otherwise a device or its id, or a source."),
+    )
+    text_only: bool = attrs.field(
+        default=False,
+        validator=BOOL,
+        metadata=_says("True: no microphone, no speaker and no camera. No device is looked for."),
+    )
+    echo_cancellation: bool = attrs.field(
+        default=False,
+        validator=BOOL,
+        metadata=_says(
+            "True: the microphone's audio loses the bot's voice, so that the bot doesn't hear itself through a "
+            "loudspeaker, and noise. Only where both are devices of the machine. Needs the extra `aec`."
+        ),
+    )
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None = attrs.field(
-        default=None, validator=_AUDIO_BACKEND
+        default=None,
+        validator=_AUDIO_BACKEND,
+        metadata=_says(
+            'The library for microphones and speakers, "pyaudio" or "sounddevice", or an object of your own with the '
+            "methods of `rtvi_sync.media.devices.backend.AudioBackend`. None: PyAudio if it is installed, else "
+            "sounddevice."
+        ),
     )
-    http_client: HTTPClient | None = attrs.field(default=None, validator=_HTTP_CLIENT)
-    events: Literal["thread", "manual"] = attrs.field(default="thread", validator=one_of("thread", "manual"))
+    http_client: HTTPClient | None = attrs.field(
+        default=None,
+        validator=_HTTP_CLIENT,
+        metadata=_says(
+            "Your own `httpx.Client`, or that of httpx2, for the connect request and actions without a session. The "
+            "client never closes it."
+        ),
+    )
+    events: Literal["thread", "manual"] = attrs.field(
+        default="thread",
+        validator=one_of("thread", "manual"),
+        metadata=_says(
+            '"thread": handlers run on a thread of the package. "manual": only inside `process_events()`, `wait_for()` '
+            "and `events()`."
+        ),
+    )
     ssl_context: ssl.SSLContext | None = attrs.field(
-        default=None, repr=False, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
+        default=None,
+        repr=False,
+        validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none,
+        metadata=_says("For HTTPS and WSS. None: certificates are verified against certifi's authorities."),
     )
-    proxy: str | bool | None = attrs.field(default=None, repr=False, validator=_PROXY)
-    max_queued_events: int = attrs.field(default=100_000, validator=COUNT)
-    max_queued_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=COUNT)
-    max_queued_audio_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=COUNT)
-    track_turns: bool = attrs.field(default=False, validator=BOOL)
-    max_turn_audio: Seconds = attrs.field(default=120.0, validator=WAIT)
+    proxy: str | bool | None = attrs.field(
+        default=None,
+        repr=False,
+        validator=_PROXY,
+        metadata=_says("URL of an HTTP proxy for both. None: from the environment. False: none."),
+    )
+    max_queued_events: int = attrs.field(
+        default=100_000,
+        validator=COUNT,
+        metadata=_says("Limit of the events that wait for their handlers. Beyond it the session ends."),
+    )
+    max_queued_bytes: int = attrs.field(
+        default=64 * 1024 * 1024,
+        validator=COUNT,
+        metadata=_says("Limit of the size of these events, 64 MiB by default. Beyond it the session ends."),
+    )
+    max_queued_audio_bytes: int = attrs.field(
+        default=16 * 1024 * 1024,
+        validator=COUNT,
+        metadata=_says(
+            "Limit of the bot's audio that waits for a slow sink. Beyond it the oldest is dropped. The default of "
+            "16 MiB holds several minutes."
+        ),
+    )
+    track_turns: bool = attrs.field(
+        default=False,
+        validator=BOOL,
+        metadata=_says(
+            "True: turns are followed from the start. False: from the first call or handler that needs them."
+        ),
+    )
+    max_turn_audio: Seconds = attrs.field(
+        default=120.0,
+        validator=WAIT,
+        metadata=_says("Seconds of the bot's audio that each turn keeps. 0: none, and none of the user's."),
+    )
     reconnect: ReconnectPolicy | None = attrs.field(
-        default=None, validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none
+        default=None,
+        validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none,
+        metadata=_says(
+            "When and how often to replace a lost session that was ready. None: never. See `ReconnectPolicy`, and "
+            "docs/reconnecting.md for what is kept."
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -222,9 +344,25 @@ class RTVIClientOptions:
 
 
 _NAMES = attrs.fields_dict(RTVIClientOptions)
-# What `connect()` and `for_url()` take. They have `transport` themselves, and refuse `custom_connect_handler` by name.
-_NAMES_BY_URL = dict.fromkeys(("url", "transport", "token", "headers", *_NAMES))
-del _NAMES_BY_URL["custom_connect_handler"]
+#: The options that `connect()` and `for_url()` don't take: a parameter of theirs, and one that excludes a URL.
+NOT_BY_URL = ("transport", "custom_connect_handler")
+_NAMES_BY_URL = dict.fromkeys(("url", "transport", "token", "headers", *(n for n in _NAMES if n not in NOT_BY_URL)))
+
+
+def option_texts() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each option."""
+    for name, field in _NAMES.items():
+        yield name, field.metadata[_TEXT]
+
+
+def documents_options(cls: type[T]) -> type[T]:
+    """Add the options to the `Args` of a class's docstring."""
+    if cls.__doc__ is not None:  # python -OO
+        above, raises, below = inspect.cleandoc(cls.__doc__).partition("\n\nRaises:\n")
+        form = textwrap.TextWrapper(112, initial_indent="    ", subsequent_indent="        ")
+        texts = (form.fill(f"{name}: {text}") for name, text in option_texts())
+        cls.__doc__ = "\n".join([above, *texts]) + raises + below
+    return cls
 
 
 def check_option_names(call: str, given: Mapping[str, object], *, by_url: bool) -> None:
@@ -242,42 +380,6 @@ def check_option_names(call: str, given: Mapping[str, object], *, by_url: bool) 
     if given.keys() <= known.keys():
         return
     check_names(call, [name for name in given if not by_url or snake_case(name) != "custom_connect_handler"], known)
-
-
-class KeywordOptions(TypedDict, total=False):
-    """Names and types of the options, for type checkers: the keyword arguments of all that makes a client."""
-
-    params: RTVIClientParams | Mapping[str, Any] | None
-    callbacks: RTVIEventCallbacks | Mapping[str, Callable[..., Any]] | None
-    timeout: Milliseconds | timedelta | None
-    enable_mic: bool
-    enable_cam: bool | None
-    enable_camera: bool | None
-    connect_timeout: Seconds | timedelta | None
-    request_timeout: Seconds | None
-    mic: MicChoice
-    speaker: SpeakerChoice
-    cam: CamChoice
-    text_only: bool
-    echo_cancellation: bool
-    audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None
-    http_client: HTTPClient | None
-    events: Literal["thread", "manual"]
-    ssl_context: ssl.SSLContext | None
-    proxy: str | bool | None
-    max_queued_events: int
-    max_queued_bytes: int
-    max_queued_audio_bytes: int
-    track_turns: bool
-    max_turn_audio: Seconds
-    reconnect: ReconnectPolicy | None
-
-
-class ConstructorOptions(KeywordOptions, total=False):
-    """The keyword arguments of the constructor, which has two more than `RTVIClient.for_url()`."""
-
-    transport: Transport | None
-    custom_connect_handler: ConnectHandler | None
 
 
 def api_request(

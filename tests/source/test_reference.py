@@ -20,5 +20,5 @@ def test_each_row_is_whole() -> None:
     """No cell of a table is empty but that of an event without data, and none has a bar that ends it early."""
     rows = [line.replace("\\|", "").strip("| ").split(" | ") for line in page().splitlines() if line.startswith("| `")]
     assert len(rows) > 200
-    assert {len(row) for row in rows} == {2, 3}
+    assert {len(row) for row in rows} == {2, 3, 4}
     assert all(row[-1] for row in rows)

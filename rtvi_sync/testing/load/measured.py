@@ -43,7 +43,7 @@ from ...concurrency.clock import monotonic
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rtvi_sync.client.options import ConstructorOptions, KeywordOptions
+    from rtvi_sync.client.option_types import ConstructorOptions, KeywordOptions
     from rtvi_sync.client.turns import Askable
 
 T = TypeVar("T")
