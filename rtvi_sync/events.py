@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import attrs
 
@@ -21,7 +21,31 @@ else:
     DataT = TypeVar("DataT", covariant=True)
 
 
-class RTVIEvent(str, Enum):
+class _Columns:
+    """The columns of the table of events. Not in the enum itself, where mypy takes each name for a member.
+
+    Attributes:
+        when: says when the event occurs.
+        payload: the type of `Event.data`, such as "list[MediaDeviceInfo]". Empty: that of the bot's message, see
+            `rtvi_sync.protocol.dialects`, or None without a message.
+        starts: "once" in the start of a session, "often" in it and later, or empty: not before the session is ready.
+        in_turns: conversation turns are made of it.
+    """
+
+    when: str
+    payload: str
+    starts: Literal["", "once", "often"]
+    in_turns: bool
+
+
+def _row(
+    value: str, when: str, *, payload: str = "", starts: Literal["", "once", "often"] = "", in_turns: bool = False
+) -> str:
+    """Return the row of an event in the table. Type checkers see the value alone; see `_Columns`."""
+    return value, when, payload, starts, in_turns  # type: ignore[return-value]
+
+
+class RTVIEvent(_Columns, str, Enum):
     """Every event of a client, named as in the JavaScript client.
 
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
@@ -31,6 +55,15 @@ class RTVIEvent(str, Enum):
     ``RTVIEvent("BotReady")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
     a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
     """
+
+    if not TYPE_CHECKING:  # an application calls the enum with a name alone
+
+        def __new__(cls, value: str, *columns: Any) -> RTVIEvent:
+            """Make the member of a row."""
+            event = str.__new__(cls, value)
+            event._value_ = value
+            event.when, event.payload, event.starts, event.in_turns = columns
+            return event
 
     # An event is looked up in several dicts on its way, and Enum's own hash is a function in Python.
     __hash__ = str.__hash__
@@ -46,186 +79,182 @@ class RTVIEvent(str, Enum):
         return event_from(value) if isinstance(value, str) else None
 
     # The client's own session
-    CONNECTED = "connected"
-    """The transport is open; `bot_ready` follows when the bot is ready."""
-    DISCONNECTED = "disconnected"
-    """A session is over, whatever ended it; its last event."""
-    RECONNECTING = "reconnecting"
-    """A session was lost, or an attempt to replace it failed, and another attempt follows."""
-    RECONNECT_FAILED = "reconnectFailed"
-    """A lost session is not replaced: the policy allows no further attempt."""
-    TRANSPORT_STATE_CHANGED = "transportStateChanged"
-    """`client.state` has changed."""
-    ERROR = "error"
-    """The bot reports an error of its own."""
-    MESSAGE_ERROR = "messageError"
-    """The bot answers a message with an error."""
-    UNSUPPORTED_FEATURE = "unsupportedFeature"
-    """A camera or screen was switched on that the transport does not carry."""
-    HANDLER_ERROR = "handlerError"
-    """A handler, or a function that the bot called, has raised."""
-    UNKNOWN_MESSAGE = "unknownMessage"
-    """The bot has sent a message of an unknown type, or one that breaks the protocol."""
+    CONNECTED = _row("connected", "The transport is open; `bot_ready` follows when the bot is ready.", starts="once")
+    DISCONNECTED = _row("disconnected", "A session is over, whatever ended it; its last event.", payload="CloseInfo")
+    RECONNECTING = _row(
+        "reconnecting",
+        "A session was lost, or an attempt to replace it failed, and another attempt follows.",
+        payload="ReconnectingData",
+        starts="often",
+    )
+    RECONNECT_FAILED = _row(
+        "reconnectFailed",
+        "A lost session is not replaced: the policy allows no further attempt.",
+        payload="ReconnectFailedData",
+        starts="often",
+    )
+    TRANSPORT_STATE_CHANGED = _row(
+        "transportStateChanged", "`client.state` has changed.", payload="TransportState", starts="often"
+    )
+    ERROR = _row("error", "The bot reports an error of its own.", in_turns=True)
+    MESSAGE_ERROR = _row("messageError", "The bot answers a message with an error.")
+    UNSUPPORTED_FEATURE = _row(
+        "unsupportedFeature",
+        "A camera or screen was switched on that the transport does not carry.",
+        payload="UnsupportedFeatureError",
+    )
+    HANDLER_ERROR = _row(
+        "handlerError", "A handler, or a function that the bot called, has raised.", payload="HandlerError"
+    )
+    UNKNOWN_MESSAGE = _row(
+        "unknownMessage",
+        "The bot has sent a message of an unknown type, or one that breaks the protocol.",
+        payload="RTVIMessage",
+    )
 
     # The bot's side of it
-    BOT_STARTED = "botStarted"
-    """A server has answered the connect request, or `start_bot()`."""
-    BOT_CONNECTED = "botConnected"
-    """The bot is in the session; follows `connected`."""
-    BOT_READY = "botReady"
-    """The bot is ready; `connect()` returns."""
-    BOT_DISCONNECTED = "botDisconnected"
-    """The session with the bot is over; `disconnected` follows."""
-    PARTICIPANT_CONNECTED = "participantConnected"
-    """Never: a session has one bot."""
-    PARTICIPANT_LEFT = "participantLeft"
-    """Never: a session has one bot."""
+    BOT_STARTED = _row(
+        "botStarted",
+        "A server has answered the connect request, or `start_bot()`.",
+        payload="BotStartedData",
+        starts="once",
+    )
+    BOT_CONNECTED = _row("botConnected", "The bot is in the session; follows `connected`.", starts="once")
+    BOT_READY = _row("botReady", "The bot is ready; `connect()` returns.", starts="once")
+    BOT_DISCONNECTED = _row("botDisconnected", "The session with the bot is over; `disconnected` follows.")
+    PARTICIPANT_CONNECTED = _row("participantConnected", "Never: a session has one bot.")
+    PARTICIPANT_LEFT = _row("participantLeft", "Never: a session has one bot.")
 
     # What the user says
-    USER_STARTED_SPEAKING = "userStartedSpeaking"
-    """The user's turn begins, by the bot's judgement."""
-    USER_STOPPED_SPEAKING = "userStoppedSpeaking"
-    """The user's turn ends, by the bot's judgement."""
-    VAD_USER_STARTED_SPEAKING = "vadUserStartedSpeaking"
-    """The bot's voice detection hears the user; off by default."""
-    VAD_USER_STOPPED_SPEAKING = "vadUserStoppedSpeaking"
-    """The bot's voice detection no longer hears the user; off by default."""
-    USER_MUTE_STARTED = "userMuteStarted"
-    """The bot begins to ignore the user's audio."""
-    USER_MUTE_STOPPED = "userMuteStopped"
-    """The bot listens to the user again."""
-    USER_INPUT = "userInput"
-    """The bot has received what the user typed or said."""
-    USER_TRANSCRIPT = "userTranscript"
-    """The bot's speech recognition has a result, interim or final."""
-    USER_LLM_TEXT = "userLlmText"
-    """The user's text goes to the bot's language model."""
-    STT_RAW_TEXT = "sttRawText"
-    """The bot's speech recognition has a result that is not processed yet; off by default."""
+    USER_STARTED_SPEAKING = _row(
+        "userStartedSpeaking", "The user's turn begins, by the bot's judgement.", in_turns=True
+    )
+    USER_STOPPED_SPEAKING = _row("userStoppedSpeaking", "The user's turn ends, by the bot's judgement.", in_turns=True)
+    VAD_USER_STARTED_SPEAKING = _row(
+        "vadUserStartedSpeaking", "The bot's voice detection hears the user; off by default."
+    )
+    VAD_USER_STOPPED_SPEAKING = _row(
+        "vadUserStoppedSpeaking", "The bot's voice detection no longer hears the user; off by default."
+    )
+    USER_MUTE_STARTED = _row("userMuteStarted", "The bot begins to ignore the user's audio.", in_turns=True)
+    USER_MUTE_STOPPED = _row("userMuteStopped", "The bot listens to the user again.", in_turns=True)
+    USER_INPUT = _row("userInput", "The bot has received what the user typed or said.", in_turns=True)
+    USER_TRANSCRIPT = _row(
+        "userTranscript", "The bot's speech recognition has a result, interim or final.", in_turns=True
+    )
+    USER_LLM_TEXT = _row("userLlmText", "The user's text goes to the bot's language model.", in_turns=True)
+    STT_RAW_TEXT = _row(
+        "sttRawText", "The bot's speech recognition has a result that is not processed yet; off by default."
+    )
 
     # What the bot says
-    BOT_STARTED_SPEAKING = "botStartedSpeaking"
-    """The bot's voice begins."""
-    BOT_STOPPED_SPEAKING = "botStoppedSpeaking"
-    """The bot's voice ends."""
-    BOT_INTERRUPTED = "botInterrupted"
-    """The bot's answer is interrupted."""
-    BOT_OUTPUT = "botOutput"
-    """A segment of the bot's output is new, or its progress in being spoken has changed."""
-    BOT_TRANSCRIPT = "botTranscript"
-    """The bot's language model has written a sentence."""
-    BOT_LLM_STARTED = "botLlmStarted"
-    """The bot's language model begins a response."""
-    BOT_LLM_TEXT = "botLlmText"
-    """The bot's language model has written a token."""
-    BOT_LLM_STOPPED = "botLlmStopped"
-    """The bot's language model has ended a response."""
-    BOT_LLM_MARKER = "botLlmMarker"
-    """The bot's language model has put a marker into a response; off by default."""
-    BOT_LLM_SEARCH_RESPONSE = "botLlmSearchResponse"
-    """The bot's language model has searched the web."""
-    LLM_RAW_TEXT = "llmRawText"
-    """The bot's language model has written a token that is not processed yet; off by default."""
-    LLM_JSON_COMPLETION = "llmJsonCompletion"
-    """A bot of RTVI 0.3 sends JSON that its language model has written."""
-    BOT_TTS_STARTED = "botTtsStarted"
-    """The bot's speech synthesis begins."""
-    BOT_TTS_TEXT = "botTtsText"
-    """The bot's speech synthesis speaks a word."""
-    BOT_TTS_AUDIO = "botTtsAudio"
-    """The bot sends speech as a message, not as audio of the transport."""
-    BOT_TTS_STOPPED = "botTtsStopped"
-    """The bot's speech synthesis has ended."""
-    TTS_RAW_TEXT = "ttsRawText"
-    """The bot's speech synthesis gets a text that is not processed yet; off by default."""
+    BOT_STARTED_SPEAKING = _row("botStartedSpeaking", "The bot's voice begins.", in_turns=True)
+    BOT_STOPPED_SPEAKING = _row("botStoppedSpeaking", "The bot's voice ends.", in_turns=True)
+    BOT_INTERRUPTED = _row("botInterrupted", "The bot's answer is interrupted.", in_turns=True)
+    BOT_OUTPUT = _row(
+        "botOutput", "A segment of the bot's output is new, or its progress in being spoken has changed.", in_turns=True
+    )
+    BOT_TRANSCRIPT = _row("botTranscript", "The bot's language model has written a sentence.")
+    BOT_LLM_STARTED = _row("botLlmStarted", "The bot's language model begins a response.", in_turns=True)
+    BOT_LLM_TEXT = _row("botLlmText", "The bot's language model has written a token.", in_turns=True)
+    BOT_LLM_STOPPED = _row("botLlmStopped", "The bot's language model has ended a response.", in_turns=True)
+    BOT_LLM_MARKER = _row("botLlmMarker", "The bot's language model has put a marker into a response; off by default.")
+    BOT_LLM_SEARCH_RESPONSE = _row("botLlmSearchResponse", "The bot's language model has searched the web.")
+    LLM_RAW_TEXT = _row(
+        "llmRawText", "The bot's language model has written a token that is not processed yet; off by default."
+    )
+    LLM_JSON_COMPLETION = _row(
+        "llmJsonCompletion", "A bot of RTVI 0.3 sends JSON that its language model has written.", payload="Any"
+    )
+    BOT_TTS_STARTED = _row("botTtsStarted", "The bot's speech synthesis begins.")
+    BOT_TTS_TEXT = _row("botTtsText", "The bot's speech synthesis speaks a word.", in_turns=True)
+    BOT_TTS_AUDIO = _row("botTtsAudio", "The bot sends speech as a message, not as audio of the transport.")
+    BOT_TTS_STOPPED = _row("botTtsStopped", "The bot's speech synthesis has ended.")
+    TTS_RAW_TEXT = _row(
+        "ttsRawText", "The bot's speech synthesis gets a text that is not processed yet; off by default."
+    )
 
     # Function calls
-    LLM_FUNCTION_CALL = "llmFunctionCall"
-    """The bot asks the client to run a function, as bots before RTVI 1.2 do; deprecated since."""
-    LLM_FUNCTION_CALL_START = "llmFunctionCallStart"
-    """An older bot (before RTVI 1.2) begins to call a function."""
-    LLM_FUNCTION_CALL_STARTED = "llmFunctionCallStarted"
-    """The bot's language model begins to call a function."""
-    LLM_FUNCTION_CALL_IN_PROGRESS = "llmFunctionCallInProgress"
-    """A function that the language model has called runs."""
-    LLM_FUNCTION_CALL_STOPPED = "llmFunctionCallStopped"
-    """A function that the language model has called has ended."""
+    LLM_FUNCTION_CALL = _row(
+        "llmFunctionCall",
+        "The bot asks the client to run a function, as bots before RTVI 1.2 do; deprecated since.",
+        in_turns=True,
+    )
+    LLM_FUNCTION_CALL_START = _row(
+        "llmFunctionCallStart", "An older bot (before RTVI 1.2) begins to call a function.", in_turns=True
+    )
+    LLM_FUNCTION_CALL_STARTED = _row(
+        "llmFunctionCallStarted", "The bot's language model begins to call a function.", in_turns=True
+    )
+    LLM_FUNCTION_CALL_IN_PROGRESS = _row(
+        "llmFunctionCallInProgress", "A function that the language model has called runs.", in_turns=True
+    )
+    LLM_FUNCTION_CALL_STOPPED = _row(
+        "llmFunctionCallStopped", "A function that the language model has called has ended.", in_turns=True
+    )
 
     # Messages of the application
-    SERVER_MESSAGE = "serverMessage"
-    """The bot's code sends a message that it defines."""
-    SERVER_RESPONSE = "serverResponse"
-    """The bot answers a client message."""
-    APPEND_TO_CONTEXT_RESULT = "appendToContextResult"
-    """The bot answers `append_to_context()`."""
-    STORAGE_ITEM_STORED = "storageItemStored"
-    """The bot has stored items."""
-    UI_COMMAND = "uiCommand"
-    """The bot sends a command to the user interface."""
-    UI_JOB_GROUP = "uiJobGroup"
-    """A group of jobs of the bot begins, makes progress or ends."""
+    SERVER_MESSAGE = _row("serverMessage", "The bot's code sends a message that it defines.", payload="Any")
+    SERVER_RESPONSE = _row("serverResponse", "The bot answers a client message.")
+    APPEND_TO_CONTEXT_RESULT = _row("appendToContextResult", "The bot answers `append_to_context()`.")
+    STORAGE_ITEM_STORED = _row("storageItemStored", "The bot has stored items.")
+    UI_COMMAND = _row("uiCommand", "The bot sends a command to the user interface.")
+    UI_JOB_GROUP = _row("uiJobGroup", "A group of jobs of the bot begins, makes progress or ends.")
 
     # Config and actions
-    CONFIG = "config"
-    """The bot sends its config."""
-    CONFIG_UPDATED = "configUpdated"
-    """The bot has accepted `update_config()`; comes after `config`."""
-    CONFIG_DESCRIBE = "configDescribe"
-    """The bot answers `describe_config()`."""
-    ACTIONS_AVAILABLE = "actionsAvailable"
-    """The bot answers `describe_actions()`."""
-    ACTION_RESPONSE = "actionResponse"
-    """The bot answers `action()`."""
+    CONFIG = _row("config", "The bot sends its config.")
+    CONFIG_UPDATED = _row(
+        "configUpdated", "The bot has accepted `update_config()`; comes after `config`.", payload="ConfigData"
+    )
+    CONFIG_DESCRIBE = _row("configDescribe", "The bot answers `describe_config()`.")
+    ACTIONS_AVAILABLE = _row("actionsAvailable", "The bot answers `describe_actions()`.")
+    ACTION_RESPONSE = _row("actionResponse", "The bot answers `action()`.")
 
     # Measurements and logs of the bot
-    METRICS = "metrics"
-    """The bot reports measurements."""
-    USER_AUDIO_LEVEL = "userAudioLevel"
-    """The bot reports how loud it hears the user; off by default."""
-    BOT_AUDIO_LEVEL = "botAudioLevel"
-    """The bot reports how loud it speaks; off by default."""
-    SYSTEM_LOG = "systemLog"
-    """The bot sends a line of its log; off by default."""
+    METRICS = _row("metrics", "The bot reports measurements.", in_turns=True)
+    USER_AUDIO_LEVEL = _row("userAudioLevel", "The bot reports how loud it hears the user; off by default.")
+    BOT_AUDIO_LEVEL = _row("botAudioLevel", "The bot reports how loud it speaks; off by default.")
+    SYSTEM_LOG = _row("systemLog", "The bot sends a line of its log; off by default.")
 
     # Tracks and devices of the client
-    TRACK_STARTED = "trackStarted"
-    """A track of the client or the bot begins."""
-    TRACK_STOPPED = "trackStopped"
-    """A track of the client or the bot ends."""
-    SCREEN_TRACK_STARTED = "screenTrackStarted"
-    """The client begins to share a screen."""
-    SCREEN_TRACK_STOPPED = "screenTrackStopped"
-    """The client no longer shares a screen."""
-    SCREEN_SHARE_ERROR = "screenShareError"
-    """The screen cannot be shared."""
-    LOCAL_AUDIO_LEVEL = "localAudioLevel"
-    """The level of the client's microphone, a few times a second while there is a listener."""
-    REMOTE_AUDIO_LEVEL = "remoteAudioLevel"
-    """The level of the bot's voice, a few times a second while there is a listener."""
-    AVAILABLE_CAMS_UPDATED = "availableCamsUpdated"
-    """The list of this machine's cameras has changed."""
-    AVAILABLE_MICS_UPDATED = "availableMicsUpdated"
-    """The list of this machine's microphones has changed."""
-    AVAILABLE_SPEAKERS_UPDATED = "availableSpeakersUpdated"
-    """The list of this machine's speakers has changed."""
-    CAM_UPDATED = "camUpdated"
-    """Another camera is in use."""
-    MIC_UPDATED = "micUpdated"
-    """Another microphone is in use."""
-    SPEAKER_UPDATED = "speakerUpdated"
-    """Another speaker is in use."""
-    DEVICE_ERROR = "deviceError"
-    """A device, source or sink is missing or has failed."""
-    AUDIO_DROPPED = "audioDropped"
-    """A sink or speaker is too slow, and some of the bot's audio is lost."""
-    MEDIA_STATE_UPDATED = "mediaStateUpdated"
-    """The status of a device has changed."""
+    TRACK_STARTED = _row("trackStarted", "A track of the client or the bot begins.", payload="TrackData")
+    TRACK_STOPPED = _row("trackStopped", "A track of the client or the bot ends.", payload="TrackData")
+    SCREEN_TRACK_STARTED = _row("screenTrackStarted", "The client begins to share a screen.", payload="TrackData")
+    SCREEN_TRACK_STOPPED = _row("screenTrackStopped", "The client no longer shares a screen.", payload="TrackData")
+    SCREEN_SHARE_ERROR = _row("screenShareError", "The screen cannot be shared.", payload="DeviceError")
+    LOCAL_AUDIO_LEVEL = _row(
+        "localAudioLevel",
+        "The level of the client's microphone, a few times a second while there is a listener.",
+        payload="AudioLevel",
+    )
+    REMOTE_AUDIO_LEVEL = _row(
+        "remoteAudioLevel",
+        "The level of the bot's voice, a few times a second while there is a listener.",
+        payload="AudioLevel",
+    )
+    AVAILABLE_CAMS_UPDATED = _row(
+        "availableCamsUpdated", "The list of this machine's cameras has changed.", payload="list[MediaDeviceInfo]"
+    )
+    AVAILABLE_MICS_UPDATED = _row(
+        "availableMicsUpdated", "The list of this machine's microphones has changed.", payload="list[MediaDeviceInfo]"
+    )
+    AVAILABLE_SPEAKERS_UPDATED = _row(
+        "availableSpeakersUpdated", "The list of this machine's speakers has changed.", payload="list[MediaDeviceInfo]"
+    )
+    CAM_UPDATED = _row("camUpdated", "Another camera is in use.", payload="MediaDeviceInfo")
+    MIC_UPDATED = _row("micUpdated", "Another microphone is in use.", payload="MediaDeviceInfo")
+    SPEAKER_UPDATED = _row("speakerUpdated", "Another speaker is in use.", payload="MediaDeviceInfo")
+    DEVICE_ERROR = _row("deviceError", "A device, source or sink is missing or has failed.", payload="DeviceError")
+    AUDIO_DROPPED = _row(
+        "audioDropped",
+        "A sink or speaker is too slow, and some of the bot's audio is lost.",
+        payload="AudioDroppedData",
+    )
+    MEDIA_STATE_UPDATED = _row("mediaStateUpdated", "The status of a device has changed.", payload="MediaState")
 
     # The conversation
-    TURN_STARTED = "turnStarted"
-    """A conversation turn begins."""
-    TURN_ENDED = "turnEnded"
-    """A conversation turn is over."""
+    TURN_STARTED = _row("turnStarted", "A conversation turn begins.", payload="Turn")
+    TURN_ENDED = _row("turnEnded", "A conversation turn is over.", payload="Turn")
 
     # Aliases: names of callbacks
     BOT_TEXT = BOT_LLM_TEXT

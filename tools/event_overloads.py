@@ -8,58 +8,18 @@ a program that runs imports neither.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from rtvi_sync import (
-    BotStartedData,
-    CloseInfo,
-    DeviceError,
-    Event,
-    EventStream,
-    HandlerError,
-    ReconnectFailedData,
-    ReconnectingData,
-    RTVIEvent,
-    RTVIMessage,
-    TransportState,
-    UnsupportedFeatureError,
-)
-from rtvi_sync.client.turn import Turn
+import rtvi_sync.media
+from rtvi_sync import Event, EventStream, RTVIEvent
 from rtvi_sync.events import BY_NAME
-from rtvi_sync.media import AudioDroppedData, AudioLevel, MediaDeviceInfo, MediaState, TrackData
 from rtvi_sync.protocol.dialects import INBOUND
 
 FOLDER = Path(__file__).parents[1] / "rtvi_sync" / "client"
-
-_E = RTVIEvent
-#: The payloads of events that the client causes, and of messages whose data may be any JSON. None: no payload.
-_OWN: Mapping[RTVIEvent, Any] = {
-    _E.TRANSPORT_STATE_CHANGED: TransportState,
-    _E.DISCONNECTED: CloseInfo,
-    _E.RECONNECTING: ReconnectingData,
-    _E.RECONNECT_FAILED: ReconnectFailedData,
-    _E.BOT_STARTED: BotStartedData,
-    _E.UNSUPPORTED_FEATURE: UnsupportedFeatureError,
-    _E.HANDLER_ERROR: HandlerError,
-    _E.UNKNOWN_MESSAGE: RTVIMessage,
-    _E.SERVER_MESSAGE: Any,
-    _E.LLM_JSON_COMPLETION: Any,
-    _E.CONFIG_UPDATED: INBOUND["config"].payload,
-    **dict.fromkeys((_E.LOCAL_AUDIO_LEVEL, _E.REMOTE_AUDIO_LEVEL), AudioLevel),
-    **dict.fromkeys((_E.TRACK_STARTED, _E.TRACK_STOPPED), TrackData),
-    **dict.fromkeys((_E.SCREEN_TRACK_STARTED, _E.SCREEN_TRACK_STOPPED), TrackData),
-    **dict.fromkeys((_E.MIC_UPDATED, _E.CAM_UPDATED, _E.SPEAKER_UPDATED), MediaDeviceInfo),
-    **dict.fromkeys((_E.AVAILABLE_MICS_UPDATED, _E.AVAILABLE_CAMS_UPDATED), list[MediaDeviceInfo]),
-    _E.AVAILABLE_SPEAKERS_UPDATED: list[MediaDeviceInfo],
-    **dict.fromkeys((_E.DEVICE_ERROR, _E.SCREEN_SHARE_ERROR), DeviceError),
-    _E.AUDIO_DROPPED: AudioDroppedData,
-    _E.MEDIA_STATE_UPDATED: MediaState,
-    **dict.fromkeys((_E.TURN_STARTED, _E.TURN_ENDED), Turn),
-}
 
 _HEAD = '''\
 """{what} Written by `python -m tools.event_overloads`."""
@@ -124,7 +84,11 @@ class Group:
 def payloads() -> dict[RTVIEvent, Any]:
     """Return the type of each event's payload, in the order of `RTVIEvent`."""
     of_messages = {spec.event: spec.payload for spec in INBOUND.values()}
-    return {event: _OWN[event] if event in _OWN else of_messages.get(event) for event in RTVIEvent}
+    names = {**vars(rtvi_sync.media), "Any": Any, **{name: getattr(rtvi_sync, name) for name in rtvi_sync.__all__}}
+    return {
+        event: eval(event.payload, names) if event.payload else of_messages.get(event)  # noqa: S307 - a text of ours
+        for event in RTVIEvent
+    }
 
 
 def groups() -> list[Group]:

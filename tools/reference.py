@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -63,21 +61,9 @@ def page() -> str:
 
 def _events() -> Iterator[tuple[str, str, str]]:
     types = {event: group.type for group in groups() for event in group.events}
-    when = occasions()
     for event in RTVIEvent:
         data = {"None": "", "Any": "any JSON"}.get(types[event], f"`{types[event]}`")
-        yield f"`{event.snake}`", data, when[event.name]
-
-
-def occasions() -> dict[str, str]:
-    """Return when an event comes, by the name of its member: the text behind it in the source."""
-    (enum,) = ast.parse(inspect.getsource(RTVIEvent)).body
-    assert isinstance(enum, ast.ClassDef)
-    return {
-        ast.unparse(member.targets[0]): ast.literal_eval(text.value)
-        for member, text in pairwise(enum.body)
-        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr)
-    }
+        yield f"`{event.snake}`", data, event.when
 
 
 def _options() -> Iterator[tuple[str, str, str, str]]:

@@ -34,11 +34,6 @@ Cause: TypeAlias = str | bytes | RTVIMessage
 """A bot message, or its text. The text takes less memory while the event is queued; it is parsed again if a handler
 reads the message."""
 
-# Events that occur once in a session, before `connect()` returns.
-_ONCE = frozenset({RTVIEvent.CONNECTED, RTVIEvent.BOT_STARTED, RTVIEvent.BOT_CONNECTED, RTVIEvent.BOT_READY})
-# Events of the start of a session: `wait_for()` may wait for them before there is one.
-_OPENING = _ONCE | {RTVIEvent.TRANSPORT_STATE_CHANGED, RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED}
-
 
 @attrs.frozen(kw_only=True)
 class HandlerError:
@@ -187,7 +182,7 @@ class Dispatcher:
         type_ = event_from(event)
         deadline = Deadline(timeout)
         with self.open_stream([type_], timeout) as stream:
-            if stream.after is not None and type_ not in _OPENING:
+            if stream.after is not None and not type_.starts:
                 raise stream.after.as_error(f"the {type_.value} event came")
             while True:
                 found = stream.next_before(deadline)
@@ -283,7 +278,7 @@ class Dispatcher:
         for stream in self._live_streams():
             if stream.session > number:
                 continue
-            is_opening = bool(stream.types) and stream.types <= _OPENING
+            is_opening = bool(stream.types) and all(type_.starts for type_ in stream.types)
             if info.reconnecting and (is_opening or stream.outlives_loss):
                 stream.session = number + 1  # a stream that waits for a session waits for the one that replaces it
             else:
@@ -352,7 +347,7 @@ class Dispatcher:
         if self._streams:
             event = _event(type_, data, received_at, cause)
             streams = [stream for stream in self._live_streams() if stream.has_listener(type_)]
-            if type_ in _ONCE:  # a stream that was opened after connect() returned waits for the next session
+            if type_.starts == "once":  # a stream that was opened after connect() returned waits for the next session
                 streams = [stream for stream in streams if not stream.is_stale(event)]
             pushed = [stream.push(event, size) for stream in streams]
             taken = all(pushed)

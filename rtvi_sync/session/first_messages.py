@@ -39,18 +39,8 @@ _MAX_MESSAGES = 1000
 _READER_SECONDS = 3600.0
 # The types of messages that may say something in a conversation.
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
-# The events that the tracker of turns takes: a copy, because most sessions do not import that.
-_E: TypeAlias = RTVIEvent
-TAKEN = frozenset(
-    {
-        *(_E.USER_STARTED_SPEAKING, _E.USER_STOPPED_SPEAKING, _E.USER_INPUT, _E.USER_TRANSCRIPT, _E.USER_LLM_TEXT),
-        *(_E.USER_MUTE_STARTED, _E.USER_MUTE_STOPPED),
-        *(_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_LLM_TEXT, _E.BOT_LLM_STOPPED),
-        *(_E.BOT_OUTPUT, _E.BOT_TTS_TEXT, _E.BOT_STARTED_SPEAKING, _E.BOT_STOPPED_SPEAKING),
-        *(_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_START, _E.LLM_FUNCTION_CALL_STARTED),
-        *(_E.LLM_FUNCTION_CALL_IN_PROGRESS, _E.LLM_FUNCTION_CALL_STOPPED, _E.ERROR, _E.METRICS),
-    }
-)
+# The events that the tracker of turns takes.
+TAKEN = frozenset(event for event in RTVIEvent if event.in_turns)
 
 
 class Follower(Protocol):

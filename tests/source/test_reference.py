@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from rtvi_sync import RTVIEvent
-from tools.reference import PAGE, occasions, page
+from tools.reference import PAGE, page
 
 
 def test_the_page_is_what_the_tool_writes() -> None:
     """`docs/reference.md` says what the docstrings say."""
     assert PAGE.read_text("utf-8") == page(), "run: python -m tools.reference"
-
-
-def test_each_event_has_its_text() -> None:
-    """Each member of `RTVIEvent`, and no alias, says when the event comes."""
-    assert list(occasions()) == [event.name for event in RTVIEvent]
 
 
 def test_each_row_is_whole() -> None:
