@@ -112,8 +112,9 @@ class IOThread:
         self._timer_numbers = itertools.count()
         self._closing = False
         self._waiting = False  # the thread blocks, or is about to: it has checked its work
-        self._is_broken = False  # the application has closed the selector, or all descriptors
-        self._is_lost = False  # it has closed all descriptors
+        self._selector_failed = False  # the application has closed it
+        #: The application has closed all descriptors, as far as `detect_loss()` has found out.
+        self.is_lost: bool = False
         self._open()
         #: Steps at given times on this thread, exact to the microsecond.
         self.scheduler: Scheduler = Scheduler(self._wake, lambda: self.will_recheck)
@@ -159,19 +160,22 @@ class IOThread:
             with contextlib.suppress(OSError):
                 waker.send(b"\0")
 
-    def is_lost(self) -> bool:
-        """Find out whether the application has closed the descriptors of the process, and with them those of channels.
+    def detect_loss(self) -> bool:
+        """Check whether the application has closed the descriptors of the process, and with them those of channels.
 
-        Then the numbers may belong to other files, and must not be closed. The thread ends by itself, but may take a
-        while.
+        If so, drop them: the numbers may belong to other files, and must not be closed. The thread ends by itself, but
+        may take a while.
+
+        Returns:
+            `is_lost`.
         """
         waker = self._waker  # referred to here, so that this package does not close it during the check
-        if waker is not None and not self._is_lost and self._mark.is_gone:
-            # Before the flags are set: a thread that sees the loss may call _wake(), which must write nowhere.
+        if waker is not None and not self.is_lost and self._mark.is_gone:
+            # Before the flag is set: a thread that sees the loss may call _wake(), which must write nowhere.
             waker.detach()
             self._wake_reader.detach()
-            self._is_lost = self._is_broken = True
-        return self._is_lost
+            self.is_lost = True
+        return self.is_lost
 
     @property
     def is_current(self) -> bool:
@@ -250,7 +254,7 @@ class IOThread:
             if self._selector.get_key(channel.fileno()).data is not channel:
                 return False
             self._selector.unregister(channel.fileno())
-        return not self.is_lost()
+        return not self.detect_loss()
 
     def call_later(self, delay: float, call: Callable[[], object], channel: Channel | None = None) -> Timer:
         """Call `call()` on the I/O thread in `delay` seconds. `channel` is as in `call()`."""
@@ -267,11 +271,11 @@ class IOThread:
             self.followers.work()
 
     def _check_descriptors(self) -> None:
-        self.is_lost()
+        self.detect_loss()
         self.call_later(_CHECK_INTERVAL, self._check_descriptors)
 
     def _serve_until_closed(self) -> bool:
-        while not (self._is_broken or (self._closing and not self._commands)):
+        while not (self.is_lost or self._selector_failed or (self._closing and not self._commands)):
             next_timer = self._run_timers()
             if self.scheduler.next_due < math.inf and self.scheduler.wants_run:  # often there is no step at all
                 self.scheduler.run_due()
@@ -291,7 +295,8 @@ class IOThread:
         left += [channel for _, channel in self._commands if channel is not None]  # not registered yet
         self._close()
         for channel in left:
-            self._end(channel, closed_error() if self._is_broken else RuntimeError("The I/O thread has ended"))
+            is_failure = self.is_lost or self._selector_failed
+            self._end(channel, closed_error() if is_failure else RuntimeError("The I/O thread has ended"))
 
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that blocks keeps no reference to a channel that it has served.
@@ -300,7 +305,7 @@ class IOThread:
             is_urgent = self._commands or self.promotion_requested
             ready = self._selector.select(0.0) if is_urgent else self._select(next_timer)
         except (OSError, ValueError):
-            self._is_broken = True
+            self._selector_failed = True
             return
         finally:
             self._waiting = False
@@ -362,7 +367,7 @@ class IOThread:
                 self._fail(channel, error)
 
     def _fail(self, channel: Channel, error: BaseException) -> None:
-        if self.is_lost():
+        if self.detect_loss():
             error = closed_error()
         else:
             logger.error("Serving a connection failed; it is closed", exc_info=error)
@@ -390,8 +395,8 @@ class IOThread:
         self._mark = Mark(waker)
 
     def _close(self) -> None:
-        is_lost, self._waker = self.is_lost(), None
-        if self._is_broken:
+        is_lost, self._waker = self.detect_loss(), None
+        if is_lost or self._selector_failed:
             keep_open(vars(self._selector).get("_selector"))  # its number may be another file's
         else:
             self._selector.close()

@@ -154,7 +154,7 @@ class LoopThread:
         # These three are guarded by the lock of the only `_Slot`.
         self.users: int = 0
         self.unused_since: float = 0.0
-        self.lost: bool = False  # see `is_lost()`
+        self.is_lost: bool = False  # the application has closed the descriptors, as far as `detect_loss()` knows
         self._generation = fork_generation()
         self._thread: threading.Thread | None = None
 
@@ -183,7 +183,7 @@ class LoopThread:
 
     def call(self, function: Callable[..., object], *args: Any) -> bool:
         """Call `function(*args)` on the loop's thread; return False, without effect, once the loop has ended."""
-        if self.lost:
+        if self.is_lost:
             return False
         try:
             self._loop.call_soon_threadsafe(function, *args)
@@ -210,22 +210,25 @@ class LoopThread:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        is_lost = self.is_lost()
+        is_lost = self.detect_loss()
         if not self.call(start):
             work.close()
             future.reject(closed_error() if is_lost else RuntimeError("The asyncio loop has ended"))
         return future
 
-    def is_lost(self) -> bool:
-        """Find out whether the application has closed the loop's descriptors, and give the loop up then.
+    def detect_loss(self) -> bool:
+        """Check whether the application has closed the loop's descriptors, and abandon the loop if so.
 
         Its thread may block for good. If a timer wakes it, it ends.
-        """
-        if not (self.lost or self._loop.is_closed()) and self._mark.is_gone:
-            self._give_up()
-        return self.lost
 
-    def _give_up(self) -> None:
+        Returns:
+            `is_lost`.
+        """
+        if not (self.is_lost or self._loop.is_closed()) and self._mark.is_gone:
+            self._abandon()
+        return self.is_lost
+
+    def _abandon(self) -> None:
         if _slot.lose(self):
             self._loop.stop()
             self._loop.forget_descriptors()
@@ -250,7 +253,7 @@ class LoopThread:
         sleepless.add(me)
         try:
             self._loop.run_forever()
-            if self.lost:
+            if self.is_lost:
                 return
             leftover = asyncio.all_tasks(self._loop)
             for task in leftover:
@@ -263,16 +266,17 @@ class LoopThread:
             logger.debug("The asyncio loop has lost its selector", exc_info=True)
         finally:
             if not self._loop.is_closed():
-                self._give_up()
+                self._abandon()
             sleepless.discard(me)
             asyncio.set_event_loop(None)
 
     def abandon_in_child(self) -> None:
         """Close the descriptors that a forked child has inherited.
 
-        Each number is given to another file, because the objects that it belongs to will close it once more.
+        Each number is given to another file, because the objects that it belongs to will close it once more. The
+        numbers are still the loop's: before the fork, `_Slot.stop_idle_threads()` has dropped a loop that lost them.
         """
-        self.lost = True
+        self.is_lost = True
         _inherited.append(self._loop)
         null = os.open(os.devnull, os.O_RDWR)
         try:
@@ -299,7 +303,7 @@ class _Slot:
     def enter(self) -> LoopThread:
         """Return the current loop, or a new one, with one user more."""
         if (current := self._current) is not None:
-            current.is_lost()
+            current.detect_loss()
         with self._lock:
             is_new = self._current is None
             loop = self._current = self._current or LoopThread()
@@ -325,7 +329,7 @@ class _Slot:
     def lose(self, loop: LoopThread) -> bool:
         """Forget `loop`, whose descriptors are closed; return False if it is lost already."""
         with self._lock:
-            known, loop.lost = loop.lost, True
+            known, loop.is_lost = loop.is_lost, True
             if self._current is loop:
                 self._current = None
             return not known
@@ -341,7 +345,7 @@ class _Slot:
     def stop_idle_threads(self, deadline: Deadline) -> None:
         """End the current loop if it has no users."""
         if (current := self._current) is not None:
-            current.is_lost()  # without waiting for a thread that may block for good
+            current.detect_loss()  # without waiting for a thread that may block for good
         with self._lock:
             loop = self._current
             if loop is None or loop.users:

@@ -93,7 +93,7 @@ class _RuntimeSlot:
     def _retire_failed(self) -> None:
         """Retire the current runtime if nothing can use it: its I/O thread has failed, or its descriptors are gone."""
         runtime = self._current
-        if runtime is None or not (runtime.io.is_lost() or runtime.io.ended):
+        if runtime is None or not (runtime.io.detect_loss() or runtime.io.ended):
             return
         with self._lock:
             if self._current is not runtime:

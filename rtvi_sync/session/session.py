@@ -596,7 +596,7 @@ class Session:
         """Wait until an ending session is closed. End it first if its descriptors are gone."""
         if self.in_other_process or self.closed.is_set():
             return
-        if self.runtime.io.is_lost():
+        if self.runtime.io.detect_loss():
             self.end(CloseInfo(initiator="network", error=closed_error()))
         if self.is_ending:
             self.wait_closed(Deadline(deadline.at_most(EndLimits.TEARDOWN)))

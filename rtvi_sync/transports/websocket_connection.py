@@ -150,7 +150,7 @@ class WebSocketConnection:
             limit: seconds after which the socket is closed even if bytes are still being sent.
             code: of the close frame.
         """
-        if self._io.is_lost():
+        if self._io.detect_loss():
             return  # the I/O thread may sleep, and ends the connection when a timer wakes it
         closing = CloseInfo(initiator="client")
         limit = limit if idle_timeout > 0 else 0.0
@@ -407,7 +407,9 @@ class WebSocketConnection:
 
     def _broken_info(self, error: BaseException | None) -> CloseInfo:
         """Return how a connection without a close frame of the peer has ended: as planned, if it was being closed."""
-        return self._closing or CloseInfo(initiator="network", error=closed_error() if self._io.is_lost() else error)
+        return self._closing or CloseInfo(
+            initiator="network", error=closed_error() if self._io.detect_loss() else error
+        )
 
     def _finish(self, info: CloseInfo) -> None:
         if self._info is not None:
@@ -431,5 +433,5 @@ class WebSocketConnection:
         self._closed.set()
         with contextlib.suppress(OSError):
             number = self._sock.detach()
-            if not self._io.is_lost():
+            if not self._io.detect_loss():
                 socket.close(number)

@@ -116,7 +116,7 @@ def test_an_end_is_no_loss():
     io = IOThread()
     io.close()
     io.thread.join(GUARD)
-    assert not io.is_lost()
+    assert not io.detect_loss()
 
 
 def test_the_next_user_of_the_runtime(monkeypatch):
