@@ -47,7 +47,7 @@ def _imports(annotations: Iterable[str]) -> Iterator[str]:
     """Yield the lines that import the names of annotations, from where the module of the options has them."""
     used = {node.id for text in annotations for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     imported = set()
-    for node in ast.parse(inspect.getsource(options)).body:
+    for node in ast.walk(ast.parse(inspect.getsource(options))):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             node.names = [name for name in node.names if name.name in used]
             imported |= {name.name for name in node.names}

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any, Literal
 from ..media.devices.backend import AudioBackend
 from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
-from ..net.dial import HTTPClient
 from ..session.params import ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
+from ..net.http import HTTPClient
 from .options import Milliseconds, RTVIEventCallbacks
 
 class KeywordOptions(TypedDict, total=False):

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
@@ -18,7 +18,6 @@ from ..events import RTVIEvent, event_from
 from ..media.devices.audio_libraries import AUDIO_LIBRARIES
 from ..media.devices.backend import AudioBackend
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
-from ..net.dial import HTTPClient
 from ..protocol.validation import (
     BOOL,
     COUNT,
@@ -42,6 +41,9 @@ from ..session.dispatcher import takes_payload
 from ..session.params import APIRequest, ConnectHandler, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
+
+if TYPE_CHECKING:
+    from ..net.http import HTTPClient
 
 logger: logging.Logger = package_logger(__name__)
 

@@ -18,7 +18,7 @@ from ..concurrency.runtime import acquire_runtime
 from ..errors import BotAlreadyStartedError, DisconnectedError, RTVIError, StartBotError
 from ..events import RTVIEvent
 from ..messages import RTVIMessage
-from ..net.dial import HTTPClient, Network
+from ..net.dial import Network
 from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
 from ..session.attempt import on_a_thread, was_disconnected
@@ -30,6 +30,7 @@ from ..session.session import EndLimits
 from .connect_call import Operation
 
 if TYPE_CHECKING:
+    from ..net.http import HTTPClient
     from ..session.http_action import HTTPAction
 
 logger: logging.Logger = package_logger(__name__)

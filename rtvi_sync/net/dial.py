@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -51,21 +51,6 @@ _MAX_HEAD_BYTES = 64 * 1024
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d\b")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n]*)")
-
-
-class HTTPClient(Protocol):
-    """The part of an application's own client that the package uses: `httpx.Client` has it, and that of httpx2."""
-
-    @property
-    def build_request(self) -> Callable[..., Any]:
-        """The method that makes a request."""
-
-    @property
-    def send(self) -> Callable[..., Any]:
-        """The method that sends one."""
-
-    def close(self) -> None:
-        """Close its connections. The package never does."""
 
 
 @attrs.frozen(kw_only=True)
@@ -119,8 +104,14 @@ def dial(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socke
         InvalidTransportParamsError: The proxy is not an HTTP proxy, or no certificate authorities can be loaded.
         BaseException: The signal's reason, if the attempt was abandoned.
     """
+    return dial_by(network.proxy_for(url.geturl()), url, network, signal)
+
+
+def dial_by(
+    proxy: Proxy | None, url: SplitResult, network: Network, signal: AbortSignal
+) -> tuple[socket.socket, Detach]:
+    """Do what `dial()` does by a proxy that is known already; None: without one."""
     host, port = url.hostname or "", port_of(url)
-    proxy = network.proxy_for(url.geturl())
     with naming(proxy):
         sock, detach = _connect(*((host, port) if proxy is None else proxy.address), signal)
     try:

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import Request
 
@@ -32,7 +32,7 @@ from ..protocol import envelope
 from ..protocol.text import one_line, quoted, raised
 from ..protocol.validation import OWN_HEADERS
 from .advice import ACTION, CONNECT, START, UPLOAD, Purpose, failure_text, origin_of, refusal, status_of
-from .dial import USER_AGENT, Detach, HTTPClient, Network, check_is_http, dial, socket_timeout
+from .dial import USER_AGENT, Detach, Network, check_is_http, dial_by, socket_timeout
 from .proxies import Proxy, naming
 from .urls import basic_authorization, check_headers, merged_headers, origin, port_of, printable, server_of
 
@@ -55,6 +55,21 @@ _REASON_TIMEOUT = 1.0
 _LINE_BYTES = 64
 _SLICE_BYTES = 64 * 1024
 _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
+
+
+class HTTPClient(Protocol):
+    """The part of an application's own client that the package uses: `httpx.Client` has it, and that of httpx2."""
+
+    @property
+    def build_request(self) -> Callable[..., Any]:
+        """The method that makes a request."""
+
+    @property
+    def send(self) -> Callable[..., Any]:
+        """The method that sends one."""
+
+    def close(self) -> None:
+        """Close its connections. The package never does."""
 
 
 @attrs.frozen
@@ -165,7 +180,7 @@ def _only(parts: Generator[T, None, None]) -> T:
 
 
 class _Exchange:
-    """One request and its answer: the flow, from top to bottom, is `run()`.
+    """One request and its answer: the flow, from top to bottom, is `_answer()`; `run()` turns errors into ours.
 
     Args:
         url: The URL of the endpoint.
@@ -211,7 +226,7 @@ class _Exchange:
         headers: Mapping[str, str],
         read: Callable[[httpx.Response], Iterator[T]],
     ) -> Generator[T, None, None]:
-        """Send the request, follow redirects, and yield the parts that `read()` makes of the answer.
+        """Send the request and yield the parts that `read()` makes of the answer.
 
         Raises:
             RTVIError: An error of the purpose.
@@ -221,32 +236,7 @@ class _Exchange:
         _sending.now = True
         try:
             check_headers(headers, OWN_HEADERS)
-            fields = self._fields(headers)
-            for _ in range(MAX_REDIRECTS + 1):
-                response = self._send(method, body, fields)
-                self._answered = True
-                if "set-cookie" in response.headers:
-                    self._cookies = self._cookies or CookieJar(_CookiePolicy())
-                    httpx.Cookies(self._cookies).extract_cookies(response)
-                if not response.has_redirect_location:
-                    break
-                self._redirect(response)
-            else:
-                raise self._purpose.refused(
-                    f"{self._where} redirects more than {MAX_REDIRECTS} times. Set base_url and endpoints to the "
-                    "server's final address.",
-                    status=response.status_code,
-                )
-            if not response.is_success:
-                raise self._purpose.refused(self._refusal(response), status=response.status_code)
-            if _is_compressed(response):
-                encoding = response.headers["content-encoding"].strip().lower()
-                raise self._unusable(
-                    f"{self._where} answered with Content-Encoding {quoted(encoding, 40)} though 'identity' was "
-                    "requested. Switch compression off for this endpoint",
-                    response,
-                )
-            yield from read(response)
+            yield from read(self._answer(method, body, self._fields(headers)))
             return
         except RTVIError:
             raise
@@ -263,6 +253,34 @@ class _Exchange:
             raise failure
         finally:
             del failure
+
+    def _answer(self, method: str, body: bytes, fields: httpx.Headers) -> httpx.Response:
+        """Send the request, follow redirects, and return the answer, whose body can be read."""
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._send(method, body, fields)
+            self._answered = True
+            if "set-cookie" in response.headers:
+                self._cookies = self._cookies or CookieJar(_CookiePolicy())
+                httpx.Cookies(self._cookies).extract_cookies(response)
+            if not response.has_redirect_location:
+                break
+            self._redirect(response)
+        else:
+            raise self._purpose.refused(
+                f"{self._where} redirects more than {MAX_REDIRECTS} times. Set base_url and endpoints to the "
+                "server's final address.",
+                status=response.status_code,
+            )
+        if not response.is_success:
+            raise self._purpose.refused(self._refusal(response), status=response.status_code)
+        if _is_compressed(response):
+            encoding = response.headers["content-encoding"].strip().lower()
+            raise self._unusable(
+                f"{self._where} answered with Content-Encoding {quoted(encoding, 40)} though 'identity' was "
+                "requested. Switch compression off for this endpoint",
+                response,
+            )
+        return response
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -310,12 +328,13 @@ class _Exchange:
     def _send_by_dial(self, request: httpx.Request) -> httpx.Response:
         url = urlsplit(str(request.url))
         target, headers = request.url.raw_path, request.headers.raw
-        self._proxy = self._network.forwarding_proxy_for(self._url)
+        proxy = self._network.proxy_for(self._url)
+        self._proxy = proxy if url.scheme == "http" else None  # otherwise it is a tunnel
         if self._proxy is not None:
             target = f"{url.scheme}://{url.netloc}".encode("ascii") + target  # no fragment, which is not sent
             if (authorization := basic_authorization(self._proxy.url)) is not None:
                 headers = [(b"Proxy-Authorization", authorization.encode("ascii")), *headers]
-        sock, detach = dial(url, self._network, self._signal)
+        sock, detach = dial_by(proxy, url, self._network, self._signal)
         self._stream = _DialedStream(sock, detach, self._signal, self._proxy, self._max_received)
         self._cleanup.callback(self._stream.close)
         # TLS is beneath the stream, so that to httpcore the connection is a plain one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -16,7 +16,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.lifecycle import system_failures_as
 from ..errors import ConnectionTimeoutError, InvalidTransportParamsError, RTVIError, StartBotError
 from ..net.advice import CONNECT, START, hung_up, origin_of, status_of
-from ..net.dial import HTTPClient, Network
+from ..net.dial import Network
 from ..net.urls import merged_headers, origin, parse_url, printable, url_fault
 from ..protocol.envelope import to_json
 from ..protocol.text import raised
@@ -24,6 +24,9 @@ from ..protocol.validation import URL
 from ..transports.auth_bundle import upload_url
 from ..transports.base import StartRequest
 from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
+
+if TYPE_CHECKING:
+    from ..net.http import HTTPClient
 
 # How long a server may take to say what it offers, in seconds: the bot may be reached without it.
 _HINT_TIMEOUT = 3.0

@@ -26,8 +26,8 @@ from ..errors import (
 )
 from ..messages import RTVIMessage
 from ..net.advice import ACTION, origin_of
-from ..net.dial import HTTPClient, Network
-from ..net.http import post_stream
+from ..net.dial import Network
+from ..net.http import HTTPClient, post_stream
 from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
