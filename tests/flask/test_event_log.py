@@ -13,8 +13,7 @@ import flask
 import pytest
 
 from rtvi_sync import RTVIEvent, TransportState, messages
-from rtvi_sync.flask import RTVIBlueprint
-from rtvi_sync.flask.event_log import EventLog, Position, as_json
+from rtvi_sync.flask import EventLog, Position, RTVIBlueprint, as_json
 from rtvi_sync.testing import EmbeddedBot
 from tests.support import limits
 from tests.support.slowness import takes

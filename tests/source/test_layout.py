@@ -14,6 +14,7 @@ _PAYLOADS: Final = "classes of data without code: tests/protocol/test_decoding.p
 #: Modules without a test file of their name, and why.
 WITHOUT: Final[dict[str, str]] = {
     "_version": "one constant: tests/test_exports.py compares it",
+    "flask": "tests/flask has a file for each of its parts",
     "media/devices/backend": "protocols, and functions that import a backend: the tests of both backends use it",
     "media/port": "a protocol: tests/transports/test_base.py checks what it shows",
     "protocol/application_payloads": _PAYLOADS,
