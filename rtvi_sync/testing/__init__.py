@@ -6,9 +6,8 @@ import typing
 if typing.TYPE_CHECKING:
     from rtvi_sync.testing import faults
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
-    from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest
-    from rtvi_sync.testing.embedded_bot.reply import Reply
-    from rtvi_sync.testing.embedded_bot.scripted_faults import Fault
+    from rtvi_sync.testing.embedded_bot.reply import Fault, Reply
+    from rtvi_sync.testing.embedded_bot.server import BotRequest
     from rtvi_sync.testing.embedded_bot.session import BotSession
     from rtvi_sync.testing.fault_injection.fault_connection import Injection, ProxyConnection
     from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
@@ -38,9 +37,8 @@ __all__ = [
 # Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
 _NAMES = {
     "embedded_bot.bot": "EmbeddedBot",
-    "embedded_bot.http_endpoint": "BotRequest",
-    "embedded_bot.reply": "Reply",
-    "embedded_bot.scripted_faults": "Fault",
+    "embedded_bot.reply": "Fault Reply",
+    "embedded_bot.server": "BotRequest",
     "embedded_bot.session": "BotSession",
     "fault_injection.fault_connection": "Injection ProxyConnection",
     "fault_injection.fault_proxy": "FaultProxy",

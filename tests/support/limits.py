@@ -72,7 +72,7 @@ _PLACES = {
     "event_log": "rtvi_sync.flask._MAX_LOG_BYTES",  # bytes
     "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",
     "proxy_pause": "rtvi_sync.testing.fault_injection.fault_proxy._PAUSE",  # after an accept() that failed
-    "server_pause": "rtvi_sync.testing.embedded_bot.tcp_server._PAUSE",
+    "server_pause": "rtvi_sync.testing.embedded_bot.server._PAUSE",
     # threads
     "deadline_slice": "rtvi_sync.concurrency.deadline._SLICE",  # the longest wait at once
     "idle_end": "rtvi_sync.concurrency.lifecycle._IDLE_LIMIT",  # what idle threads have to end

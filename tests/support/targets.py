@@ -22,9 +22,9 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, Injection, MeasuredClient, ProxyConnection, Report
-from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
-from rtvi_sync.testing.embedded_bot.config import LiveConfig
-from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messages import NEWEST, BotVersion
+from rtvi_sync.testing.embedded_bot.reply import LLMContext
+from rtvi_sync.testing.embedded_bot.services import LiveConfig
 from rtvi_sync.testing.embedded_bot.session import SessionState
 from rtvi_sync.testing.fault_injection.fault_connection import TargetAddress
 from rtvi_sync.testing.faults import Reset

@@ -21,7 +21,7 @@ from rtvi_sync.protocol.frames import (
 from rtvi_sync.protocol.states import FOLLOWING
 from rtvi_sync.protocol.validation import is_generator, snake_case
 from rtvi_sync.testing.contract_rig import ContractBot
-from rtvi_sync.testing.embedded_bot.tones import tones
+from rtvi_sync.testing.embedded_bot.audio import tones
 
 __all__ = [
     "FOLLOWING",

@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.errors import DisconnectedError, RequestTimeoutError
 from rtvi_sync.net.urls import authority
 from rtvi_sync.protocol.validation import NAME, PORT, WAIT, instance_of
-from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
-from rtvi_sync.testing.embedded_bot.config import LiveConfig
 from rtvi_sync.testing.embedded_bot.conversation import BotConversation
-from rtvi_sync.testing.embedded_bot.http_api import BotAPI
-from rtvi_sync.testing.embedded_bot.http_endpoint import BotRequest, HTTPEndpoint
-from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
+from rtvi_sync.testing.embedded_bot.messages import BotVersion
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.reply import PATTERN, matches
-from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
+from rtvi_sync.testing.embedded_bot.reply import PATTERN, FaultPlan, LLMContext, matches
+from rtvi_sync.testing.embedded_bot.server import BotAPI, BotRequest, HTTPEndpoint
+from rtvi_sync.testing.embedded_bot.services import LiveConfig
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
-
-from ...concurrency.clock import monotonic
 
 if TYPE_CHECKING:
     from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer

@@ -1,27 +1,243 @@
-"""A conversation of the embedded bot, and the dispatch of the client's messages to their handlers."""
+"""A conversation of the embedded bot: the dispatch of a client's messages, and their handlers."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+from rtvi_sync._version import __version__
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, TranscriptionFrame
-from rtvi_sync.testing.embedded_bot.actions import ActionHandlers, ActionRegistry
-from rtvi_sync.testing.embedded_bot.client_messages import ClientMessageHandlers
-from rtvi_sync.testing.embedded_bot.config import ConfigHandlers
-from rtvi_sync.testing.embedded_bot.eval_route import control_of, parse
-from rtvi_sync.testing.embedded_bot.handshake import Handshake
-from rtvi_sync.testing.embedded_bot.messenger import HandlerProvider, MessageHandler, Messenger
+from rtvi_sync.testing.embedded_bot.messages import (
+    InvalidMessageError,
+    Message,
+    MessageHandler,
+    Messenger,
+    control_of,
+    entries,
+    field,
+    invalid,
+    negotiate,
+    optional,
+    parse,
+    required,
+)
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
-from rtvi_sync.testing.embedded_bot.script import Message
+from rtvi_sync.testing.embedded_bot.reply import LLMContext
+from rtvi_sync.testing.embedded_bot.services import (
+    ActionHandlers,
+    ActionRegistry,
+    ConfigHandlers,
+    LiveConfig,
+    read_config,
+)
 from rtvi_sync.testing.embedded_bot.session import BotSession, SessionState
-from rtvi_sync.testing.embedded_bot.speech_input import SpeechInput
-from rtvi_sync.testing.embedded_bot.validation import InvalidMessageError, entries
+from rtvi_sync.testing.embedded_bot.speech_input import SpeechInput, now
 
 logger: logging.Logger = package_logger(__name__)
+
+# -- the handshake ----------------------------------------------------------------------------------------------------
+
+# The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
+_ABOUT_SINCE: Final = (1, 1)
+_CAPABILITIES_SINCE: Final = (2, 2)
+
+
+class Handshake:
+    """The handshake with one client, on the thread of the session.
+
+    Args:
+        messenger: sends the response, and is given the client's generation.
+        config: of the session.
+        requested: the config in the connect request, any JSON; None if it had none.
+        options: of the bot.
+        reply_player: greets the user.
+        ready: False: the bot never becomes ready.
+    """
+
+    def __init__(
+        self,
+        messenger: Messenger,
+        config: LiveConfig,
+        requested: Any,
+        options: BotOptions,
+        reply_player: ReplyPlayer,
+        *,
+        ready: bool,
+    ) -> None:
+        self._messenger = messenger
+        self._config = config
+        self._requested = requested
+        self._options = options
+        self._reply_player = reply_player
+        self._ready = ready
+
+    @property
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message."""
+        return {"client-ready": self._client_ready}
+
+    def _client_ready(self, received: Message) -> None:
+        if self._options.metrics:
+            # Real bots send them when the pipeline starts. Here the first message decides in which encoding.
+            zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
+            self._messenger.emit("metrics", {"ttfb": zero, "processing": zero})
+        if not self._ready:
+            return
+        bot_version, has_services = self._messenger.bot_version, self._options.has_config or self._options.has_actions
+        negotiation = negotiate(bot_version, (received.get("data") or {}).get("version"), has_services=has_services)
+        self._messenger.generation = negotiation.generation
+        if negotiation.warning:
+            self._messenger.send_error_response(received, f"{negotiation.warning} Compatibility issues may occur.")
+        if not self._configure():
+            return
+        ready: dict[str, Any] = {"version": negotiation.version}
+        if bot_version.number >= _ABOUT_SINCE:
+            ready["about"] = {"library": "rtvi_sync.testing", "library_version": __version__}
+        if bot_version.number >= _CAPABILITIES_SINCE:
+            ready["capabilities"] = {
+                "audio_in": True,
+                "audio_out": True,
+                "video_in": False,
+                "screen_in": False,
+                "video_out": False,
+                "metrics": self._options.metrics,
+            }
+        if negotiation.includes_config:
+            ready["config"] = self._config.services
+        self._messenger.emit("bot-ready", ready, received["id"])
+        self._reply_player.greet()
+
+    def _configure(self) -> bool:
+        """Set the config of the connect request. A real bot that fails at it never becomes ready, and sends nothing."""
+        try:
+            if self._requested is not None:
+                self._config.update(read_config(self._requested))
+        except Exception:
+            logger.warning("No bot-ready is sent: the config of the connect request cannot be set", exc_info=True)
+            return False
+        self._requested = None
+        return True
+
+
+# -- client messages other than audio ---------------------------------------------------------------------------------
+
+_KEYS: Final = frozenset("0123456789*#")
+
+
+class ClientMessageHandlers:
+    """Handlers of one client's messages, called on the thread of the session.
+
+    Args:
+        messenger: sends the responses.
+        reply_player: runs the language model and plays its replies.
+        context: receives texts and files.
+        options: of the bot.
+    """
+
+    def __init__(
+        self, messenger: Messenger, reply_player: ReplyPlayer, context: LLMContext, options: BotOptions
+    ) -> None:
+        self._messenger = messenger
+        self._reply_player = reply_player
+        self._context = context
+        self._options = options
+
+    @property
+    def handlers(self) -> Mapping[str, MessageHandler]:
+        """Return the handlers by type of message. Messages that have no effect here are only checked."""
+        return {
+            "client-message": self._client_message,
+            "send-text": self._send_text,
+            "send-file": self._send_file,
+            "append-to-context": self._append_to_context,
+            "dtmf": self._dtmf,
+            "ui-event": lambda received: _check(received, event=str),
+            "ui-snapshot": lambda received: _check(received, tree=dict),
+            "ui-cancel-task": lambda received: _check(received, task_id=str),
+            "ui-cancel-job-group": lambda received: _check(received, job_id=str),
+            "llm-function-call-result": self._function_result,
+        }
+
+    def _client_message(self, received: Message) -> None:
+        data = received.get("data") or {}
+        kind = field(data, "t", str)
+        answer = self._options.on_request.get(kind, data.get("d"))
+        if callable(answer):
+            try:
+                answer = answer(data.get("d"))
+            except Exception as error:  # noqa: BLE001 - a script raises to make the bot refuse
+                self._messenger.send_error_response(received, str(error))
+                return
+        response = {"t": kind} if answer is None else {"t": kind, "d": answer}
+        self._messenger.emit("server-response", response, received["id"])
+
+    def _send_text(self, received: Message) -> None:
+        data = received.get("data") or {}
+        text, run, spoken = field(data, "content", str), *_run_options(data)
+        if run:
+            self._reply_player.interrupt(typed=True)
+        chat = {"text": text, "input_type": "chat", "timestamp": now(), "final": True, "msg_id": received["id"]}
+        self._messenger.emit("user-input", chat)
+        self._context.add("user", text)
+        if run:
+            self._reply_player.respond(spoken=spoken)
+
+    def _send_file(self, received: Message) -> None:
+        data = received.get("data") or {}
+        text, file = field(data, "content", str), field(data, "file", dict)
+        field(file, "format", str)
+        source = field(file, "source", dict)
+        if field(source, "type", str) not in ("bytes", "url"):
+            raise invalid("file.source.type", "Input should be 'bytes' or 'url'")
+        field(source, source["type"], str)
+        run, spoken = _run_options(data)
+        if run:
+            self._reply_player.interrupt(typed=True)
+        self._context.add("user", text)
+        if run:
+            self._reply_player.respond(spoken=spoken)
+
+    def _append_to_context(self, received: Message) -> None:
+        data = received.get("data") or {}
+        role, content = field(data, "role", str), required(data, "content")
+        run = bool(optional(data, "run_immediately", bool))
+        if run:
+            self._reply_player.interrupt(typed=True)
+        if not self._options.quirks:
+            self._messenger.emit("append-to-context-result", {"result": "Message appended to context"}, received["id"])
+        self._context.add(role, content)
+        if run:
+            self._reply_player.respond()
+
+    def _function_result(self, received: Message) -> None:
+        _check(received, function_name=str, tool_call_id=str, arguments=dict, result=(dict, str))
+        self._reply_player.take_result(received["data"]["tool_call_id"], received["data"]["result"])
+
+    def _dtmf(self, received: Message) -> None:
+        data = received.get("data") or {}
+        # Older bots take one key in "button"; newer ones take a list in "buttons" and refuse "button".
+        name = "button" if self._messenger.bot_version.accepts_field("dtmf.button") else "buttons"
+        keys = [field(data, name, str)] if name == "button" else field(data, name, list)
+        if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
+            raise invalid(name, "Input should be keys of 0-9, * and #")
+
+
+def _check(received: Message, **fields: Any) -> None:
+    for name, kind in fields.items():
+        field(received.get("data") or {}, name, kind)
+
+
+def _run_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return `run_immediately` and `audio_response` of a client's text or file."""
+    options = optional(data, "options", dict) or {}
+    return bool(options.get("run_immediately", True)), bool(options.get("audio_response", True))
+
+
+# -- the conversation -------------------------------------------------------------------------------------------------
 
 
 class BotConversation:
@@ -43,25 +259,24 @@ class BotConversation:
         self._speech_input = SpeechInput(session, self._messenger, self._reply_player, context, options)
         actions = ActionRegistry(options.actions or {}, context, self._reply_player, quirks=options.quirks)
         self._actions = ActionHandlers(self._messenger, actions)
-        providers: list[HandlerProvider] = [
-            Handshake(
-                self._messenger,
-                state.config,
-                requested_config,
-                options,
-                self._reply_player,
-                ready=state.fault_plan.begin_session() and options.ready,
-            ),
-            ClientMessageHandlers(self._messenger, self._reply_player, context, options),
-            self._speech_input,
-        ]
+        handshake = Handshake(
+            self._messenger,
+            state.config,
+            requested_config,
+            options,
+            self._reply_player,
+            ready=state.fault_plan.begin_session() and options.ready,
+        )
+        self._handlers: dict[str, MessageHandler] = {
+            "disconnect-bot": lambda _: session.close(),
+            **handshake.handlers,
+            **ClientMessageHandlers(self._messenger, self._reply_player, context, options).handlers,
+            **self._speech_input.handlers,
+        }
         if options.has_config:
-            providers.append(ConfigHandlers(self._messenger, state.config, self._reply_player))
+            self._handlers |= ConfigHandlers(self._messenger, state.config, self._reply_player).handlers
         if options.has_actions:
-            providers.append(self._actions)
-        self._handlers: dict[str, MessageHandler] = {"disconnect-bot": lambda _: session.close()}
-        for provider in providers:
-            self._handlers |= provider.handlers
+            self._handlers |= self._actions.handlers
 
     def run(self) -> None:
         """Serve the client until the connection ends. Called once.

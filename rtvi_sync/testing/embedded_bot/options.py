@@ -23,12 +23,9 @@ from rtvi_sync.protocol.validation import (
     list_of,
     mapping_of,
 )
-from rtvi_sync.testing.embedded_bot.actions import Action, ActionName
-from rtvi_sync.testing.embedded_bot.bot_version import NEWEST, BotVersion
-from rtvi_sync.testing.embedded_bot.config import Config, OnConfig, OptionTypes
-from rtvi_sync.testing.embedded_bot.reply import REPLIES, REPLY, AnyReply, Replies, as_replies
-from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.scripted_faults import Fault
+from rtvi_sync.testing.embedded_bot.messages import NEWEST, BotVersion, Message
+from rtvi_sync.testing.embedded_bot.reply import REPLIES, REPLY, AnyReply, Fault, Replies, as_replies
+from rtvi_sync.testing.embedded_bot.services import Action, ActionName, Config, OnConfig, OptionTypes
 from rtvi_sync.testing.embedded_bot.session import BotSession
 
 _STRINGS = list_of(STRING, "a string or a list of them")

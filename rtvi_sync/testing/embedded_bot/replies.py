@@ -13,22 +13,26 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame
-from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
-from rtvi_sync.testing.embedded_bot.messenger import Messenger
+from rtvi_sync.testing.embedded_bot.audio import ReplyAudio, Utterance, echo, tones
+from rtvi_sync.testing.embedded_bot.messages import Message, Messenger, message
 from rtvi_sync.testing.embedded_bot.options import BotOptions
-from rtvi_sync.testing.embedded_bot.reply import Reply
-from rtvi_sync.testing.embedded_bot.reply_script import AwaitResult, CutReply, ReplyScript, Script, Voice, cut_reply
-from rtvi_sync.testing.embedded_bot.script import Message, SpeechScript, message, words_of
-from rtvi_sync.testing.embedded_bot.scripted_faults import FaultKind, FaultPlan
+from rtvi_sync.testing.embedded_bot.reply import FaultKind, FaultPlan, LLMContext, Reply
+from rtvi_sync.testing.embedded_bot.reply_script import (
+    AwaitResult,
+    CutReply,
+    ReplyScript,
+    Script,
+    SpeechScript,
+    Voice,
+    cut_reply,
+    words_of,
+)
 from rtvi_sync.testing.embedded_bot.session import BotSession
-from rtvi_sync.testing.embedded_bot.tones import ReplyAudio, echo, tones
-from rtvi_sync.testing.embedded_bot.vad import Utterance
-
-from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 

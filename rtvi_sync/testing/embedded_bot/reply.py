@@ -1,16 +1,20 @@
-"""Replies of the embedded bot, and the patterns that choose them. Plain data."""
+"""What a bot answers: replies, the patterns that choose them, the context of its model, and scripted faults."""
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.validation import (
+    COUNT,
     FUNCTION,
     MAPPING,
     NAME,
@@ -22,6 +26,8 @@ from rtvi_sync.protocol.validation import (
     list_of,
     one_of,
 )
+
+# -- replies ----------------------------------------------------------------------------------------------------------
 
 
 def _compiles(pattern: str) -> bool:
@@ -158,3 +164,125 @@ def choose_reply(replies: Replies, said: str, run: int) -> Reply:
     if reply is None:
         reply = f"You said: {said}"
     return Reply(reply) if isinstance(reply, str) else reply
+
+
+# -- the context of the language model --------------------------------------------------------------------------------
+
+
+class LLMContext:
+    """Messages with `role` and `content`, and the script that replaces a language model. Any thread may use it.
+
+    Args:
+        replies: the script, as `EmbeddedBot` takes it.
+        on_heard: called with the text of each message of a user.
+    """
+
+    def __init__(self, replies: Replies, on_heard: Callable[[str], None] | None = None) -> None:
+        self._replies = replies
+        self._on_heard = on_heard
+        self._runs = itertools.count()
+        # Guards _messages. Held for a moment by the threads of the session, of its actions and of the test.
+        self._lock = threading.Lock()
+        self._messages: list[dict[str, Any]] = []
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Return a copy of all messages, oldest first."""
+        with self._lock:
+            return copy.deepcopy(self._messages)
+
+    def extend(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Add messages at the end."""
+        messages = list(messages)
+        with self._lock:
+            self._messages.extend(messages)
+        for message in messages:
+            if self._on_heard is not None and message.get("role") == "user":
+                self._on_heard(_text(message))
+
+    def replace(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Replace all messages by others."""
+        with self._lock:
+            self._messages = list(messages)
+
+    def add(self, role: str, content: Any) -> None:
+        """Add one message."""
+        self.extend([{"role": role, "content": content}])
+
+    @property
+    def said(self) -> str:
+        """Return what the user said last, "" if nothing."""
+        return next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
+
+    def run(self, said: str) -> Reply:
+        """Return the reply to what the user said, and add it as a message of the assistant."""
+        reply = choose_reply(self._replies, said, next(self._runs))
+        self.add("assistant", reply.text or reply.filler)
+        return reply
+
+
+def _text(message: dict[str, Any]) -> str:
+    """Return the text of a message: its content, or the text parts of its content."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+FaultKind: TypeAlias = Literal["drop", "close", "stall", "malformed", "slow", "error", "no_ready"]
+
+
+@attrs.frozen
+class Fault:
+    """What goes wrong with an embedded bot. Faults of the network are those of `FaultProxy`.
+
+    All but the last three happen when the reply's first word, or with RTVI 0.3 its first sentence, has been spoken, or
+    its first word written if nothing is spoken.
+
+    Attributes:
+        kind: "drop": the connection breaks without a close frame. "close": the bot closes it (code 1000). "stall": the
+            rest of the reply never comes; the next one does. "malformed": a message that is no JSON comes, then the
+            rest. "slow": the reply takes twice its time. "error": the model reports an error in place of the reply.
+            "no_ready": `client-ready` is not answered.
+        on: a pattern that is searched in what the user said, in any case of letters; or a number, counted from 1 over
+            all sessions of the bot, of the question, or with "no_ready" of the session; None: each.
+    """
+
+    kind: FaultKind = attrs.field(validator=one_of(*get_args(FaultKind)))
+    on: str | int | None = attrs.field(default=None)
+
+    @on.validator
+    def _check_on(self, _: object, on: object) -> None:
+        rule = PATTERN if isinstance(on, str) else COUNT.or_none
+        rule.check_one("on", on)
+        if self.kind == "no_ready" and isinstance(on, str):
+            raise ValueError('on must be the number of a session for "no_ready", because no question precedes it')
+
+
+class FaultPlan:
+    """The faults of a bot, over all its sessions. Any thread may call it.
+
+    Args:
+        faults: as `EmbeddedBot` takes them.
+    """
+
+    def __init__(self, faults: Sequence[Fault] = ()) -> None:
+        self._faults = faults
+        self._questions = itertools.count(1)
+        self._sessions = itertools.count(1)
+
+    def begin_session(self) -> bool:
+        """Count a session, and tell whether its bot becomes ready."""
+        number = next(self._sessions)
+        return not any(fault.kind == "no_ready" and fault.on in (None, number) for fault in self._faults)
+
+    def ask(self, said: str) -> FaultKind | None:
+        """Count a question, and return what goes wrong with its reply."""
+        number = next(self._questions)
+        for fault in self._faults:
+            fits = matches(fault.on, said) if isinstance(fault.on, str) else fault.on in (None, number)
+            if fits and fault.kind != "no_ready":
+                return fault.kind
+        return None

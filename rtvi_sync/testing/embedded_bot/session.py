@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, get_args
 
 import attrs
 
+from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
@@ -24,15 +25,16 @@ from rtvi_sync.protocol.validation import (
     integer,
     one_of,
 )
-from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
-from rtvi_sync.testing.embedded_bot.config import Config, LiveConfig
-from rtvi_sync.testing.embedded_bot.eval_route import EvalRoute, open_eval_route
-from rtvi_sync.testing.embedded_bot.functions import call_function
-from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
-from rtvi_sync.testing.embedded_bot.script import Message
-from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
-
-from ...concurrency.clock import monotonic
+from rtvi_sync.testing.embedded_bot.messages import (
+    BotVersion,
+    CallReports,
+    EvalRoute,
+    Message,
+    message,
+    open_eval_route,
+)
+from rtvi_sync.testing.embedded_bot.reply import FaultPlan, LLMContext
+from rtvi_sync.testing.embedded_bot.services import Config, LiveConfig
 
 _FRAME = instance_of("a frame", *get_args(Frame))
 _CODE = Rule(
@@ -236,7 +238,24 @@ class BotSession:
         one_of(*LEVELS).check(report_level=report_level)
         if self.eval_route is not None:
             report_level = self.eval_route.report_level(name, report_level)
-        return call_function(self, self._state.bot_version, name, arguments or {}, timeout, report_level)
+        bot_version = self._state.bot_version
+        reports = CallReports(bot_version, report_level, name, arguments or {})
+        if bot_version.sends("llm-function-call-in-progress"):
+            opening = [*reports.started(), *reports.in_progress()]
+        else:
+            opening = [message("llm-function-call-start", {"function_name": name}), reports.request()]
+        for each in opening:
+            self.send(each)
+        try:
+            answer = self.wait_for_message("llm-function-call-result", timeout, where=reports.is_answer)
+        except RequestTimeoutError:
+            for each in reports.cancelled():
+                self.send(each)
+            raise
+        result = answer["data"]["result"]
+        for each in reports.stopped(result):
+            self.send(each)
+        return result
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get both, as real bots send them.

@@ -9,14 +9,13 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.testing.embedded_bot.llm_context import LLMContext
-from rtvi_sync.testing.embedded_bot.messenger import MessageHandler, Messenger
+from rtvi_sync.testing.embedded_bot.audio import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted
+from rtvi_sync.testing.embedded_bot.messages import Message, MessageHandler, Messenger, field
 from rtvi_sync.testing.embedded_bot.options import BotOptions
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
-from rtvi_sync.testing.embedded_bot.script import Message, words_of
+from rtvi_sync.testing.embedded_bot.reply import LLMContext
+from rtvi_sync.testing.embedded_bot.reply_script import words_of
 from rtvi_sync.testing.embedded_bot.session import BotSession
-from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted
-from rtvi_sync.testing.embedded_bot.validation import field
 
 _USER: Final = "user-1"
 # The pace of interim transcripts while the user is still speaking.

@@ -14,9 +14,10 @@ from websockets.sync.server import ServerConnection, serve
 
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
-from rtvi_sync.testing.embedded_bot.tcp_server import TCPServer, cut, listen
+from rtvi_sync.testing.embedded_bot.server import TCPServer, cut, listen
 
 logger: logging.Logger = package_logger(__name__)
+
 # At DEBUG, websockets logs every request and message of a client, including its token; its INFO lines would clutter the
 # output of an application that asks for warnings.
 logger.setLevel(logging.WARNING)

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import Reply
-from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
-from rtvi_sync.testing.embedded_bot.reply_script import AwaitResult, Item, ReplyScript, Script, cut_reply
-from rtvi_sync.testing.embedded_bot.script import SpeechScript, words_of
-from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
+from rtvi_sync.testing.embedded_bot.audio import ReplyAudio
+from rtvi_sync.testing.embedded_bot.messages import BotVersion
+from rtvi_sync.testing.embedded_bot.reply_script import (
+    AwaitResult,
+    Item,
+    ReplyScript,
+    Script,
+    SpeechScript,
+    cut_reply,
+    words_of,
+)
 from tests.support.wire import AudioRawFrame
 
 pytestmark = pytest.mark.inside

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.testing.embedded_bot.bot_version import BotVersion
+from rtvi_sync.testing.embedded_bot.audio import ReplyAudio
+from rtvi_sync.testing.embedded_bot.messages import BotVersion
 from rtvi_sync.testing.embedded_bot.reply import Reply
-from rtvi_sync.testing.embedded_bot.reply_script import Item, ReplyScript
-from rtvi_sync.testing.embedded_bot.script import SpeechScript, sentences_of, words_of
-from rtvi_sync.testing.embedded_bot.tones import ReplyAudio
+from rtvi_sync.testing.embedded_bot.reply_script import Item, ReplyScript, SpeechScript, sentences_of, words_of
 from tests.support.wire import AudioRawFrame
 
 from .bot_client import WRITTEN

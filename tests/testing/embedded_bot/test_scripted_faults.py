@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from rtvi_sync.testing import EmbeddedBot, Fault, Reply
-from rtvi_sync.testing.embedded_bot.scripted_faults import FaultPlan
+from rtvi_sync.testing.embedded_bot.reply import FaultPlan
 from tests.support.wire import AudioRawFrame
 
 from .bot_client import Talk, names

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from rtvi_sync.testing.embedded_bot.action_schema import describe
+from rtvi_sync.testing.embedded_bot.services import describe
 
 pytestmark = pytest.mark.inside
 

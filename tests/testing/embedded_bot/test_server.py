@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rtvi_sync.concurrency.lifecycle import NoThreadError
-from rtvi_sync.testing.embedded_bot import tcp_server
-from rtvi_sync.testing.embedded_bot.tcp_server import SharedTLSSocket, TCPServer
+from rtvi_sync.testing.embedded_bot import server as server_module
+from rtvi_sync.testing.embedded_bot.server import SharedTLSSocket, TCPServer
 from tests.support import limits, loopback
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import running, thread_names
@@ -102,7 +102,7 @@ def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, caplog: py
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(tcp_server, "start_thread", none)
+            patched.setattr(server_module, "start_thread", none)
             with connect(server) as client:
                 assert client.recv(100) == b""
         with connect(server) as client:

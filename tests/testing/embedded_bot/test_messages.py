@@ -1,4 +1,4 @@
-"""The messages of each version of bot, and its answer to the version of a client."""
+"""Messages of each protocol version, version negotiation, and the messenger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync.protocol.dialects import INBOUND, OUTBOUND, VERSIONS, supports
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.testing.embedded_bot.bot_version import BotVersion, Negotiation, negotiate
+from rtvi_sync.testing.embedded_bot.messages import BotVersion, Messenger, Negotiation, negotiate
 from tests.support.wire import TranscriptionFrame
 
 from .bot_client import CONFIG, WRITTEN, Talk, greeted, names, outline
@@ -186,3 +186,31 @@ def test_a_turn_of_0_3(talk: Talk) -> None:
         "bot-tts-text Three.",
         "bot-stopped-speaking",
     ]
+
+
+def messenger(version: str) -> tuple[Messenger, list[dict[str, Any]]]:
+    """Return a messenger of a bot of that version, and the list of what it has sent."""
+    sent: list[dict[str, Any]] = []
+    return Messenger(BotVersion(version), sent.append), sent
+
+
+@pytest.mark.parametrize(("version", "types"), [("2.2.0", ["bot-output"]), ("0.3.0", [])])
+def test_a_message_that_bots_of_that_version_do_not_send(version: str, types: list[str]) -> None:
+    """`bot-output` is of RTVI 1.1 and later: an older bot drops it."""
+    it, sent = messenger(version)
+    it.emit("bot-output", {"text": "a"})
+    assert [message["type"] for message in sent] == types
+
+
+def test_an_answer_has_the_id_of_its_message() -> None:
+    """A refusal answers; an error does not."""
+    it, sent = messenger("2.2.0")
+    it.send_error_response({"type": "x", "id": "7"}, "no such thing")
+    it.send_error("broken")
+    assert [(message["type"], message["data"]["error"]) for message in sent] == [
+        ("error-response", "no such thing"),
+        ("error", "broken"),
+    ]
+    assert sent[0]["id"] == "7"
+    assert sent[1].get("id") != "7"
+    assert sent[1]["data"]["fatal"] is False

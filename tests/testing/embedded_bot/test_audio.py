@@ -1,12 +1,24 @@
-"""The beginning and end of speech."""
+"""Utterances in the user's audio, and the audio of replies."""
 
 from __future__ import annotations
+
+from array import array
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtvi_sync.testing.embedded_bot.vad import SpeechContinues, SpeechDetector, SpeechEvent, SpeechStarted, Utterance
+from rtvi_sync.testing.embedded_bot.audio import (
+    ReplyAudio,
+    SpeechContinues,
+    SpeechDetector,
+    SpeechEvent,
+    SpeechStarted,
+    Utterance,
+    echo,
+    tones,
+)
 from tests.support.wavs import silence, tone
 
 pytestmark = pytest.mark.inside
@@ -115,3 +127,36 @@ def test_chunk_sizes_make_no_difference(sizes: list[int]) -> None:
     events += vad.feed(rest, RATE)
 
     assert events == feed(detector(), pcm, len(pcm))
+
+
+def test_echo_is_bit_exact_at_the_users_rate() -> None:
+    """The user's own audio is returned unchanged, its length divided among the words."""
+    said = echo(Utterance(pcm=b"\1\2" * RATE, sample_rate=RATE), ["a", "b"], RATE)
+
+    assert said == ReplyAudio(pcm=b"\1\2" * RATE, sample_rate=RATE, word_starts=(0.0, 0.5))
+
+
+@pytest.mark.parametrize("rate", [8000, 24000, 44100])
+def test_echo_at_another_rate_sounds_the_same(rate: int) -> None:
+    """A ramp stays a ramp of the same length in time and the same values at its ends."""
+    ramp = array("h", range(-16000, 16000, 2))
+
+    said = echo(Utterance(pcm=ramp.tobytes(), sample_rate=RATE), ["a"], rate)
+    samples = array("h", said.pcm)
+
+    assert (said.sample_rate, len(samples)) == (rate, rate)
+    assert (samples[0], list(samples)) == (-16000, sorted(samples))
+    assert samples[-1] == pytest.approx(16000, abs=10)
+
+
+def test_tones_differ_by_word_and_have_soft_edges() -> None:
+    """A word has the same tone at any position and another word another; no tone starts with a click."""
+    said = tones(["hello", "you", "hello"], 24000)
+    starts = [round(start * 24000) * 2 for start in said.word_starts]
+    first, second, third = said.pcm[: starts[1]], said.pcm[starts[1] : starts[2]], said.pcm[starts[2] :]
+    samples = array("h", said.pcm)
+
+    assert first == third != second
+    assert max(map(abs, samples)) > 5000
+    assert max(abs(after - before) for before, after in pairwise(samples)) < 2000
+    assert samples[0] == samples[-1] == 0
