@@ -126,6 +126,8 @@ class IOThread:
         self.idle_time: float = 0.0
         #: The thread has ended, or is about to: what is given to it will not be done.
         self.ended: bool = False
+        #: Called on this thread when it ends, after `Channel.on_failure()`, with the reason.
+        self.on_end: set[Callable[[BaseException], object]] = set()
         self._loop_began = 0.0
         self._check_descriptors()
         register_for_fork(self)
@@ -222,7 +224,7 @@ class IOThread:
             # The application has closed the descriptor of another channel, and the new socket got its number.
             self._selector.unregister(channel.fileno())
             self._register(channel)
-            self._end(key.data, closed_error())
+            self._run_end(key.data.on_failure, closed_error())
         else:
             self._register(channel)
 
@@ -294,9 +296,9 @@ class IOThread:
         left = [key.data for key in (self._selector.get_map() or {}).values() if key.data is not None]  # None: closed
         left += [channel for _, channel in self._commands if channel is not None]  # not registered yet
         self._close()
-        for channel in left:
-            is_failure = self.is_lost or self._selector_failed
-            self._end(channel, closed_error() if is_failure else RuntimeError("The I/O thread has ended"))
+        is_failure = self.is_lost or self._selector_failed
+        for end in (*(channel.on_failure for channel in left), *self.on_end):
+            self._run_end(end, closed_error() if is_failure else RuntimeError("The I/O thread has ended"))
 
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that blocks keeps no reference to a channel that it has served.
@@ -371,11 +373,11 @@ class IOThread:
             error = closed_error()
         else:
             logger.error("Serving a connection failed; it is closed", exc_info=error)
-        self._end(channel, error)
+        self._run_end(channel.on_failure, error)
 
-    def _end(self, channel: Channel, error: BaseException) -> None:
+    def _run_end(self, end: Callable[[BaseException], object], error: BaseException) -> None:
         try:
-            channel.on_failure(error)
+            end(error)
         except BaseException:
             logger.exception("Closing a failed connection failed")
 

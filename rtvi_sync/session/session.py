@@ -198,10 +198,11 @@ class Session:
             )
             self.abort.signal.on_abort(self._aborted)
             register_for_exit(self)
+            self.runtime.io.on_end.add(self._io_ended)
         except BaseException:
             _sessions_of_transports.pop(id(transport), None)
             if hasattr(self, "runtime"):
-                self.runtime.release()
+                self._release_runtime()
             raise
 
     # -- connecting: on the connect thread ----------------------------------------------------------------------------
@@ -683,11 +684,19 @@ class Session:
             log_stack_of(busy, late)
 
         # 8. Release the threads. The end is complete, and a new session may replace this one.
-        self.runtime.release()
+        self._release_runtime()
         unregister_for_exit(self)
         self.drained.set()
         if self._on_lost is not None and publisher.was_ready and self.is_replaced:
             self._on_lost(self)
+
+    def _release_runtime(self) -> None:
+        self.runtime.io.on_end.discard(self._io_ended)
+        self.runtime.release()
+
+    def _io_ended(self, error: BaseException) -> None:
+        """End the session of a transport that has no socket on the I/O thread, and so no other sign of its end."""
+        self.end(CloseInfo(initiator="network", error=error))
 
     def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
         """Decide whether to replace the session."""

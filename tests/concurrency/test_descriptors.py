@@ -84,15 +84,18 @@ def test_what_is_kept_open():
 
 
 def test_a_thread_without_descriptors_ends(monkeypatch):
-    """At its next check: its channels end with the error, and nothing touches what has the numbers now."""
+    """At its next check: its channels and others end with the error, and nothing touches what has the numbers now."""
     put(monkeypatch, io_thread, "seconds between checks", 0.05)
     io = IOThread()
+    others: list[BaseException] = []
+    io.on_end |= {others.append, lambda error: 1 / 0}
     line = Line(io)
     on(io, lambda: io.register(line))
     with taken([*own_descriptors(io), line.fileno()]):
         line.wait(lambda: isinstance(line.failure, DisconnectedError))
         io.thread.join(GUARD)
         assert io.ended
+        assert [type(error) for error in others] == [DisconnectedError]
         io.call(int)
     line.peer.close()
 

@@ -93,7 +93,7 @@ class Recorded:
             FakeTransport(self),
             self.publisher,
             runtime=SimpleNamespace(
-                io=SimpleNamespace(is_current=False),
+                io=SimpleNamespace(is_current=False, on_end=set()),
                 workers=None,
                 release=lambda: self.note("release threads" + " too late" * self.session.drained.is_set()),
             ),

@@ -49,7 +49,8 @@ class Rig:
     def __init__(self, version: str = "2.2.0") -> None:
         self.publisher = Publisher()
         self.sent: list[RTVIMessage] = []
-        self.session = bare_session(FollowedBetween, self, self.publisher, runtime=SimpleNamespace(workers=None))
+        parts = SimpleNamespace(workers=None, io=SimpleNamespace(on_end=set()))
+        self.session = bare_session(FollowedBetween, self, self.publisher, runtime=parts)
         self.receive("bot-ready", {"version": version})
         self.publisher.steps.clear()
 

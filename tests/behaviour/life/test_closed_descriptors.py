@@ -225,6 +225,24 @@ def test_a_client_that_reconnects() -> None:
         assert run(script, bot) == {"answer": 1}
 
 
+def test_a_session_without_a_socket() -> None:
+    """A session over `MemoryTransport` ends by itself, too."""
+    script = (
+        PREAMBLE
+        + """
+    client = RTVIClient(transport=MemoryTransport(), text_only=True, connect_timeout=20)
+    client.on("disconnected", ended)
+    client.connect()
+    os.closerange(3, 4096)
+    with takes(10.0):
+        gone.wait(GUARD)
+    print(json.dumps({"ends": ends, "state": client.state.value}))
+    """
+    )
+    with EmbeddedBot() as bot:
+        assert run(script, bot) == {"ends": [["network", True]], "state": "disconnected"}
+
+
 def test_a_session_over_webrtc(far_loop: FarLoop) -> None:
     """A WebRTC session without its descriptors ends by itself, and later sessions work."""
     script = (
