@@ -88,7 +88,7 @@ class Negotiation:
         version: the version in `bot-ready`.
         generation: whose `bot-output` the client gets.
         warning: sent before `bot-ready` if the client's version does not fit; else "".
-        tells_config: True if `bot-ready` holds the bot's config.
+        includes_config: True if `bot-ready` holds the bot's config.
     """
 
     version: str
@@ -101,7 +101,7 @@ def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: boo
     """Negotiate a version as bots of Pipecat do.
 
     Args:
-        mode: the bot's.
+        bot_version: the bot's version.
         client_version: the version in `client-ready`, any JSON or None.
         has_services: True if the bot has a config or actions. Such bots of 1.x (Pipecat before 1.0) warn no client,
             and take a client without a valid version for one of 0.3.
@@ -258,11 +258,11 @@ class Messenger:
 
 
 class CallReports:
-    """What a bot tells of one call of a function.
+    """A bot's reports of one call of a function.
 
     Args:
         bot_version: before RTVI 1.2 a bot reports no calls.
-        level: how much it tells.
+        level: how much it reports.
         name: of the function.
         arguments: of the call.
 
@@ -283,7 +283,7 @@ class CallReports:
         self._arguments = dict(arguments)
 
     def started(self) -> list[Message]:
-        """Build the report of a call that the model has begun to write."""
+        """Build the report of a call that the model has started to write."""
         return self._report("started", self._named())
 
     def in_progress(self) -> list[Message]:
@@ -297,7 +297,7 @@ class CallReports:
         return self._report("stopped", {"tool_call_id": self.call_id, "cancelled": False, **self._named(), **shown})
 
     def cancelled(self) -> list[Message]:
-        """Build the report of a function that was given up."""
+        """Build the report of a function that was cancelled."""
         return self._report("stopped", {"tool_call_id": self.call_id, "cancelled": True, **self._named()})
 
     def is_answer(self, received: Message) -> bool:
