@@ -47,7 +47,6 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
     "BotStart": ("_abort", "bundle"),
     "Dispatcher": ("_begun", "_over", "_given_up", "_closed", "_forked"),
     "EventPublisher": ("_ending", "_silenced", "_delivered_last", "_over", "was_opened", "was_ready"),
-    "Hold": ("_runtime",),
     "Reconnector": ("_run", "_unwanted", "_repeated", "failed"),
     "_Run": ("_attempts", "_first", "_loss", "_started", "_thread", "stopped", "pending"),
     "Session": (

@@ -39,13 +39,13 @@ from ..errors import (
 from ..events import Event, RTVIEvent
 from ..media.audio_files import decode
 from ..media.base import AudioSource
-from ..media.component_factory import rate_of
+from ..media.capture import AudioSender
 from ..media.convert import ResamplingSource
 from ..media.kinds import is_source
 from ..media.levels import WINDOWS_PER_SECOND, audible_windows
 from ..media.pcm import MICROPHONE_RATE_HZ
 from ..media.resample import resample
-from ..media.session import Insertion
+from ..media.slot import rate_of
 from ..media.sources import BytesSource, MemorySource, PackagedSource, SourceRun, WavSource
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
@@ -306,7 +306,7 @@ class SpokenQuestion(Question):
     ) -> None:
         super().__init__(conversation, dispatcher, session)
         self._source = source
-        self._insertion: Insertion | None = None
+        self._sender: AudioSender | None = None
         self._run: SourceRun | None = None
         self._rests = False
         self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
@@ -347,19 +347,19 @@ class SpokenQuestion(Question):
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
             self._voice_end = monotonic() + voiced_seconds(self._source)
-        # In one step: if `close()` did not know of the insertion, the microphone would never speak again.
+        # In one step: if `close()` did not know of the sender, the microphone would never speak again.
         shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
 
     def _insert(self, deadline: Deadline) -> None:
         if not self._rests:
             self._before = self._account()
             try:
-                self._insertion = insertion = self._session.media.insert(self._source, deadline)
+                self._sender = sender = self._session.media.mic.insert(self._source, deadline)
             except DeviceError:
                 if self._session.live:
                     raise
                 return  # the session has ended meanwhile: answer() raises
-            self._run = insertion.sender.run
+            self._run = sender.run
             self._run.when_over(self._check_all_sent)
         if self._rests or not self._session.live:  # Ctrl-C has ended the call meanwhile, or the session has ended
             self._rest()
@@ -386,7 +386,7 @@ class SpokenQuestion(Question):
     @property
     def is_speaking(self) -> bool:
         """See `Question`."""
-        return self._insertion is not None
+        return self._sender is not None
 
     @property
     def all_sent(self) -> bool:
@@ -399,9 +399,9 @@ class SpokenQuestion(Question):
         shielded(self._rest)
 
     def _rest(self) -> None:
-        insertion, self._insertion = self._insertion, None
-        if insertion is not None:
-            self._session.media.remove(insertion)
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            self._session.media.mic.remove(sender)
         self._conversation.speaking.discard(self)
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         for event, _ in callbacks:
             self._conversation.begin_for(event)
         weakref.finalize(self, self._manager.watch.collected).atexit = False
-        weakref.finalize(self, self._manager.devices.hold.collected).atexit = False
+        weakref.finalize(self, self._manager.media.collected).atexit = False
 
     @classmethod
     def for_url(

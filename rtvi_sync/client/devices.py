@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from ..errors import UnsupportedFeatureError, fresh_copy
+from ..events import RTVIEvent
 from ..media import MediaDeviceInfo, MediaState, Tracks
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
+from ..media.media import Media
 from ..protocol.validation import BOOL
+from ..transports.base import Transport
 from .base import ClientBase
 
 
@@ -50,17 +56,17 @@ class ClientDevices(ClientBase):
         """Return the microphone that is used, or will be; None: the default, which was not opened yet, or a source
         object.
         """
-        return self._manager.media.status_reporter.selected("mic")
+        return self._manager.media.mic.info
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
         """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
-        return self._manager.media.status_reporter.selected("speaker")
+        return self._manager.media.speaker.info
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
         """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
-        return self._manager.media.status_reporter.selected("cam")
+        return self._manager.media.cam.info
 
     def update_mic(self, device_id: MicChoice) -> None:
         """Use another microphone, in this session and later ones. In a session the local track goes on.
@@ -78,19 +84,31 @@ class ClientDevices(ClientBase):
             ValueError: it is the name of a file, which is passed as a `Path`.
         """
         CHOICES["mic"].check(device_id=device_id)
-        self._manager.devices.update("mic", device_id)
+        transport = self._manager.transport_in_use()
+        if transport is not None:
+            transport.update_mic(device_id)
+        else:
+            self._manager.media.select("mic", device_id)
 
     def update_speaker(self, device_id: SpeakerChoice) -> None:
         """Use another speaker, in this session and later ones; audio that was not played yet is played there. Like
         `update_mic()`.
         """
         CHOICES["speaker"].check(device_id=device_id)
-        self._manager.devices.update("speaker", device_id)
+        transport = self._manager.transport_in_use()
+        if transport is not None:
+            transport.update_speaker(device_id)
+        else:
+            self._manager.media.select("speaker", device_id)
 
     def update_cam(self, device_id: CamChoice) -> None:
         """Use another camera, in this session and later ones. Like `update_mic()`."""
         CHOICES["cam"].check(device_id=device_id)
-        self._manager.devices.update("cam", device_id)
+        transport = self._manager.transport_in_use()
+        if transport is not None:
+            transport.update_cam(device_id)
+        else:
+            self._manager.media.select("cam", device_id)
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone, in this session and later ones.
@@ -103,7 +121,8 @@ class ClientDevices(ClientBase):
             DeviceError, MissingExtraError: a microphone that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
-        self._manager.devices.enable_mic(enable)
+        self._manager.media.settings.mic = enable  # also if the transport has devices of its own
+        self._in_charge.enable_mic(enable)
 
     @property
     def is_mic_enabled(self) -> bool:
@@ -118,7 +137,7 @@ class ClientDevices(ClientBase):
             DeviceError, MissingExtraError: a camera that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
-        self._manager.devices.enable_cam(enable)
+        self._enable_video("cam", enable)
 
     @property
     def is_cam_enabled(self) -> bool:
@@ -133,7 +152,7 @@ class ClientDevices(ClientBase):
             DeviceError, MissingExtraError: the screen cannot be read; the event `screen_share_error` fires, too.
         """
         BOOL.check(enable=enable)
-        self._manager.devices.enable_screen_share(enable)
+        self._enable_video("screen-share", enable)
 
     @property
     def is_sharing_screen(self) -> bool:
@@ -167,8 +186,33 @@ class ClientDevices(ClientBase):
     @property
     def media_state(self) -> MediaState:
         """Return the status of microphone, speaker and camera."""
-        return self._manager.media.status_reporter.state
+        return self._manager.media.state
 
     def tracks(self) -> Tracks:
         """Return the tracks of the client and the bot that exist now."""
-        return self._manager.devices.tracks()
+        return self._in_charge.tracks()
+
+    @property
+    def _in_charge(self) -> Transport | Media:
+        """Return what the devices obey now: the transport of a session, which may have devices of its own, or Media."""
+        transport = self._manager.transport_in_use()
+        return transport if transport is not None else self._manager.media
+
+    def _enable_video(self, feature: Literal["cam", "screen-share"], enable: bool) -> None:
+        """Turn the camera or the sharing of the screen on or off, if the transport carries video."""
+        manager, in_charge = self._manager, self._in_charge
+        transport = in_charge if isinstance(in_charge, Transport) else None
+        try:
+            if enable and not (manager.prefer_video() if transport is None else transport.supports_video):
+                who = "There is no transport" if manager.transport is None else "This transport carries no video"
+                raise UnsupportedFeatureError(f"{who}. Use one that carries video, or leave it off", feature=feature)
+            if feature == "cam":
+                manager.media.settings.cam = enable
+                in_charge.enable_cam(enable)
+            else:
+                in_charge.enable_screen_share(enable)
+        except UnsupportedFeatureError as error:
+            has_publisher = transport is not None or manager.media.is_held
+            publish = manager.media.publish if has_publisher else manager.publish
+            publish(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
+            raise

@@ -9,7 +9,7 @@ import attrs
 
 from ..media.base import AudioFrame
 from ..media.levels import FLOOR, audible
-from ..media.manager import MediaManager
+from ..media.media import Media
 from ..media.pcm import rms
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
@@ -185,7 +185,7 @@ class SessionAudio:
         max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
     """
 
-    def __init__(self, media: MediaManager, max_seconds: float) -> None:
+    def __init__(self, media: Media, max_seconds: float) -> None:
         self._media = media
         self._max_seconds = max_seconds
         self._bot = Side(max_seconds, _BOT_LEAD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import logging
 import threading
 import warnings
 import weakref
@@ -15,18 +16,21 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch, must_not_block
 from ..concurrency.lifecycle import NoThreadError, register_for_fork, system_failures_as
+from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
+from ..concurrency.runtime import acquire_runtime
 from ..concurrency.shield import shielded
 from ..errors import (
     BotAlreadyStartedError,
     BotNotReadyError,
+    DeviceError,
     InvalidTransportParamsError,
     RequestTimeoutError,
     RTVIError,
     TransportStartError,
 )
 from ..events import RTVIEvent
-from ..media.manager import MediaManager
+from ..media.media import Media
 from ..messages import BotReadyData, RTVIClientConfigOption, RTVIMessage
 from ..net.dial import Network
 from ..protocol.dialects import load_payload
@@ -36,12 +40,11 @@ from ..session.attempt import ConnectAttempt
 from ..session.connect_request import ConnectRequest
 from ..session.dispatcher import Dispatcher, forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
-from ..session.publisher import ClientState
+from ..session.publisher import ClientState, EventPublisher
 from ..session.reconnect_policy import limit_attempt
 from ..session.session import EndLimits, Session
 from ..transports.base import Transport, TransportOptions
 from .connect_call import ConnectCall, Connecting, Operation
-from .device_controller import DeviceController, media_of
 from .options import RTVIClientOptions, connect_limit
 from .sessionless import BotStart, Sessionless
 from .ways import Way, params_for, video_first
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
     from ..session.reconnect import Reconnector
     from .stats import ClientStats
+
+logger: logging.Logger = package_logger(__name__)
 
 _CLOSED = "This client is closed for good; make a new one"
 
@@ -79,16 +84,7 @@ class SessionManager:
         self._way: Way | None = None  # that of the current session, or of the last one
         self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
-        self.media: MediaManager = media_of(options)
-        self.devices: DeviceController = DeviceController(
-            self.media,
-            lambda: self.transport,
-            dispatcher,
-            self.states,
-            in_use=self._transport_in_use,
-            prefer_video=self._prefer_video,
-            publish=self.publish,
-        )
+        self.media: Media = _media_of(options)
         self._options = options
         self._dispatcher = dispatcher
         self._limit = connect_limit(options.timeout, options.connect_timeout)
@@ -169,7 +165,7 @@ class SessionManager:
             return attempts.run(partial(self._attempt, given, start), begin_and_run)
         except BaseException:
             if attempts.was_followed:  # that session left its devices to one that may not have followed
-                self.devices.hold.end()
+                self.media.let_go()
             raise
 
     def starting(self, request: APIRequest) -> BotStart:
@@ -251,12 +247,12 @@ class SessionManager:
                 replaces=reconnector.replaces if reconnector is not None else None,
                 on_lost=reconnector.lost if reconnector is not None else None,
                 is_followed=partial(_is_followed, weakref.ref(call)) if call is not None else lambda _: True,
-                keep_devices=self.devices.hold.take_back if call is not None and call.has_other_ways else None,
+                keep_devices=self.media.take_back if call is not None and call.has_other_ways else None,
                 in_connect=call is not None,
             )
             self._session = session
             self.watch.watch(session)
-            self.devices.hold.hand_over()
+            self.media.hand_over()
         finally:
             if mine:
                 with self._lock:
@@ -322,7 +318,7 @@ class SessionManager:
             reconnecting.join(Deadline(EndLimits.STOP))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
-        self.devices.hold.end()
+        self.media.let_go()
 
     @property
     def _session_here(self) -> Session | None:
@@ -416,15 +412,36 @@ class SessionManager:
 
         return stats_of(self.transport, self.media, self._dispatcher, self._session, self._reconnector)
 
+    @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
     def init_devices(self) -> None:
         """Open the devices. See `RTVIClient.init_devices()`."""
         self._check_process()
         self._check_open()
-        self.devices.init()
+        transport = self.transport_in_use()
+        shielded(transport.init_devices if transport is not None else self._open_devices)
         try:
             self._check_open()
         except RTVIError:  # by another thread, which did not find these devices yet
-            self.devices.hold.end()
+            self.media.let_go()
+            raise
+
+    def _open_devices(self) -> None:
+        """Open the devices without a session."""
+        media, transport = self.media, self.transport
+        if not media.is_held:
+            runtime = acquire_runtime()
+            publisher = EventPublisher(self._dispatcher, self.states, runtime.workers, takes_states=False)
+            media.hold(runtime)
+            media.expect(runtime, publisher)
+        try:
+            media.prepare(
+                audio=transport is None or transport.supports_audio,
+                video=transport is not None and transport.supports_video,
+                is_continuous=transport is not None and transport.audio_is_continuous,
+            )
+            media.watch_devices()
+        except BaseException:
+            media.let_go()
             raise
 
     def _transport_options(self, session: Session) -> TransportOptions:
@@ -432,12 +449,13 @@ class SessionManager:
         media, network, http_client = self.media, self._network, given.http_client
         return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
 
-    def _prefer_video(self) -> bool:
+    def prefer_video(self) -> bool:
         """Let the next `connect()` try the ways that carry video first; return False if there are none."""
         self.ways = video_first(self.ways)
         return any(way.transport.supports_video for way in self.ways)
 
-    def _transport_in_use(self) -> Transport | None:
+    def transport_in_use(self) -> Transport | None:
+        """Return the transport, while it serves a session."""
         session = self._session
         return session.transport if session is not None and session.live and session.introduced else None
 
@@ -471,6 +489,24 @@ class SessionManager:
             self._dispatcher.give_up(session.close_info)()  # the parent replaces it
 
 
+def _media_of(options: RTVIClientOptions) -> Media:
+    """Return the devices that the options name."""
+    enable_cam = bool(options.enable_cam or options.enable_camera)
+    if enable_cam and not (options.transport is not None and options.transport.supports_video):
+        enable_cam = False
+        logger.warning("enable_cam has no effect: the transport carries no video, as SmallWebRTCTransport does")
+    return Media(
+        mic=options.mic,
+        speaker=options.speaker,
+        cam=options.cam,
+        enable_mic=options.enable_mic,
+        enable_cam=enable_cam,
+        backend=options.audio_backend,
+        max_queued_audio_bytes=options.max_queued_audio_bytes,
+        echo_cancellation=options.echo_cancellation,
+    )
+
+
 class Ending:
     """One call of `disconnect()` or `close()`. It ends everything that was active when it was made, nothing later.
 
@@ -492,7 +528,7 @@ class Ending:
         manager, session = self._manager, self._session
         if manager._session is not None and manager._session.lost_by_fork:
             pass  # it is the parent's, with all that belongs to it
-        elif session or self._calls or manager._sessionless.active or manager.devices.hold.held:
+        elif session or self._calls or manager._sessionless.active or manager.media.is_held:
             if session is not None and must_not_block():  # the rest is done by another thread
                 session.end(CloseInfo(initiator="client"))
             if manager.states.queue.is_current:  # then it waits for less, and depends on the calling thread

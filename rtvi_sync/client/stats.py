@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from ..media.device_slots import MediaCounters
+from ..media.slot import MediaCounters
 from ..transports.base import Transport, TransportStats
 
 if TYPE_CHECKING:
-    from ..media.manager import MediaManager
+    from ..media.media import Media
     from ..session.dispatcher import Dispatcher
     from ..session.reconnect import Reconnector
     from ..session.session import Session
@@ -90,7 +90,7 @@ def account_of(carried: TransportStats, media: MediaCounters) -> AudioAccount:
 
 def stats_of(
     transport: Transport | None,
-    media: MediaManager,
+    media: Media,
     dispatcher: Dispatcher,
     session: Session | None,
     reconnector: Reconnector | None,

@@ -16,7 +16,7 @@ from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
 from . import pcm as pcm_tools
 from .base import AudioSource
-from .leases import Lease, LeasedDevice, Report
+from .leases import Lease
 from .sources import MemorySource, SourceRun
 
 logger: logging.Logger = package_logger(__name__)
@@ -138,7 +138,6 @@ class PrefetchReader:
         rate_hz: the source's sample rate.
         lease: on the source.
         enabled: returns whether the microphone is on.
-        report: called with an exception of the source, on the source's thread.
 
     Raises:
         RuntimeError: the process cannot start more threads; the lease has been released.
@@ -146,12 +145,9 @@ class PrefetchReader:
 
     dropped_seconds: float = 0.0  # the source waits until it is read
 
-    def __init__(
-        self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool], report: Report
-    ) -> None:
+    def __init__(self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool]) -> None:
         self._source = source
-        self._device = LeasedDevice(source, lease, report)
-        self._report = report
+        self._lease = lease
         self._frames = -(-rate_hz // CHUNKS_PER_SECOND)
         self._limit_bytes = 2 * rate_hz
         self._enabled = enabled
@@ -189,14 +185,14 @@ class PrefetchReader:
             self._start()
         except RuntimeError as error:
             if not self._halted:
-                self._report(error)
+                self._lease.report(error)
 
     def _start(self) -> None:
         try:
             start_thread("mic", self._run)
         except RuntimeError:
             self._ended = self._failed = True
-            self._device.release()
+            self._lease.release()
             self._over.set()
             raise
 
@@ -227,7 +223,7 @@ class PrefetchReader:
             if self._thread is not None:
                 join_thread(self._thread, deadline)
             return None
-        self._device.abandon()
+        self._lease.abandon()
         return self._thread
 
     def _run(self) -> None:
@@ -235,14 +231,14 @@ class PrefetchReader:
         try:
             self._read_all()
         except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
-            self._device.failed(error)
-        self._device.close(report=not self._failed)
+            self._lease.failed(error)
+        self._lease.close(report=not self._failed)
         self._over.set()
 
     def _read_all(self) -> None:
         failed = True
         try:
-            while not self._device.abandoned and self._wait_for_room():
+            while not self._lease.abandoned and self._wait_for_room():
                 data = pcm_tools.samples_from_source(self._source.read(self._frames))
                 if not data:
                     break

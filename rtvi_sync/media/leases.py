@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.lifecycle import fork_generation
 from ..concurrency.logs import package_logger
 from ..errors import DeviceError
-from .base import AudioSink, AudioSource
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -30,20 +30,30 @@ def lease_key_of(thing: object) -> object:
 class Lease:
     """The right of one session to use a source or sink; objects with the same `lease_key` count as one.
 
+    The session closes the thing at its end or, if the thing hangs in a call, abandons it: the result of that call is
+    ignored, and the lease ends when the call returns, so that no later session calls the thing at the same time. A
+    thing that works, but did not return in time, is closed then.
+
     Args:
-        thing: The source or sink.
+        thing: The source or sink. One thread at a time calls its methods, and `failed()` and `close()`.
         device: Its kind, for the error.
         deadline: The limit of the wait for a lease that is about to end. None: don't wait.
+        report: Called with an exception of the thing, on the thread that calls it.
 
     Raises:
         DeviceError: another session uses it; `.type` is "in-use".
     """
 
-    def __init__(self, thing: object, device: str, deadline: Deadline | None = None) -> None:
+    def __init__(
+        self, thing: Any, device: str, deadline: Deadline | None = None, report: Report = lambda _: None
+    ) -> None:
         self._thing = thing  # kept alive, so that no other object gets its id
-        self._key = (fork_generation(), lease_key_of(thing))
+        self.report: Report = report
+        self._generation = fork_generation()
+        self._key = (self._generation, lease_key_of(thing))
         self._released = Latch()
         self._ends = False
+        self._is_abandoned = self._closes_late = False
         while (holder := _leases.setdefault(self._key, self)) is not self:
             if deadline is not None and holder._ends and holder._released.wait(deadline):
                 continue
@@ -52,77 +62,47 @@ class Lease:
             used = f"is used by another session{question} or by this one already; give each a {device} of its own"
             if holder._ends:
                 used = "was used before, and a call of its methods has not returned yet; let them return sooner"
-            raise DeviceError(
-                f"{name} {used}",
-                devices=(device,),
-                type="in-use",
-            )
+            raise DeviceError(f"{name} {used}", devices=(device,), type="in-use")
 
     @property
     def is_released(self) -> bool:
         """Whether it has ended."""
         return self._released.is_set()
 
-    def end_soon(self) -> None:
-        """Note that the holder releases it as soon as the source's current call returns."""
-        self._ends = True
-
-    def release(self) -> None:
-        """End the lease; called once."""
-        _leases.pop(self._key, None)
-        self._released.set()
+    @property
+    def abandoned(self) -> bool:
+        """Whether the thing must not be used any more: abandoned, released, or the parent process's."""
+        return self._is_abandoned or fork_generation() != self._generation
 
     @staticmethod
     def leased() -> list[object]:
         """Return the sources and sinks that sessions of this process use now."""
         return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]
 
-
-class LeasedDevice:
-    """A leased source or sink of the application, which is closed at the end or, if it hangs in a call, abandoned.
-
-    The result of an abandoned call is ignored. The lease ends when that call returns, so that no later session calls
-    the device at the same time. A device that works, but did not return in time, is closed then.
-
-    Args:
-        device: The source or sink. One thread at a time calls it, and the methods of this object except `abandon()`.
-        lease: The lease on the device.
-        report: Called with an exception of the device, on the thread that calls the device.
-    """
-
-    def __init__(self, device: AudioSource | AudioSink, lease: Lease, report: Report) -> None:
-        self._device = device
-        self._report = report
-        self._lease: Lease | None = lease
-        self._is_abandoned = self._closes_late = False
-        self._generation = fork_generation()
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the device must not be used any more: abandoned, released, or the parent process's."""
-        return self._is_abandoned or self._lease is None or fork_generation() != self._generation
+    def end_soon(self) -> None:
+        """Note that the holder releases it as soon as the source's current call returns."""
+        self._ends = True
 
     def abandon(self, *, closes_late: bool = False) -> None:
-        """Abandon the device, which hangs in a call; its thread calls `close()` when the call returns. Any thread.
+        """Abandon the thing, which hangs in a call; its thread calls `close()` when the call returns. Any thread.
 
         Args:
-            closes_late: The device works, and `close()` still closes it.
+            closes_late: The thing works, and `close()` still closes it.
         """
         self._closes_late, self._is_abandoned = closes_late, True
-        if (lease := self._lease) is not None:
-            lease.end_soon()
+        self.end_soon()
 
     def failed(self, error: BaseException, what: str = "failed", *, report: bool = True) -> None:
-        """Log and report an exception of the device."""
+        """Log and report an exception of the thing."""
         if self.abandoned and not self._closes_late:
-            logger.info("The abandoned %s %s late: %r", type(self._device).__name__, what, error)
+            logger.info("The abandoned %s %s late: %r", type(self._thing).__name__, what, error)
             return
-        logger.error("%s %s", type(self._device).__name__, what, exc_info=error)
+        logger.error("%s %s", type(self._thing).__name__, what, exc_info=error)
         if report:
-            self._report(error)
+            self.report(error)
 
     def close(self, *, report: bool = True) -> None:
-        """Close the device, unless it was abandoned, and release it.
+        """Close the thing, unless it was abandoned, and end the lease.
 
         Args:
             report: Whether an exception is reported. False after another one: a sink that fails to write often fails
@@ -130,13 +110,14 @@ class LeasedDevice:
         """
         if not self.abandoned or (self._closes_late and fork_generation() == self._generation):
             try:
-                self._device.close()
+                self._thing.close()
             except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
                 self.failed(error, "failed to close", report=report)
         self.release()
 
     def release(self) -> None:
-        """Release the device without closing it. Idempotent."""
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        """End the lease without closing the thing. Idempotent."""
+        if _leases.get(self._key) is self:
+            del _leases[self._key]
+        self._is_abandoned = True
+        self._released.set()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..events import RTVIEvent
 from . import pcm as pcm_tools
-from .status import AudioLevel, DeviceStatusReporter
+from .status import AudioLevel, Publisher
 
 #: RMS, of 32768. The noise of an A/D converter is below it, the softest speech above.
 FLOOR = 30.0
@@ -49,12 +49,10 @@ class LevelMeter:
 
     Args:
         event: event to publish.
-        status_reporter: holds the event sink to publish to.
     """
 
-    def __init__(self, event: RTVIEvent, status_reporter: DeviceStatusReporter) -> None:
+    def __init__(self, event: RTVIEvent) -> None:
         self._event = event
-        self._status_reporter = status_reporter
         self._frames: list[bytes] = []
         self._published_at = self._checked_at = -math.inf
         #: Audio before this monotonic time need not be fed, because the event had no listener at the last check.
@@ -62,16 +60,22 @@ class LevelMeter:
         #: Whether the level published last is above zero, so that `quiet()` may have to publish silence.
         self.loud: bool = False
 
-    def feed(self, pcm: bytes, now: float) -> bool:
-        """Measure audio that is sent or received now; return whether it has become loud. Called on one thread."""
+    def feed(self, pcm: bytes, now: float, publisher: Publisher | None) -> bool:
+        """Measure audio that is sent or received now; return whether it has become loud. Called on one thread.
+
+        Args:
+            pcm: the audio.
+            now: monotonic time.
+            publisher: publishes the level; None: nobody listens.
+        """
         due = now >= self._checked_at + _INTERVAL
         if due:
             self._checked_at = now
-            wanted = self._status_reporter.event_sink.has_listener(self._event)
+            wanted = publisher is not None and publisher.has_listener(self._event)
             self.idle_until = -math.inf if wanted else now + _INTERVAL
             if not wanted:
                 self._frames = []  # a later listener must not get the level of old audio
-        if now < self.idle_until:
+        if publisher is None or now < self.idle_until:
             return False
         self._frames = [*self._frames[-_MEASURED_FRAMES + 1 :], pcm[-_MEASURED_BYTES:]]
         if not due:
@@ -80,11 +84,11 @@ class LevelMeter:
         level = level_of(b"".join(self._frames))
         self._frames = []
         was_loud, self.loud = self.loud, level.level > 0
-        self._status_reporter.event_sink.latest(self._event, level)
+        publisher.latest(self._event, level)
         return self.loud and not was_loud
 
-    def quiet(self, now: float) -> None:
+    def quiet(self, now: float, publisher: Publisher | None) -> None:
         """Publish silence, once, if no audio was fed for 0.25 s; called on the timer thread."""
-        if self.loud and now > self._published_at + _SILENT_AFTER:
+        if publisher is not None and self.loud and now > self._published_at + _SILENT_AFTER:
             self.loud = False
-            self._status_reporter.event_sink.latest(self._event, _SILENCE)
+            publisher.latest(self._event, _SILENCE)

@@ -15,7 +15,7 @@ from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
 from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
-from .leases import Lease, LeasedDevice, Report
+from .leases import Lease, Report
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -45,6 +45,9 @@ class Speaker(Protocol):
     @property
     def ended(self) -> bool:
         """Return whether the sink has failed."""
+
+    def start(self) -> None:
+        """Note that the bot is ready."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Play this audio next.
@@ -89,6 +92,9 @@ class DirectSpeaker:
         """Return whether the sink has failed."""
         return not self._open
 
+    def start(self) -> None:
+        """Do nothing: the sink takes audio at any time."""
+
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Write to the sink; return 0.0, because nothing is dropped before it fails, which is reported."""
         seconds = len(pcm) / (2 * sample_rate_hz)
@@ -116,9 +122,8 @@ class DirectSpeaker:
     def halt(self) -> None:
         """Release the sink."""
         self._open = False
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        if self._lease is not None:
+            self._lease.release()
 
     def join(self, deadline: Deadline) -> None:
         """Do nothing: there is no thread."""
@@ -137,6 +142,9 @@ class BufferingSpeaker:
     def dropped_seconds(self) -> float:
         """Return the seconds of audio lost because more than 120 s were held."""
         return self._queue.dropped_seconds
+
+    def start(self) -> None:
+        """Do nothing: nothing is played."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio; see `Speaker.write()`."""
@@ -169,7 +177,6 @@ class QueuedSpeaker:
     Args:
         sink: a sink of the application, or one that writes files.
         lease: on the sink.
-        report: called with an exception of the sink, on a worker.
         max_bytes: limit of the audio queued for the sink.
         workers: they write to the sink.
 
@@ -179,9 +186,9 @@ class QueuedSpeaker:
 
     underruns = 0
 
-    def __init__(self, sink: AudioSink, lease: Lease, report: Report, max_bytes: int, workers: Workers) -> None:
+    def __init__(self, sink: AudioSink, lease: Lease, max_bytes: int, workers: Workers) -> None:
         self.sink: AudioSink = sink
-        self._device = LeasedDevice(sink, lease, report)
+        self._lease = lease
         self._records = getattr(sink, "is_recorder", False) is True
         self._queue = AudioQueue(max_bytes, memory_size_of)
         # The next two are written by the thread that writes to the sink.
@@ -210,7 +217,7 @@ class QueuedSpeaker:
             self._work.call_soon()
         return dropped
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Let a recorder be closed though it may have recorded nothing, because the bot is ready."""
         self._begun = True
 
@@ -267,7 +274,7 @@ class QueuedSpeaker:
             deadline = Deadline(max(_LAST_CALL_TIMEOUT, deadline.remaining() or 0.0))
         if not self._is_caller and self._over.wait(deadline):
             return None
-        self._device.abandon(closes_late=self._works)
+        self._lease.abandon(closes_late=self._works)
         return self._work.runner
 
     @property
@@ -286,13 +293,13 @@ class QueuedSpeaker:
             failed = True
             self._queue.end()
             self._queue.drop_all()
-            self._device.failed(error)
-        if failed or self._queue.exhausted or self._device.abandoned:
+            self._lease.failed(error)
+        if failed or self._queue.exhausted or self._lease.abandoned:
             # A recorder without a session is not closed, because that would overwrite an older recording.
             if self._begun or not self._records or self._taken_at > -math.inf:
-                self._device.close(report=not failed)
+                self._lease.close(report=not failed)
             else:
-                self._device.release()
+                self._lease.release()
             self._over.set()
 
     def _serve_at_exit(self) -> None:
@@ -303,7 +310,7 @@ class QueuedSpeaker:
             self._work.drain()
 
     def _write_queued(self) -> None:
-        while not self._device.abandoned:
+        while not self._lease.abandoned:
             generation, frame = self._queue.poll()
             if generation != self._generation:
                 self._generation = generation

@@ -18,10 +18,10 @@ from ..errors import DeviceError, UsageError
 from ..protocol.validation import PATH
 from .audio_files import check_wav_name, write_wav
 from .base import AudioFrame
-from .component_factory import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 from .devices.backend import audio_backend
 from .pcm import wav_header
 from .resample import RateConverter
+from .slot import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 
 if TYPE_CHECKING:
     import numpy

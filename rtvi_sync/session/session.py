@@ -60,7 +60,7 @@ from ..errors import (
     fresh_copy,
 )
 from ..events import RTVIEvent
-from ..media.manager import MediaManager
+from ..media.media import Media
 from ..messages import BotReadyData, RTVIMessage
 from ..net.urls import printable
 from ..protocol import engine as protocol
@@ -118,7 +118,7 @@ class Session:
         transport: Transport,
         dispatcher: Dispatcher,
         states: ClientState,
-        media: MediaManager,
+        media: Media,
         deadline: Deadline,
         *,
         replaces: Callable[[CloseInfo], bool] | None = None,
@@ -128,7 +128,7 @@ class Session:
         in_connect: bool = False,
     ) -> None:
         self.transport: Transport = transport
-        self.media: MediaManager = media
+        self.media: Media = media
         self._replaces, self._on_lost = replaces, on_lost
         self._is_followed, self._keep_devices = is_followed, keep_devices
         self._is_one_of_several = keep_devices is not None  # of the ways to the bot
@@ -224,8 +224,7 @@ class Session:
         """Tell the transport that it serves this session now."""
         self._closes_transport = True  # before the call: a transport that hangs has to be told of the end, too
         self.check_wanted()  # else the end was first, and does not happen again
-        self.media.status_reporter.event_sink = self.publisher  # after it: the next session may have started
-        self.media.expect(self.runtime)
+        self.media.expect(self.runtime, self.publisher)  # after it: the next session may have started
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self.receive)

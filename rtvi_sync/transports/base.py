@@ -19,7 +19,7 @@ from ..errors import MessageTooLargeError, UnsupportedFeatureError
 from ..events import RTVIEvent
 from ..media import MediaPort, Tracks, VideoFrame
 from ..media.kinds import CamChoice, MicChoice, SpeakerChoice
-from ..media.manager import MediaManager
+from ..media.media import Media
 from ..messages import RTVIMessage
 from ..net.dial import Network
 from ..protocol import envelope
@@ -66,7 +66,7 @@ class TransportOptions:
     on_closed: Callable[[CloseInfo], None]
     on_event: Callable[[RTVIEvent, Any], None]
     on_messages: Callable[[Sequence[Inbound]], None]
-    media: MediaPort = attrs.field(factory=MediaManager)
+    media: MediaPort = attrs.field(factory=Media)
     text_only: bool = False
     network: Network = attrs.field(factory=Network)
     http_client: Any = attrs.field(default=None, repr=False)

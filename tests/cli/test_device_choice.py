@@ -97,7 +97,7 @@ def test_the_next_device_goes_round() -> None:
 
 def test_device_logs_are_suppressed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """The logs of devices and the stacks of blocked threads are suppressed, and afterwards appear again."""
-    loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media.manager", "concurrency.lifecycle")]
+    loggers = [logging.getLogger(f"rtvi_sync.{name}") for name in ("media.media", "concurrency.lifecycle")]
     with suppress_device_logs():
         for logger in loggers:
             logger.error("not seen")

@@ -6,7 +6,7 @@ import pytest
 
 from rtvi_sync.media import AudioSource
 from rtvi_sync.media.base import AudioQueue
-from rtvi_sync.media.component_factory import rate_of
+from rtvi_sync.media.slot import rate_of
 from tests.support import part_probes
 
 pytestmark = pytest.mark.inside

@@ -522,13 +522,13 @@ def test_two_seconds_in_real_time(tmp_path):
     """2 s of a WAV file leave the real timer thread in 1.98 s and little more, bit exact, and none of it before its
     time.
     """
-    from rtvi_sync.media.manager import MediaManager
+    from rtvi_sync.media.media import Media
     from rtvi_sync.media.pcm import wav_header
 
     data = noise(32000)
     (tmp_path / "a.wav").write_bytes(wav_header(16000, len(data)) + data)
     source = WavSource(tmp_path / "a.wav")
-    manager = MediaManager(mic=source, speaker=NullSink())
+    manager = Media(mic=source, speaker=NullSink())
     timer = TimerThread()
     sent: list[tuple[float, bytes]] = []
     runtime: Any = SimpleNamespace(timer=timer, workers=WorkerPool())

@@ -12,7 +12,7 @@ import pytest
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSink, CallbackSource, MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.media.kinds import AudioFiles, choice_of, is_file_name
-from rtvi_sync.media.manager import MediaManager
+from rtvi_sync.media.media import Media
 from tests.support.wavs import write_wav
 
 pytestmark = pytest.mark.inside
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.inside
 def test_something_else_is_a_type_error(wrong):
     """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):
-        MediaManager(mic=wrong)
+        Media(mic=wrong)
     with pytest.raises(TypeError, match="WavSink"):
-        MediaManager(speaker=wrong)
+        Media(speaker=wrong)
     with pytest.raises(TypeError, match="WavSource"):
-        MediaManager().select("mic", wrong)
+        Media().select("mic", wrong)
 
 
 def test_a_device_is_its_id():

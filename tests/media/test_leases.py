@@ -8,7 +8,7 @@ from rtvi_sync import DeviceError
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.media import BytesSink, PushSource, WavSink
 from rtvi_sync.media.convert import ResamplingSink, ResamplingSource
-from rtvi_sync.media.leases import Lease, LeasedDevice
+from rtvi_sync.media.leases import Lease
 from tests.support import part_probes
 from tests.support.forking import in_child
 from tests.support.slowness import GUARD, takes
@@ -105,8 +105,8 @@ def reported() -> list[BaseException]:
     return []
 
 
-def leased(sink: Sink, reported: list[BaseException]) -> LeasedDevice:
-    return LeasedDevice(sink, Lease(sink, "speaker"), reported.append)
+def leased(sink: Sink, reported: list[BaseException]) -> Lease:
+    return Lease(sink, "speaker", report=reported.append)
 
 
 def is_free(sink: Sink) -> bool:

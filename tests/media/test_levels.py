@@ -11,15 +11,14 @@ from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import AudioLevel
 from rtvi_sync.media import levels as levels_module
 from rtvi_sync.media.levels import FLOOR, LevelMeter, audible, level_of
-from rtvi_sync.media.status import DeviceStatusReporter
 
 pytestmark = pytest.mark.inside
 
 LOUD = struct.pack("<h", 16384) * 480
 
 
-class EventSink:
-    """An event sink that keeps the levels."""
+class Listener:
+    """A publisher that keeps the levels."""
 
     def __init__(self) -> None:
         self.published: list[Any] = []
@@ -33,53 +32,51 @@ class EventSink:
 
 
 @pytest.fixture
-def event_sink():
-    return EventSink()
+def publisher():
+    return Listener()
 
 
 @pytest.fixture
-def meter(event_sink):
-    status_reporter = DeviceStatusReporter()
-    status_reporter.event_sink = event_sink
-    return LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL, status_reporter)
+def meter():
+    return LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL)
 
 
-def test_at_most_20_a_second(meter, event_sink):
+def test_at_most_20_a_second(meter, publisher):
     """The limit holds for audio frames of any length."""
     for number in range(1000):
-        meter.feed(LOUD[:96], number / 1000)
-    assert 15 <= len(event_sink.published) <= 20
+        meter.feed(LOUD[:96], number / 1000, publisher)
+    assert 15 <= len(publisher.published) <= 20
 
 
-def test_all_audio_since_the_last_level_is_measured(meter, event_sink):
+def test_all_audio_since_the_last_level_is_measured(meter, publisher):
     """A loud frame counts even if the last one is silent."""
-    meter.feed(LOUD, 0.0)
-    meter.feed(LOUD, 0.02)
-    meter.feed(bytes(960), 0.05)
-    assert event_sink.published[1].level == pytest.approx(0.5 / 2**0.5)
+    meter.feed(LOUD, 0.0, publisher)
+    meter.feed(LOUD, 0.02, publisher)
+    meter.feed(bytes(960), 0.05, publisher)
+    assert publisher.published[1].level == pytest.approx(0.5 / 2**0.5)
 
 
-def test_nothing_is_measured_without_a_listener(meter, event_sink, monkeypatch):
+def test_nothing_is_measured_without_a_listener(meter, publisher, monkeypatch):
     """Without a listener a frame costs one query."""
     monkeypatch.setattr(levels_module, "level_of", lambda pcm: pytest.fail("it was measured"))
-    event_sink.listening = False
-    meter.feed(LOUD, 0.0)
-    assert event_sink.published == []
+    publisher.listening = False
+    meter.feed(LOUD, 0.0, publisher)
+    assert publisher.published == []
     assert not meter.loud
 
 
-def test_a_later_listener_gets_the_level_of_new_audio(meter, event_sink):
+def test_a_later_listener_gets_the_level_of_new_audio(meter, publisher):
     """A later listener gets the level of new audio, not of audio from before the first listener left."""
-    meter.feed(LOUD, 0.0)
-    meter.feed(LOUD, 0.02)
-    event_sink.listening = False
-    meter.feed(bytes(960), 0.06)
-    event_sink.listening = True
-    meter.feed(bytes(960), 100.0)
-    assert [level.level for level in event_sink.published] == [0.5, 0.0]
+    meter.feed(LOUD, 0.0, publisher)
+    meter.feed(LOUD, 0.02, publisher)
+    publisher.listening = False
+    meter.feed(bytes(960), 0.06, publisher)
+    publisher.listening = True
+    meter.feed(bytes(960), 100.0, publisher)
+    assert [level.level for level in publisher.published] == [0.5, 0.0]
 
 
-def test_of_a_long_frame_the_end_is_measured(meter, event_sink, monkeypatch):
+def test_of_a_long_frame_the_end_is_measured(meter, publisher, monkeypatch):
     """A bot may send a minute at once, which must not block the I/O thread."""
     measured: list[int] = []
 
@@ -88,19 +85,19 @@ def test_of_a_long_frame_the_end_is_measured(meter, event_sink, monkeypatch):
         return level_of(b"")
 
     monkeypatch.setattr(levels_module, "level_of", measure)
-    meter.feed(bytes(24000 * 2 * 60), 0.0)
+    meter.feed(bytes(24000 * 2 * 60), 0.0, publisher)
     assert measured == [9600]
 
 
-def test_silence_is_published_once_and_soon(meter, event_sink):
+def test_silence_is_published_once_and_soon(meter, publisher):
     """Silence is published 0.25 s after the last frame."""
-    meter.feed(LOUD, 1.0)
-    meter.quiet(1.2)
-    assert len(event_sink.published) == 1
-    meter.quiet(1.3)
-    assert len(event_sink.published) == 2
-    meter.quiet(9.0)
-    assert [(level.level, level.dbfs) for level in event_sink.published[1:]] == [(0.0, -100.0)]
+    meter.feed(LOUD, 1.0, publisher)
+    meter.quiet(1.2, publisher)
+    assert len(publisher.published) == 1
+    meter.quiet(1.3, publisher)
+    assert len(publisher.published) == 2
+    meter.quiet(9.0, publisher)
+    assert [(level.level, level.dbfs) for level in publisher.published[1:]] == [(0.0, -100.0)]
 
 
 @pytest.mark.parametrize(

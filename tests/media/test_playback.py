@@ -324,7 +324,7 @@ def test_a_slow_sink_is_not_given_up(talk):
 def stop_at_the_limit(session, sink: GatedSink) -> threading.Thread:
     """Stop a session whose sink takes one more frame and hangs in the next; return the thread that is given up."""
     with running(lambda: session.manager.stop(2.0, 1.0)) as stopping:
-        until(lambda: session.media is None)
+        until(lambda: session.manager.session is None)
         sink.latch.release()
         (thread,) = stopping.get()
     return thread
@@ -377,7 +377,7 @@ def test_what_a_hung_sink_has_not_taken_is_counted(talk):
 
 def test_a_replaced_sink_goes_on_with_what_waits(talk, monkeypatch, until):
     """A slow sink that is replaced during a session gets all earlier audio, and its `close()`."""
-    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 2.0)
+    monkeypatch.setattr("rtvi_sync.media.slot.END_TIMEOUT", 2.0)
     sink, successor = GatedSink(), BytesSink()
     session = talk(speaker=sink).prepare()
     for number in range(5):
@@ -505,7 +505,7 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
         session.hear(frame(0))
         session.hear(frame(1) * 2)
     assert session.reported.wait(GUARD)
-    until(lambda: session.media.slots.speaker.component.ended)
+    until(lambda: session.manager.speaker.component.ended)
     for number in range(10):
         session.hear(frame(number))
     assert session.manager.counters.speaker_dropped_seconds == pytest.approx(0.24)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 import pytest
 
-from rtvi_sync.errors import DeviceError
-from rtvi_sync.media.base import MediaDeviceInfo
-from rtvi_sync.media.kinds import Kind
-from rtvi_sync.media.status import DeviceStatusReporter
+from rtvi_sync.media import MediaDeviceInfo, NullSink
+from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.inside
 
@@ -40,21 +37,17 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
     assert [error.devices for _, error in session.events] == [("mic",)]
 
 
-def test_what_stays_missing_is_logged_once(caplog):
+def test_what_stays_missing_is_logged_once(talk, caplog):
     """What stays missing is logged once, unless it was there meanwhile or something else is missing."""
-    reporter = DeviceStatusReporter()
-    microphone = MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone")
-    nothing = DeviceError("There is none", devices=("mic",), type="not-found")
-    logged = []
-    steps: list[Mapping[Kind, DeviceError]] = [
-        {"mic": nothing},
-        {"mic": nothing},
-        {"mic": nothing, "speaker": nothing},
-        {"mic": nothing},
-    ]
-    for missing in steps:
-        reporter.missing(missing)
-        logged.append(len(caplog.records))
-    reporter.opened("mic", microphone)
-    reporter.missing({"mic": nothing})
-    assert [*logged, len(caplog.records)] == [1, 1, 2, 3, 4]
+    session = talk(mic=None)
+
+    def logged() -> int:
+        session.prepare().manager.stop(GUARD)
+        return len(caplog.records)
+
+    counts = [logged(), logged()]
+    for speaker in (None, NullSink()):
+        session.manager.select("speaker", speaker)
+        counts.append(logged())
+    session.manager.mic.opened(MediaDeviceInfo(device_id="a", kind="audioinput", label="Microphone"))
+    assert [*counts, logged()] == [1, 1, 2, 3, 4]

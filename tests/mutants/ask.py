@@ -61,7 +61,7 @@ MODULE = Module(
         ),
         Mutant(
             "The microphone does not speak again after a question.",
-            "            self._session.media.remove(insertion)\n",
+            "            self._session.media.mic.remove(sender)\n",
             "            pass\n",
         ),
         Mutant(

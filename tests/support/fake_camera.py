@@ -24,7 +24,7 @@ WEBCAM = MediaDeviceInfo(device_id="Fake/Webcam", kind="videoinput", label="Webc
 def use_cameras(monkeypatch: pytest.MonkeyPatch, open_camera: Callable[..., Any], *infos: MediaDeviceInfo) -> None:
     """Let clients find cameras, which a function opens."""
     monkeypatch.setattr("rtvi_sync.media.devices.opencv_backend.open_camera", open_camera)
-    monkeypatch.setattr("rtvi_sync.media.manager.cameras", lambda: list(infos))
+    monkeypatch.setattr("rtvi_sync.media.media.cameras", lambda: list(infos))
 
 
 def picture(number: int, width: int = 2, height: int = 1) -> VideoFrame:

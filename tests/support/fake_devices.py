@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import MediaDeviceInfo, manager
+from rtvi_sync.media import MediaDeviceInfo
+from rtvi_sync.media import media as media_module
 from rtvi_sync.media.devices import hotplug
 
 
 def use_audio(monkeypatch: pytest.MonkeyPatch, backend: Any) -> None:
     """Let clients find the devices of `backend`."""
-    monkeypatch.setattr("rtvi_sync.media.manager.audio_backend", lambda _: backend)
+    monkeypatch.setattr("rtvi_sync.media.media.audio_backend", lambda _: backend)
 
 
 def info(name: str, kind: str) -> MediaDeviceInfo:
@@ -151,9 +152,9 @@ def watched() -> Iterator[list[FakeWatch]]:
 @contextlib.contextmanager
 def machine_of(backend: FakeBackend) -> Iterator[None]:
     """Let a backend be the machine of all clients in the block."""
-    real = getattr(manager, name := "audio_backend")
-    setattr(manager, name, lambda _: backend)
+    real = getattr(media_module, name := "audio_backend")
+    setattr(media_module, name, lambda _: backend)
     try:
         yield
     finally:
-        setattr(manager, name, real)
+        setattr(media_module, name, real)

@@ -52,7 +52,7 @@ _PLACES = {
     "turn_head_start": "rtvi_sync.transports.webrtc.aiortc_turn._HEAD_START",  # of a server that is named earlier
     "turn": "rtvi_sync.transports.webrtc.aiortc_turn._PATIENCE",  # for the answers of all servers
     # devices
-    "source_end": "rtvi_sync.media.component_factory.END_TIMEOUT",  # for a source or a sink that another session used
+    "source_end": "rtvi_sync.media.slot.END_TIMEOUT",  # for a source or a sink that another session used
     "wav_file": "rtvi_sync.media.sources.MAX_WAV_FILE_BYTES",
     "wav_data": "rtvi_sync.media.pcm.MAX_WAV_DATA_BYTES",
     "device_probe": "rtvi_sync.media.devices.device_probe.LIMIT",  # of the process that lists devices

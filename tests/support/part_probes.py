@@ -38,8 +38,8 @@ def thread_sleeps(thread: threading.Thread | None = None) -> Callable[[], bool]:
 
 
 def lock_of(part: Any) -> Any:
-    """Return the lock that guards the fields of a media manager, a microphone or a transport."""
-    return part._lock
+    """Return the lock that guards the fields of a client's media, a microphone or a transport."""
+    return part.lock if hasattr(part, "lock") else part._lock
 
 
 def idle_threads(workers: Any) -> set[threading.Thread]:

@@ -57,7 +57,7 @@ def is_retrying(client: RTVIClient) -> bool:
 
 def replaces_microphone(client: RTVIClient) -> bool:
     """Return whether a spoken question is in the place of the microphone."""
-    return bool(session_of(client).media._session._inserted)
+    return bool(session_of(client).media.mic.is_replaced)
 
 
 def follows_turns(client: RTVIClient) -> bool:
@@ -121,7 +121,7 @@ LOCKS: dict[str, Callable[[RTVIClient], Any]] = {
     "abort": lambda client: session_of(client).abort.signal._lock,
     "transport": lambda client: transport_of(client)._lock,
     "connection": lambda client: transport_of(client)._connection._writer.lock,
-    "media": lambda client: manager_of(client).media._lock,
+    "media": lambda client: manager_of(client).media.lock,
     "workers": lambda client: session_of(client).runtime.workers._lock,
 }
 
@@ -209,7 +209,8 @@ def queued_bytes(client: RTVIClient) -> int:
 
 def look_for_devices(client: RTVIClient) -> None:
     """Let the session look whether anything listens to devices that come and go."""
-    session_of(client).media._session._hotplug.look()
+    media = session_of(client).media
+    media._hotplug.look(media.publisher)
 
 
 def run_on_io_thread(command: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
-from rtvi_sync.media.manager import MediaManager
+from rtvi_sync.media.media import Media
 
 
 class ManualTask:
@@ -76,14 +76,14 @@ class NoDevices:
 
 
 class Talk:
-    """A media manager, with the audio it sent and the events it published."""
+    """The media of a client, with the audio that was sent and the events that were published."""
 
     def __init__(self, timer, workers, **options) -> None:
         self.timer = timer
         self.workers = workers
         given: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink(), "backend": NoDevices(), **options}
-        self.manager = MediaManager(**given)
-        self.manager.status_reporter.event_sink = self
+        self.manager = Media(**given)
+        self.manager.publisher = self
         self.chunks: list[bytes] = []
         self.rates: list[int] = []
         self.times: list[float] = []
@@ -121,19 +121,14 @@ class Talk:
 
     def prepare(self, *, audio: bool = True, video: bool = False, timer=None) -> Talk:
         runtime: Any = SimpleNamespace(timer=timer or self.timer, workers=self.workers)
-        self.manager.expect(runtime)
+        self.manager.expect(runtime, self)
         self.manager.prepare(audio=audio, video=video)
         return self
 
     @property
-    def media(self) -> Any:
-        """The media of the session that is under way; None without one."""
-        return self.manager._session
-
-    @property
     def source_is_read(self) -> bool:
         """Whether the source in the microphone's place has been read to its end."""
-        return getattr(self.media.slots.mic.component._reader, "_ended", True)
+        return getattr(getattr(self.manager.mic.component, "_reader", None), "_ended", True)
 
     def begin(self) -> Talk:
         self.prepare()

@@ -10,7 +10,7 @@ import pytest
 from rtvi_sync import DisconnectedError, EvalTransport, Transport, WebSocketTransport
 from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.media import NullSink, SilenceSource
-from rtvi_sync.media.manager import MediaManager
+from rtvi_sync.media.media import Media
 from rtvi_sync.messages import RTVIMessage
 from rtvi_sync.net.dial import Network
 from rtvi_sync.protocol.frames import MessageFrame, decode, encode
@@ -74,7 +74,7 @@ class Session:
         self.messages: list[object] = []
         self.ends: list[CloseInfo] = []
         self.interruptions = 0
-        self.media = MediaManager(**{"mic": SilenceSource(), "speaker": NullSink(), **options})
+        self.media = Media(**{"mic": SilenceSource(), "speaker": NullSink(), **options})
         self.media.expect(runtime)
         self.options = TransportOptions(
             client_ready=READY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Latch
@@ -14,7 +14,7 @@ from ...concurrency.logs import package_logger
 from ...errors import DeviceError, MissingExtraError
 from ...events import RTVIEvent
 from ..base import MediaDeviceInfo
-from ..status import DeviceStatusReporter
+from ..status import Publisher
 from .backend import AudioBackend, cameras
 
 if TYPE_CHECKING:
@@ -38,13 +38,12 @@ class HotPlug:
     miss a device that was plugged in between the two.
 
     Args:
-        status_reporter: holds the event sink. No devices are listed before one of these events has a listener by
-            its name.
+        publish: publishes an event; called on the thread of a watch.
         backend: returns the backend of the machine's audio devices.
     """
 
-    def __init__(self, status_reporter: DeviceStatusReporter, backend: Callable[[], AudioBackend]) -> None:
-        self._status_reporter = status_reporter
+    def __init__(self, publish: Callable[[RTVIEvent, Any], None], backend: Callable[[], AudioBackend]) -> None:
+        self._publish = publish
         self._backend = backend
         # Guards the fields below. The timer thread and the thread that closes hold it for an assignment; re-entrant,
         # because a finalizer may run while it is held.
@@ -53,9 +52,15 @@ class HotPlug:
         self._audio: DeviceWatch | ListWatch | None = None
         self._cameras: ListWatch | None = None
 
-    def look(self) -> None:
-        """Start the watches whose events have a listener now. Called on one thread at a time; does not block."""
-        has_listener = self._status_reporter.event_sink.has_explicit_listener
+    def look(self, publisher: Publisher | None) -> None:
+        """Start the watches whose events have a listener by their name. Called on one thread at a time; does not block.
+
+        Args:
+            publisher: knows the listeners; None: there are none.
+        """
+        if publisher is None:
+            return
+        has_listener = publisher.has_explicit_listener
         try:
             if self._audio is None and any(map(has_listener, _AUDIO_EVENTS.values())):
                 self._store("_audio", self._watch_audio())
@@ -78,7 +83,7 @@ class HotPlug:
         from .device_watch import DeviceWatch
         from .portaudio_backend import PortAudioBackend
 
-        backend, on_change = self._backend(), _AudioDeviceEvents(self._status_reporter)
+        backend, on_change = self._backend(), _AudioDeviceEvents(self._publish)
         if isinstance(backend, PortAudioBackend):
             return DeviceWatch(backend, on_change)
         return ListWatch(on_change, backend.devices)
@@ -91,14 +96,14 @@ class HotPlug:
             watch.close()
 
     def _cameras_changed(self, infos: list[MediaDeviceInfo]) -> None:
-        self._status_reporter.event_sink.event(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
+        self._publish(RTVIEvent.AVAILABLE_CAMS_UPDATED, infos)
 
 
 class _AudioDeviceEvents:
     """Callback that publishes the list that has changed, of microphones or speakers. Called on the watch's thread."""
 
-    def __init__(self, status_reporter: DeviceStatusReporter) -> None:
-        self._status_reporter = status_reporter
+    def __init__(self, publish: Callable[[RTVIEvent, Any], None]) -> None:
+        self._publish = publish
         self._known: dict[str, list[MediaDeviceInfo]] = {}
 
     def __call__(self, infos: list[MediaDeviceInfo]) -> None:
@@ -106,7 +111,7 @@ class _AudioDeviceEvents:
             present = [info for info in infos if info.kind == kind]
             if self._known.get(kind) != present:
                 self._known[kind] = present
-                self._status_reporter.event_sink.event(event, present)
+                self._publish(event, present)
 
 
 class ListWatch:

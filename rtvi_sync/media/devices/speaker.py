@@ -163,6 +163,9 @@ class DeviceSpeaker(Device):
         """Return how often speech was interrupted by silence that the bot did not send. Thread-safe."""
         return self._underruns
 
+    def start(self) -> None:
+        """Do nothing: the device plays whatever is written."""
+
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue audio for playback. Never blocks.
 

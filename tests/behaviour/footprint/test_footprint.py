@@ -28,7 +28,7 @@ def test_a_session_without_devices_loads_none_of_their_packages() -> None:
         code = f"import runpy, sys; sys.argv[1:] = [{bot.ws_url!r}, '0.1']; runpy.run_path({str(TALK)!r})"
         loaded = run(f"{code}; print(*sys.modules)").split()
 
-    assert "rtvi_sync.media.manager" in loaded
+    assert "rtvi_sync.media.media" in loaded
     assert DEVICES & set(loaded) == set()
 
 

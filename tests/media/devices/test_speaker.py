@@ -226,7 +226,7 @@ def test_busy_threads_come_and_go(rig):
     assert delay(rig) == pytest.approx(0.08, abs=0.001)
     rig.end(2.0)
     assert periods(rig) == [0.08, 0.2, 0.08]
-    assert rig.statuses == ["speaker_a"] * 3  # each time; `DeviceStatusReporter` passes on what is new
+    assert rig.statuses == ["speaker_a"] * 3  # each time; the slot publishes what is new
     assert rig.speaker.underruns == 0
 
 

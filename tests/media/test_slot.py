@@ -1,4 +1,4 @@
-"""Device slots: replacing what records and plays, and what its predecessor leaves."""
+"""Slots: what cannot be used, replacing what records and plays, and what its predecessor leaves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import threading
 import pytest
 
 from rtvi_sync.errors import DeviceError
-from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource
-from rtvi_sync.media.device_slots import MediaCounters
+from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource, WavSink
 from rtvi_sync.media.pcm import wav_header
+from rtvi_sync.media.slot import MediaCounters
 from tests.support.slowness import GUARD
 from tests.support.talk import Talk
 from tests.support.threads import media_threads
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
 
@@ -123,9 +124,9 @@ def test_a_sink_that_has_failed_is_chosen_again(talk, until, sink):
     session = talk(speaker=sink).prepare()
     session.hear(bytes(962))
     assert session.reported.wait(GUARD)
-    until(lambda: session.media.slots.speaker.component.ended)
+    until(lambda: session.manager.speaker.component.ended)
     session.manager.select("speaker", sink)
-    assert session.manager.status_reporter.state.speaker.state == "granted"
+    assert session.manager.state.speaker.state == "granted"
     session.hear(b"ab")
     session.manager.select("speaker", sink)  # works, so that it stays
     session.hear(b"cd")
@@ -138,10 +139,10 @@ def test_video_that_has_ended_is_chosen_again(talk, until):
     film = Film()
     session = talk(cam=film, enable_cam=True)
     session.prepare(video=True)
-    component = session.media.slots.cam.component
+    component = session.manager.cam.component
     until(lambda: component.ended)
     session.manager.select("cam", film)
-    assert session.media.slots.cam.component is not component
+    assert session.manager.cam.component is not component
     until(lambda: film.reads == 2)
 
 
@@ -178,7 +179,7 @@ def test_a_sink_is_replaced_while_it_runs(talk):
 
 def with_a_source_that_hangs(talk, monkeypatch) -> tuple[Talk, threading.Event]:
     """Return a session whose source blocks in its read() until the event is set, with short timeouts."""
-    monkeypatch.setattr("rtvi_sync.media.device_slots.END_TIMEOUT", 0.05)
+    monkeypatch.setattr("rtvi_sync.media.slot.END_TIMEOUT", 0.05)
     entered, hang = threading.Event(), threading.Event()
 
     def fn(frames: int) -> bytes:
@@ -261,3 +262,69 @@ def test_counters_go_on_when_parts_are_replaced(talk, timer):
     assert session.manager.counters == before
     session.prepare()
     assert session.manager.counters == MediaCounters()
+
+
+def test_what_was_opened_first_is_closed_when_the_second_fails(talk):
+    """If the speaker cannot be opened, the source is closed and its thread ends before prepare() raises."""
+    closes: list[str] = []
+
+    class Source(CallbackSource):
+        def close(self) -> None:
+            closes.append("close")
+
+    source = Source(lambda frames: b"")
+    with pytest.raises(DeviceError):
+        talk(mic=source, speaker="nowhere").prepare()
+    assert closes == ["close"]
+    until(lambda: not media_threads())  # an idle thread gets its other name a moment later
+    assert source.wait() is False
+    talk(mic=source).prepare()
+
+
+@pytest.mark.parametrize("rate", [None, 0, 44100.0, "16000", ZeroDivisionError("no rate")])
+def test_a_source_without_a_usable_rate(talk, rate):
+    """An invalid or missing rate is a DeviceError that names the source."""
+
+    class Source(SilenceSource):
+        @property
+        def sample_rate_hz(self):
+            if isinstance(rate, Exception):
+                raise rate
+            return rate
+
+    with pytest.raises(DeviceError, match="Source has no usable sample_rate_hz"):
+        talk(mic=Source()).prepare()
+
+
+@pytest.mark.parametrize(
+    ("option", "make"),
+    [
+        ("mic", lambda path: ToneSource()),
+        ("mic", lambda path: CallbackSource(lambda frames: bytes(2 * frames))),
+        ("speaker", lambda path: BytesSink()),
+        ("speaker", lambda path: CallbackSink(print)),
+        ("speaker", lambda path: WavSink(path / "a.wav")),
+    ],
+)
+def test_a_source_or_sink_belongs_to_one_session(talk, option, make, tmp_path):
+    """While one session uses an object another session cannot; afterwards it can."""
+    thing = make(tmp_path)
+    first, second = talk(**{option: thing}).prepare(), talk(**{option: thing})
+    with pytest.raises(DeviceError, match="used by another session") as caught:
+        second.prepare()
+    assert (caught.value.type, caught.value.devices) == ("in-use", (option,))
+    first.manager.stop(GUARD)
+    second.prepare()
+
+
+def test_a_file_belongs_to_one_session(talk, tmp_path):
+    """Two sinks of one file would overwrite each other's audio, whatever name each has for the file."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    first = talk(speaker=WavSink(tmp_path / "a.wav")).prepare()
+    second = talk(speaker=tmp_path / "link" / "a.wav")
+    with pytest.raises(DeviceError, match=r"WavSink\(.*a\.wav'\) is used by another session") as caught:
+        second.prepare()
+    assert (caught.value.type, caught.value.devices) == ("in-use", ("speaker",))
+    talk(speaker=tmp_path / "b.wav").prepare()
+    first.manager.stop(GUARD)
+    second.prepare()

@@ -1,7 +1,11 @@
-"""The media of one session: prepared, started and stopped, in any order."""
+"""A client's media: missing and leased devices, one session after the other, in any order of calls."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -17,8 +21,10 @@ from rtvi_sync.media import (
     CallbackSource,
     SilenceSource,
     ToneSource,
+    VideoFrame,
 )
 from rtvi_sync.media.leases import Lease
+from rtvi_sync.media.media import Media
 from rtvi_sync.media.sources import SourceRun
 from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
@@ -26,6 +32,160 @@ from tests.support.threads import InThread, media_threads, running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
+
+# -- absent and taken --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("option", "kind"), [({"mic": "hw:7"}, "mic"), ({"speaker": "hw:7"}, "speaker")])
+def test_a_device_id_that_does_not_exist(talk, option, kind):
+    """A missing device that was selected by id is a DeviceError, and leaves nothing behind."""
+    session = talk(**option)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="hw:7") as caught:
+            session.prepare()
+        assert caught.value.type == "not-found"
+        kept = getattr(session.manager.state, kind).error
+        assert (str(kept), kept.type, kept.__traceback__) == (str(caught.value), "not-found", None)
+    assert media_threads() == []
+
+
+# -- replacing -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("frames", "heard"), [(8000, b"\x03\0"), (8001, b"\x02\0")])
+def test_channels_of_a_long_piece_are_not_mixed(talk, frames, heard):
+    """Of a frame longer than 1 s only the first channel is played, because mixing it blocks all sessions."""
+    sink = BytesSink()
+    session = talk(speaker=sink).begin()
+    session.hear(b"\x02\0\x04\0" * frames, rate=8000, channels=2)
+    assert sink.pcm == heard * frames
+
+
+def test_a_source_set_without_a_session(talk, timer):
+    """Between sessions set_mic() and set_speaker() select the next one; an unknown id is refused at once."""
+    session = talk()
+    sink = BytesSink()
+    session.manager.select("mic", ToneSource())
+    session.manager.select("speaker", sink)
+    with pytest.raises(DeviceError):
+        session.manager.select("mic", "nowhere")
+    with pytest.raises(DeviceError):
+        session.manager.select("speaker", "nowhere")
+    session.begin()
+    timer.advance(0.0)
+    session.hear(b"ab")
+    assert session.sent == ToneSource().read(320)
+    assert sink.pcm == b"ab"
+
+
+def test_defaults_that_are_absent_replace_nothing(talk, timer):
+    """Selecting the missing default devices again is an error, and the present ones continue."""
+    sink = BytesSink()
+    session = talk(mic=ToneSource(), speaker=sink).begin()
+    track = session.manager.tracks().local.audio
+    for kind in ("mic", "speaker"):
+        with pytest.raises(DeviceError, match="by default"):
+            session.manager.select(kind, None)
+    session.hear(b"ab")
+    timer.advance(0.0)
+    assert session.sent == ToneSource().read(320)
+    assert sink.pcm == b"ab"
+    assert session.manager.tracks().local.audio is track
+    assert track.ready_state == "live"
+    assert session.events == []
+
+
+# -- life ------------------------------------------------------------------------------------------------------------
+
+
+def test_many_sessions_one_after_the_other(talk, timer):
+    """Ten sessions of one manager, with sources and sinks of the application, leave no thread."""
+    heard: list[bytes] = []
+    session = talk(
+        mic=CallbackSource(lambda frames: b"\1\1" * frames), speaker=CallbackSink(lambda pcm, rate: heard.append(pcm))
+    )
+    for number in range(10):
+        session.begin()
+        session.hear(bytes([number]) * 2)
+        timer.advance(0.1)
+        assert session.manager.stop(GUARD) == []
+        assert media_threads() == []
+    assert heard == [bytes([number]) * 2 for number in range(10)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_starts_afresh(talk, timer):
+    """In the child of a fork neither the parent's session nor a lock that it held blocks a new session."""
+    source = ToneSource()
+    session = talk(mic=source).begin()
+    with part_probes.lock_of(session.manager):
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # a child that hangs must not outlive the test
+            try:
+                assert session.manager.stop(1.0) == []
+                session.chunks.clear()
+                session.begin()
+                timer.advance(0.02)
+                assert session.chunks[0] == ToneSource().read(320)
+                os._exit(0)
+            finally:
+                os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    timer.advance(0.02)
+    assert session.sent == ToneSource().read(640)
+
+
+def test_importing_media_is_light():
+    """The package loads neither numpy nor an audio library nor asyncio."""
+    heavy = {"numpy", "pyaudio", "cv2", "audioop", "asyncio", "wave"}
+    code = f"import sys, rtvi_sync.media.media; print({heavy} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"set()"
+
+
+def test_a_manager_without_a_client(until, workers, monkeypatch):
+    """A transport that is tested by itself has one without a runtime; its sinks get their audio all the same."""
+    monkeypatch.setattr("rtvi_sync.media.media.WorkerPool", lambda: workers)  # ended below
+    heard: list[bytes] = []
+    manager = Media(mic=False, speaker=CallbackSink(lambda pcm, _: heard.append(pcm)))
+    manager.prepare(video=False)
+    manager.receive_audio(b"\1\1", 16_000, 1)
+    until(lambda: heard == [b"\1\1"])
+    assert manager.stop(GUARD) == []
+    workers.close()
+    for thread in workers.threads():
+        thread.join(GUARD)
+
+
+def test_continuous_audio(talk):
+    """Silence without end is no audio of the bot, and what was on its way after an interruption is dropped."""
+    sink = BytesSink()
+    session = talk(speaker=sink)
+    session.manager.expect(SimpleNamespace(timer=session.timer, workers=session.workers))
+    session.manager.prepare(video=False, is_continuous=True)
+    speech, silence = b"\x00\x10" * 480, bytes(960)
+    for pcm in (silence, speech, *[silence] * 30, speech):
+        session.hear(pcm)
+    session.manager.interrupt()
+    session.hear(speech)
+    assert bytes(sink.pcm) == speech + silence * 15 + speech
+
+
+def test_pictures_that_are_wanted(talk):
+    """Pictures are wanted until the first one makes the track, then while it is read, and never without a session."""
+    session = talk()
+    assert not session.manager.wants_video
+    session.prepare()
+    assert session.manager.wants_video
+    session.manager.receive_video(VideoFrame(image=bytes(3), width=1, height=1, timestamp=0.0))
+    assert not session.manager.wants_video
+    reader = session.manager.tracks().bot.video.frames()
+    assert session.manager.wants_video
+    del reader
+    assert not session.manager.wants_video
+
 
 AT_ONCE = Deadline(0.0)
 
@@ -179,7 +339,7 @@ def test_what_to_do_about_losses(talk, monkeypatch, caplog, choice, advice):
     """The limit of a loudspeaker is fixed, and no option changes it."""
     session = talk().begin()
     with monkeypatch.context() as patch:
-        slot = session.media.slots.speaker
+        slot = session.manager.speaker
         patch.setattr(slot, "component", SimpleNamespace(write=lambda *_: 1.5))
         patch.setattr(slot, "choice", choice)
         session.hear(bytes(960))
@@ -198,17 +358,17 @@ def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
     assert calls == ["before", "after"]
 
 
-class TestInsertion:
+class TestInserted:
     """A source that speaks in the microphone's place."""
 
     def test_while_the_microphone_is_off(self, talk, timer):
         """A question in place of a muted microphone is sent, then silence until it is removed, then nothing."""
         session = talk(mic=ToneSource(), enable_mic=False).begin()
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
+        insertion = session.manager.mic.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         timer.advance(0.1)
         assert session.sent.startswith(b"ab" * 320 + bytes(640))
-        assert insertion.sender.run.sent
-        session.manager.remove(insertion)
+        assert insertion.run.sent
+        session.manager.mic.remove(insertion)
         session.chunks.clear()
         timer.advance(0.1)
         assert session.chunks == []
@@ -228,7 +388,7 @@ class TestInsertion:
         session.manager.start(send)
         microphone = InThread(lambda: timer.advance(0.0))
         assert inside.wait(GUARD)
-        session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
+        session.manager.mic.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         asking = InThread(lambda: timer.tasks[-1].step(timer.time))
         assert not second.wait(0.1)
         go_on.set()
@@ -241,11 +401,11 @@ class TestInsertion:
         session = talk(mic=ToneSource()).begin()
         timer.advance(0.1)
         before = session.sent
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
+        insertion = session.manager.mic.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         session.chunks.clear()
         timer.advance(3.0)
         assert session.sent.rstrip(b"\0") == b"ab" * 320
-        session.manager.remove(insertion)
+        session.manager.mic.remove(insertion)
         session.chunks.clear()
         timer.advance(0.1)
         assert before + session.sent == ToneSource().read(len(before + session.sent) // 2)
@@ -254,21 +414,21 @@ class TestInsertion:
     def test_two(self, talk, timer, order):
         """Of two insertions the last one speaks; the first one goes on when the last one is removed."""
         session = talk(mic=None, enable_mic=False).begin()
-        insertions = [session.manager.insert(ToneSource(), AT_ONCE)]
+        insertions = [session.manager.mic.insert(ToneSource(), AT_ONCE)]
         timer.advance(0.1)
         first = session.sent
         session.chunks.clear()
-        insertions.append(session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE))
+        insertions.append(session.manager.mic.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE))
         timer.advance(2.0)
         assert session.sent.rstrip(b"\0") == b"ab" * 320
-        session.manager.remove(insertions[order[0]])
+        session.manager.mic.remove(insertions[order[0]])
         session.chunks.clear()
         timer.advance(0.1)
         if order[0] == 1:
             assert first + session.sent == ToneSource().read(len(first + session.sent) // 2)
         else:
             assert not session.sent.strip(b"\0")
-        session.manager.remove(insertions[order[1]])
+        session.manager.mic.remove(insertions[order[1]])
         session.chunks.clear()
         timer.advance(2.0)
         assert session.chunks == []
@@ -277,27 +437,27 @@ class TestInsertion:
         """The end of the session releases an inserted source; late calls do no harm."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
-        insertion = session.manager.insert(source, AT_ONCE)
+        insertion = session.manager.mic.insert(source, AT_ONCE)
         assert session.manager.stop(GUARD) == []
-        session.manager.remove(insertion)
+        session.manager.mic.remove(insertion)
         with pytest.raises(DeviceError):
-            session.manager.insert(source, AT_ONCE)
+            session.manager.mic.insert(source, AT_ONCE)
         session.begin()
-        session.manager.remove(session.manager.insert(source, AT_ONCE))
+        session.manager.mic.remove(session.manager.mic.insert(source, AT_ONCE))
 
     def test_the_session_ends_meanwhile(self, talk, timer, monkeypatch):
         """A source that comes too late for the end is refused and released, on whatever thread."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
-        media = session.media
-        end = media.sent.end
+        sent = session.manager.sent()
+        end = sent.end
 
         def end_late() -> None:
-            with running(lambda: media.insert(source, AT_ONCE)) as inserting:
+            with running(lambda: session.manager.mic.insert(source, AT_ONCE)) as inserting:
                 assert "has ended" in str(inserting.error())
             end()
 
-        monkeypatch.setattr(media.sent, "end", end_late)
+        monkeypatch.setattr(sent, "end", end_late)
         assert session.manager.stop(GUARD) == []
         until(lambda: not media_threads())
         Lease(source, "mic").release()
@@ -315,13 +475,13 @@ class TestInsertion:
         source = CallbackSource(read)
         session = talk(mic=ToneSource()).begin()
         with takes(1.0):
-            insertion = session.manager.insert(source, AT_ONCE)
+            insertion = session.manager.mic.insert(source, AT_ONCE)
             assert reading.wait(GUARD)
-            session.manager.remove(insertion)
+            session.manager.mic.remove(insertion)
         timer.advance(0.1)
         assert session.sent.strip(b"\0")
         with pytest.raises(DeviceError, match="has not returned yet"):
-            session.manager.insert(source, AT_ONCE)
+            session.manager.mic.insert(source, AT_ONCE)
         assert len(reads) == 1
         assert len(session.manager.stop(0.0)) == 1
         with pytest.raises(DeviceError, match="has not returned yet"):
@@ -341,14 +501,14 @@ class TestInsertion:
 
         source = CallbackSource(read)
         session = talk(mic=ToneSource()).begin()
-        first = session.manager.insert(source, Deadline(GUARD))
+        first = session.manager.mic.insert(source, Deadline(GUARD))
         assert reading.wait(GUARD)
-        session.manager.remove(first)
-        inserting = InThread(lambda: session.manager.insert(source, Deadline(GUARD)))
+        session.manager.mic.remove(first)
+        inserting = InThread(lambda: session.manager.mic.insert(source, Deadline(GUARD)))
         until(part_probes.thread_sleeps(inserting.thread))
         go_on.set()
         second = inserting.get()
-        session.manager.remove(second)
+        session.manager.mic.remove(second)
         assert session.manager.stop(GUARD) == []
 
     def test_a_source_that_is_in_use(self, talk):
@@ -356,21 +516,21 @@ class TestInsertion:
         source = ToneSource()
         session = talk(mic=source).begin()
         with pytest.raises(DeviceError, match="This source is this client's microphone already") as raised:
-            session.manager.insert(source, AT_ONCE)
+            session.manager.mic.insert(source, AT_ONCE)
         assert raised.value.type == "in-use"
 
     def test_no_audio(self, talk):
         """A question without a session is refused."""
         with pytest.raises(DeviceError, match="no session"):
-            talk().manager.insert(ToneSource(), AT_ONCE)
+            talk().manager.mic.insert(ToneSource(), AT_ONCE)
 
     def test_all_that_is_sent(self, talk, timer):
         """One track has all audio that is sent, from whichever source."""
         session = talk(mic=ToneSource()).begin()
         frames = session.manager.sent().frames()
         timer.advance(0.1)
-        insertion = session.manager.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
+        insertion = session.manager.mic.insert(BytesSource(b"ab" * 320, 16000), AT_ONCE)
         timer.advance(0.1)
-        session.manager.remove(insertion)
+        session.manager.mic.remove(insertion)
         timer.advance(0.1)
         assert b"".join(frame.pcm for frame in frames.take()) == session.sent
