@@ -30,13 +30,13 @@ from . import pcm as pcm_tools
 from .base import MediaDeviceInfo, VideoFrame
 from .capture import SendAudio
 from .devices.backend import AudioBackend, audio_backend, cameras
-from .devices.device import Device
+from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, Device
 from .devices.hotplug import HotPlug
 from .kinds import AudioFiles, CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
 from .silence_gate import SilenceGate
-from .slot import END_TIMEOUT, OPEN_TIMEOUT, CameraSlot, MediaCounters, MicSlot, Slot, SpeakerSlot, as_device_error
+from .slot import CameraSlot, MediaCounters, MicSlot, Slot, SpeakerSlot, as_device_error
 from .status import MediaState, Participant, Publisher, TrackData
 from .tracks import AudioTrack, ParticipantTracks, Tracks, VideoTrack
 
@@ -109,6 +109,7 @@ class Media:
         ValueError: the name of a file was given as a device id.
 
     Attributes:
+        max_queued_audio_bytes: as given.
         settings: for the current and later sessions. An assignment only stores a value; it opens no device.
         mic, speaker, cam, screen: the slots.
         lock: see below.
@@ -139,11 +140,12 @@ class Media:
         echo_cancellation: bool = False,
     ) -> None:
         self.lock: threading.RLock = threading.RLock()
+        self.max_queued_audio_bytes: int = max_queued_audio_bytes
         self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
         self.backend: Callable[[], AudioBackend] = lambda: audio_backend(backend)
-        self.mic: MicSlot = MicSlot(self, mic)
-        self.speaker: SpeakerSlot = SpeakerSlot(self, speaker, max_queued_audio_bytes)
-        self.cam: CameraSlot = CameraSlot(self, "cam", cam)
+        self.mic: MicSlot = MicSlot(self, "mic", choice_of("mic", mic))
+        self.speaker: SpeakerSlot = SpeakerSlot(self, "speaker", choice_of("speaker", speaker))
+        self.cam: CameraSlot = CameraSlot(self, "cam", choice_of("cam", cam))
         self.screen: CameraSlot = CameraSlot(self, "screen", None)
         # The speaker is first, because at the end it still plays, and another device that hangs must not use its time.
         self._slots: tuple[Slot[Any, Any], ...] = (self.speaker, self.mic, self.cam, self.screen)
@@ -157,21 +159,23 @@ class Media:
         # One thread at a time opens and replaces devices; two would open the same one, and close each other's.
         self._opening_ended = Notifier()
         self._opening_thread: int | None = None  # the id of that thread
-        self._reset()
-        register_for_fork(self)
-
-    def _reset(self) -> None:
-        """Forget the last session; called under the lock."""
+        # Of the current or last session; see `_begin()`.
         self.carried: frozenset[Kind] = frozenset()
         self.bot: AudioTrack | None = None
         self.bot_video: VideoTrack | None = None
         self.sent_track: AudioTrack | None = None
-        self._is_started = False
+        self._ignored = 0  # frames of the bot
+        register_for_fork(self)
+
+    def _begin(self) -> object:
+        """Forget the last session, and return the new one; called under the lock."""
+        self.carried = frozenset()
+        self.bot = self.bot_video = self.sent_track = None
+        self._is_started = self._has_ticks = False
         self._echo: EchoCanceller | None = None
         self._hotplug = HotPlug(self.publish, self.backend)
         self._timer: TimerThread | None = None
         self._ticks: ScheduledTask | None = None
-        self._has_ticks = False
         # These are used by the transport's thread only.
         self._bot_level = LevelMeter(RTVIEvent.REMOTE_AUDIO_LEVEL)
         self._gate = SilenceGate()
@@ -179,7 +183,9 @@ class Media:
         self._bot_heard = False
         self._ignored = 0
         for slot in self._slots:
-            slot.reset()
+            slot.begin()
+        self.session = session = object()
+        return session
 
     def __getitem__(self, kind: Kind) -> Slot[Any, Any]:
         slot: Slot[Any, Any] = getattr(self, kind)
@@ -244,10 +250,8 @@ class Media:
             is_first = self.session is None
             if is_first and self._is_over:  # the caller's session has ended in the meantime
                 raise DeviceError("The session ended while its devices were being prepared")
-            if is_first:
-                self._reset()
-            # Assigned before any device is opened, so that a concurrent change of the settings reaches the session.
-            session = self.session = self.session or object()
+            # Before any device is opened, so that a concurrent change of the settings reaches the session.
+            session = self.session or self._begin()
             self.carried |= frozenset(kinds)
             if "speaker" in kinds:
                 self.bot = self.bot or AudioTrack(label="bot")  # exists before the bot's first audio
@@ -350,7 +354,6 @@ class Media:
         if send_screen is not None:
             self.screen.start(session, send_screen)
         self.speaker.start(session)
-        self._tick_soon()
 
     def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
         """Play audio of the bot; called on the transport's thread, does not block.
@@ -404,6 +407,8 @@ class Media:
 
     def interrupt(self) -> None:
         """Drop queued playback after the user interrupted the bot; called on the transport's thread, does not block."""
+        if self.session is None:
+            return
         self._gate.interrupted()
         with self.speaker.speaking:
             if (component := self.speaker.component) is not None:
@@ -471,7 +476,8 @@ class Media:
         for slot, component in ended:
             slot.halt(component)
         for slot, _, _, local in taken:
-            slot.end_track(local)
+            if local is not None:
+                slot.end_track(local)
         # Sinks are joined last because each still gets queued audio meanwhile.
         sinks = [component for _, component in ended if isinstance(component, QueuedSpeaker)]
         threads = [slot.join(component, deadline) for slot, component in ended if component not in sinks]
@@ -483,9 +489,9 @@ class Media:
         """Reset the state in the child process; the session, its threads and the lock's owner are the parent's."""
         self.lock = threading.RLock()
         self.session = self.publisher = self._opening_thread = self._held = None
+        self.bot = self.bot_video = self.sent_track = None
         for slot in self._slots:
             slot.after_fork_in_child()
-        self._reset()
 
     # -- devices that are open without a session ----------------------------------------------------------------------
 
@@ -533,10 +539,6 @@ class Media:
             start_thread("close", self.let_go)
 
     # -- state: any thread --------------------------------------------------------------------------------------------
-
-    def is_current(self, session: object) -> bool:
-        """Return whether a session that was taken before is the current one; for a decision, called under the lock."""
-        return session is not None and self.session is session
 
     def publish(self, event: RTVIEvent, data: Any) -> None:
         """Publish an event, if somebody listens; does not block."""
@@ -593,7 +595,10 @@ class Media:
     @property
     def counters(self) -> MediaCounters:
         """Return the counters of the current session, or of the last one."""
-        losses = sum((slot.losses() for slot in self._slots), Counter[str]())
+        losses: Counter[str] = Counter()
+        with self.lock:
+            for slot in self._slots:
+                slot.add_losses(losses)
         return MediaCounters(**losses, bot_frames_ignored=self._ignored)
 
     # -- calls of the application: shielded, so that Ctrl-C and signal handlers never see a partial change -------------
@@ -743,8 +748,12 @@ class Media:
     @property
     def _interval(self) -> float:
         """Return the seconds until the next check; `math.inf` if there is nothing to check."""
-        if self._bot_level.loud or any(isinstance(slot.component, Device) for slot in self._slots):
+        if self._bot_level.loud:
             return _TICK
-        # A device that is missing may be plugged in.
-        is_missing = any(slot.component is None and slot.needs(slot.choice) for slot in (self.mic, self.speaker))
-        return _SLOW_TICK if is_missing else math.inf
+        for slot in self._slots:
+            if isinstance(slot.component, Device):
+                return _TICK
+        for slot in (self.mic, self.speaker):
+            if slot.component is None and slot.needs(slot.choice):
+                return _SLOW_TICK  # it is missing, and may be plugged in
+        return math.inf

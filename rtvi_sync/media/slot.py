@@ -26,8 +26,8 @@ from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader, SendAudio
 from .convert import ResamplingSource
-from .devices.device import Device
-from .kinds import Kind, choice_of, is_device
+from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, Device, await_opening
+from .kinds import Kind, is_device
 from .leases import Lease, lease_key_of
 from .levels import LevelMeter
 from .playback import BufferingSpeaker, DirectSpeaker, QueuedSpeaker, Speaker
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from .media import Media
 
 logger: logging.Logger = package_logger(__name__)
-
-# Limit in seconds for a component to end after it was replaced or could not be opened.
-END_TIMEOUT = 2.0
-# Seconds after which a device that has not opened is considered hung.
-OPEN_TIMEOUT = 5.0
 
 _UPDATED: dict[Kind, RTVIEvent] = {
     "mic": RTVIEvent.MIC_UPDATED,
@@ -99,6 +94,8 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
     "screen": {"video_dropped": "dropped"},
 }
 
+_UNINITIALIZED = DeviceStatus()
+
 P = TypeVar("P", bound="Mic | Speaker | Camera")
 T = TypeVar("T", AudioTrack, VideoTrack)
 
@@ -124,25 +121,24 @@ class Slot(Generic[P, T]):
         status: of the device.
     """
 
-    # Written under `Media.lock`: `component`, `choice` and `track`, which other threads read without it, and the next
-    # four. Status and info are replaced in single steps.
-    _senders: tuple[Any, ...] | None = None  # the arguments of `component.start()`, from the moment the bot is ready
-    _leaving: list[Any]  # components that were replaced, or are at their end, and whose losses are not counted yet
-    _abandoned: list[Any]  # replaced components that did not end in time
-    _lost: Counter[str]  # losses of components that have ended
-
     def __init__(self, media: Media, kind: Kind, given: Any) -> None:
         self._media = media
         self.kind: Kind = kind
-        self.given: Any = choice_of(kind, given)
+        self.given: Any = given
+        # Replaced in single steps, on any thread.
+        self.info: MediaDeviceInfo | None = None
+        self.status: DeviceStatus = _UNINITIALIZED
+        # The rest is of one session, and written under `Media.lock`; other threads read the first three without it.
         self.choice: Any = None
         self.component: P | None = None
         self.track: T | None = None
-        self.info: MediaDeviceInfo | None = None
-        self.status: DeviceStatus = DeviceStatus()
+        # The arguments of `component.start()`, from the moment the bot is ready.
+        self._senders: tuple[Any, ...] | None = None
+        self._leaving: list[Any] = []  # components that were taken out, and whose losses are not counted yet
+        self._abandoned: list[Any] = []  # replaced components that did not end in time
+        self._lost: Counter[str] = Counter()  # losses of components that have ended
         # Held while a component is put in or halted, if that must not overlap with its use.
         self._exclusive: AbstractContextManager[object] = contextlib.nullcontext()
-        self.reset()
 
     # What the kinds differ in.
 
@@ -186,8 +182,8 @@ class Slot(Generic[P, T]):
         """Return whether a choice is in the slot and goes on."""
         return self.component is not None and not self.component.ended and choice == self.choice
 
-    def reset(self) -> None:
-        """Prepare for another session; called under the lock."""
+    def begin(self) -> None:
+        """Forget the last session; called under the lock."""
         self.choice = self._senders = None
         self._leaving, self._abandoned, self._lost = [], [], Counter()
 
@@ -195,16 +191,16 @@ class Slot(Generic[P, T]):
         """Forget what is in the slot, which is the parent process's."""
         self.component = self.track = None
 
-    def losses(self) -> Counter[str]:
-        """Return the losses in this session, by the name of their counter."""
-        with self._media.lock:
-            counts = self._lost.copy()
-            for component in (*self._leaving, *([self.component] if self.component is not None else [])):
-                counts.update(self._losses_of(component))
-        return counts
+    def add_losses(self, counts: Counter[str]) -> None:
+        """Add the losses in this session, by the name of their counter; called under the lock."""
+        counts.update(self._lost)
+        for component in (*self._leaving, self.component):
+            if component is not None:
+                self._add_losses_of(component, counts)
 
-    def _losses_of(self, component: Any) -> dict[str, Any]:
-        return {name: getattr(component, own) for name, own in _COUNTERS[self.kind].items()}
+    def _add_losses_of(self, component: Any, counts: Counter[str]) -> None:
+        for name, own in _COUNTERS[self.kind].items():
+            counts[name] += getattr(component, own)
 
     # -- status --------------------------------------------------------------------------------------------------------
 
@@ -316,11 +312,11 @@ class Slot(Generic[P, T]):
         """Put an open component in; if the session has ended meanwhile, end it and return False."""
         # A new speaker first gets the audio that the old one has not played.
         with self._exclusive:
-            old, is_current = self.component, self._media.is_current(session)
-            if old is not None and is_current:
+            old = self.component
+            if old is not None and self._media.session is session:
                 self._surrender(old, component)
             with self._media.lock:
-                is_current = self._media.is_current(session)
+                is_current = self._media.session is session
                 if is_current:
                     self._leaving += [old] if old is not None else []
                     self.component, self.choice, track = component, choice, self.track
@@ -350,7 +346,7 @@ class Slot(Generic[P, T]):
         """
         with self._media.lock:
             component = self.component
-            if self._media.is_current(session):
+            if self._media.session is session:
                 self._senders = senders
         if component is not None:
             component.start(*senders)
@@ -370,7 +366,8 @@ class Slot(Generic[P, T]):
         """End the component and the track; the session goes on without. May block."""
         with self._media.lock:
             component, track = self._take_out()
-        self.end_track(track)
+        if track is not None:
+            self.end_track(track)
         if component is not None:
             self._end(component)
 
@@ -388,18 +385,14 @@ class Slot(Generic[P, T]):
         Returns:
             The components that are to be halted and joined, those that were abandoned before, and the track.
         """
-        components: list[Any] = [each for each in self._leaving if isinstance(each, QueuedSpeaker)]  # still take audio
         component, track = self._take_out()
         self._senders = None
-        if component is not None:
-            components.insert(0, component)
-        return components, self._abandoned, track
+        return [component] if component is not None else [], self._abandoned, track
 
-    def end_track(self, track: T | None) -> None:
+    def end_track(self, track: T) -> None:
         """End a track that was taken out, and publish that."""
-        if track is not None:
-            track.end()
-            self._publish_track(track)
+        track.end()
+        self._publish_track(track)
 
     def halt(self, component: Any) -> None:
         """Halt a present or former component."""
@@ -427,7 +420,7 @@ class Slot(Generic[P, T]):
         with self._media.lock:
             if component in self._leaving:
                 self._leaving.remove(component)
-                self._lost.update(self._losses_of(component))
+                self._add_losses_of(component, self._lost)
 
     def join(self, component: Any, deadline: Deadline) -> threading.Thread | None:
         """Wait until a component has ended at the end of the session; return the abandoned thread, or None."""
@@ -443,24 +436,25 @@ class MicSlot(Slot[Mic, AudioTrack]):
         level: of what is sent.
     """
 
-    # Written under the lock: the sources in the microphone's place in order, each with its sender; the last of them,
-    # which alone is sent (None: the microphone is); senders that were removed, and may still be in a call of their
-    # source; and what sends, from the moment the bot is ready.
+    level: LevelMeter
+    # Written under `Media.lock`: the sources in the microphone's place in order, each with its sender; the last of
+    # them, which alone is sent (None: the microphone is); senders that were removed, and may still be in a call of
+    # their source; and what sends, from the moment the bot is ready.
     _inserted: dict[AudioSender, AudioSource]
-    _in_place: AudioSource | None
+    _in_place: AudioSource | None = None
     _removed: list[AudioSender]
     _direct: tuple[Scheduler, SendAudio] | None = None
 
-    def __init__(self, media: Media, given: Any) -> None:
-        super().__init__(media, "mic", given)
+    def __init__(self, media: Media, kind: Kind, given: Any) -> None:
+        super().__init__(media, kind, given)
         # Held while audio is sent: when the speaker changes, the microphone's thread and the scheduler's must not both
         # send. Re-entrant, because the transport may end the session meanwhile.
         self._sending = threading.RLock()
 
-    def reset(self) -> None:
-        """See `Slot.reset()`."""
-        super().reset()
-        self.level: LevelMeter = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL)
+    def begin(self) -> None:
+        """See `Slot.begin()`."""
+        super().begin()
+        self.level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL)
         self._inserted, self._removed = {}, []
         self._in_place = self._direct = None
 
@@ -475,11 +469,6 @@ class MicSlot(Slot[Mic, AudioTrack]):
         components += [*self._removed, *self._inserted]
         self._inserted, self._removed, self._direct = {}, [], None
         return components, abandoned, track
-
-    @property
-    def is_replaced(self) -> bool:
-        """Return whether a source speaks in the microphone's place."""
-        return bool(self._inserted)
 
     def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> Mic:
         if choice is not None and not isinstance(choice, str):
@@ -547,7 +536,7 @@ class MicSlot(Slot[Mic, AudioTrack]):
             send_audio: see `MediaPort.start()`.
         """
         with self._media.lock:
-            if self._media.is_current(session):
+            if self._media.session is session:
                 self._direct = schedule, send_audio
         super().start(session, schedule, partial(self._send, None, send_audio))
 
@@ -581,7 +570,7 @@ class MicSlot(Slot[Mic, AudioTrack]):
         # The lease makes a source unique among those that are inserted.
         sender = self._sender(source, lambda: self._in_place is source, source, deadline)
         with self._media.lock:
-            direct = self._direct if self._media.is_current(session) else None
+            direct = self._direct if self._media.session is session else None
             if direct is not None:
                 self._inserted[sender] = self._in_place = source
                 self._leaving.append(sender)
@@ -642,15 +631,20 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
             for some milliseconds, `Media.lock` inside of it. Re-entrant, because a finalizer may run meanwhile.
     """
 
-    def __init__(self, media: Media, given: Any, max_queued_audio_bytes: int) -> None:
-        super().__init__(media, "speaker", given)
-        self._max_queued_audio_bytes = max_queued_audio_bytes
+    def __init__(self, media: Media, kind: Kind, given: Any) -> None:
+        super().__init__(media, kind, given)
         self._exclusive = self.speaking = threading.RLock()
 
     def after_fork_in_child(self) -> None:
         """See `Slot.after_fork_in_child()`."""
         super().after_fork_in_child()
         self._exclusive = self.speaking = threading.RLock()
+
+    def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
+        """See `Slot.take_all()`."""
+        sinks = [each for each in self._leaving if isinstance(each, QueuedSpeaker)]  # they still take audio
+        components, abandoned, track = super().take_all()
+        return components + sinks, abandoned, track
 
     def _make(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         if choice is None or isinstance(choice, str):
@@ -674,7 +668,7 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         if type(choice) in MEMORY_SINKS:
             return DirectSpeaker(choice, Lease(choice, "speaker"), failed)
         lease = Lease(choice, "speaker", Deadline(deadline.at_most(END_TIMEOUT)), failed)
-        return QueuedSpeaker(choice, lease, self._max_queued_audio_bytes, self._media.workers())
+        return QueuedSpeaker(choice, lease, self._media.max_queued_audio_bytes, self._media.workers())
 
     def _surrender(self, old: Speaker, new: Speaker) -> None:
         for frame in old.surrender():
@@ -792,17 +786,6 @@ def as_device_error(kind: Kind, thing: object, error: BaseException) -> DeviceEr
         failure = DeviceError(f"The {kind} {type(thing).__name__} failed: {error!r}", devices=(kind,))
     failure.__cause__ = error
     return failure
-
-
-def await_opening(device: Any, deadline: Deadline) -> None:
-    """Wait until a device has opened; end a device that cannot be opened."""
-    try:
-        device.wait_opened(deadline)
-    except BaseException:
-        device.halt()
-        if not deadline.expired:  # a hung device would only use up the timeout
-            device.join(Deadline(END_TIMEOUT))
-        raise
 
 
 def _is_of_machine(choice: object) -> bool:

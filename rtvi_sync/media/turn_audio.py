@@ -19,9 +19,9 @@ from ..protocol.validation import PATH
 from .audio_files import check_wav_name, write_wav
 from .base import AudioFrame
 from .devices.backend import audio_backend
+from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 from .pcm import wav_header
 from .resample import RateConverter
-from .slot import END_TIMEOUT, OPEN_TIMEOUT, await_opening
 
 if TYPE_CHECKING:
     import numpy

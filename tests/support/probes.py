@@ -57,7 +57,7 @@ def is_retrying(client: RTVIClient) -> bool:
 
 def replaces_microphone(client: RTVIClient) -> bool:
     """Return whether a spoken question is in the place of the microphone."""
-    return bool(session_of(client).media.mic.is_replaced)
+    return bool(session_of(client).media.mic._inserted)
 
 
 def follows_turns(client: RTVIClient) -> bool:

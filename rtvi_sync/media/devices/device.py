@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Latch, Notifier
@@ -16,10 +16,19 @@ from ..base import MediaDeviceInfo
 from ..kinds import Kind
 from .audio_errors import jack_advice
 
+if TYPE_CHECKING:
+    from .camera import Camera
+    from .microphone import DeviceMic
+    from .speaker import DeviceSpeaker
+
 logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
 
+# Seconds after which a device that has not opened is considered hung.
+OPEN_TIMEOUT = 5.0
+# Limit in seconds for a device, source or sink to end after it was replaced or could not be opened.
+END_TIMEOUT = 2.0
 # Seconds after which a failed device is opened again.
 RETRY_INTERVAL = 1.0
 # A call to a device that takes longer, in seconds, counts as hanging.
@@ -188,3 +197,14 @@ class Device:
         if hangs and self._kind in ("mic", "speaker"):
             advice += jack_advice()
         return DeviceError(f"The {_NAMES[self._kind]} {self._label!r} {what}{advice}", devices=(self._kind,))
+
+
+def await_opening(device: DeviceMic | DeviceSpeaker | Camera, deadline: Deadline) -> None:
+    """Wait until a device has opened; end a device that cannot be opened."""
+    try:
+        device.wait_opened(deadline)
+    except BaseException:
+        device.halt()
+        if not deadline.expired:  # a hung device would only use up the timeout
+            device.join(Deadline(END_TIMEOUT))
+        raise
