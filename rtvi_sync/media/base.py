@@ -228,7 +228,7 @@ class FrameQueue(Generic[F]):
         self._burst = self._window = 0.0  # see `shrink()`
         # Both sides change the deque in atomic steps, and each of the other fields is written by one side only. There
         # is no lock because a signal handler could wait for it on the getting thread while that thread holds it.
-        self._frames: deque[tuple[int, F]] = deque()  # with the generation of each frame
+        self._frames: deque[tuple[int, F, float]] = deque()  # with the generation and size of each frame
         self.notifier: Notifier = Notifier()
         self._put = 0.0  # without the dropped frames
         self._got = 0.0
@@ -272,12 +272,13 @@ class FrameQueue(Generic[F]):
             return False
         if not self._frames:
             self._losing = False
-        self._frames.append((self._generation, frame))
-        self._put += self._size(frame)
+        size = self._size(frame)
+        self._frames.append((self._generation, frame, size))
+        self._put += size
         begins = False
         while self._put - self._got > self._limit and len(self._frames) > 1 and not self._is_burst(frame):
             if (oldest := self._take()) is not None:
-                self._put -= self._size(oldest[1])
+                self._put -= oldest[2]
                 self._drop(oldest[1])
                 begins, self._losing = begins or not self._losing, True
         self.notifier.notify_all()
@@ -309,48 +310,49 @@ class FrameQueue(Generic[F]):
             current = self._generation
             if item is None:
                 return current, None
-            self._got += self._size(item[1])
+            self._got += item[2]
             if item[0] == current:
-                return item
+                return current, item[1]
 
     def get_queued(self) -> list[F]:
         """Remove and return the queued frames, oldest first; called on the thread that gets, does not block."""
         got = []
         with contextlib.suppress(IndexError):
             while True:
-                generation, frame = self._frames.popleft()
-                self._got += self._size(frame)
+                generation, frame, size = self._frames.popleft()
+                self._got += size
                 if generation == self._generation:
                     got.append(frame)
         return got
 
     def put_back(self, generation: int, frame: F) -> None:
         """Make the frame that was got last the next one again; called on the thread that gets."""
-        self._got -= self._size(frame)
-        self._frames.appendleft((generation, frame))
+        size = self._size(frame)
+        self._got -= size
+        self._frames.appendleft((generation, frame, size))
 
     def queued(self) -> list[F]:
         """Return the queued frames, oldest first, and keep them queued; does not block."""
-        return [frame for _, frame in self._frames.copy()]
+        return [frame for _, frame, _ in self._frames.copy()]
 
     def clear(self) -> None:
         """Discard the queued frames, without counting them as dropped, and begin a new generation."""
         self._generation += 1
         while (item := self._take()) is not None:
-            self._put -= self._size(item[1])
+            self._put -= item[2]
         self.notifier.notify_all()
 
     def drop_all(self) -> None:
         """Drop the queued frames and count them; called after `end()`."""
         while (item := self._take()) is not None:
-            self._put -= self._size(item[1])
+            self._put -= item[2]
             self._drop(item[1])
 
     def take_all(self) -> list[F]:
         """Remove and return the queued frames, oldest first; called on the side of `put()`, does not block."""
         taken = []
         while (item := self._take()) is not None:
-            self._put -= self._size(item[1])
+            self._put -= item[2]
             if item[0] == self._generation:
                 taken.append(item[1])
         return taken
@@ -364,7 +366,7 @@ class FrameQueue(Generic[F]):
         """Count a dropped frame."""
         self._dropped += 1
 
-    def _take(self) -> tuple[int, F] | None:
+    def _take(self) -> tuple[int, F, float] | None:
         try:
             return self._frames.popleft() if self._frames else None
         except IndexError:  # the other side was faster
@@ -381,7 +383,7 @@ _FRAME_BYTES = 256
 
 
 def _seconds_of(frame: AudioFrame) -> float:
-    return max(frame.duration, _MIN_FRAME_DURATION)
+    return max(len(frame.pcm) / (2 * frame.num_channels * frame.sample_rate_hz), _MIN_FRAME_DURATION)
 
 
 def memory_size_of(frame: AudioFrame) -> int:

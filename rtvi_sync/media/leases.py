@@ -8,7 +8,7 @@ from typing import Any
 
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
-from ..concurrency.lifecycle import fork_generation
+from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..errors import DeviceError
 
@@ -16,10 +16,27 @@ logger: logging.Logger = package_logger(__name__)
 
 Report = Callable[[BaseException], None]
 
-# The lease of each source and sink in use. The fork generation is part of the key because a child process inherits the
-# entries of sessions that are live only in its parent. Only single dict operations access it, which are atomic with and
-# without a GIL; a lock could be inherited in the locked state.
-_leases: dict[tuple[int, object], Lease] = {}
+
+class _InUse:
+    """The sources and sinks in use.
+
+    Attributes:
+        leases: the lease of each, by its key. Only single operations of the dict access it, which are atomic with and
+            without a GIL; a lock could be inherited in the locked state.
+    """
+
+    def __init__(self) -> None:
+        self.leases: dict[object, Lease] = {}
+        register_for_fork(self)
+
+    def after_fork_in_child(self) -> None:
+        """Abandon everything: the sessions that use it are live only in the parent process."""
+        leases, self.leases = self.leases, {}
+        for lease in leases.values():
+            lease.abandoned, lease.closes_late = True, False
+
+
+_in_use = _InUse()
 
 
 def lease_key_of(thing: object) -> object:
@@ -49,12 +66,14 @@ class Lease:
     ) -> None:
         self._thing = thing  # kept alive, so that no other object gets its id
         self.report: Report = report
-        self._generation = fork_generation()
-        self._key = (self._generation, lease_key_of(thing))
+        self._key = lease_key_of(thing)
         self._released = Latch()
         self._ends = False
-        self._is_abandoned = self._closes_late = False
-        while (holder := _leases.setdefault(self._key, self)) is not self:
+        #: Whether the thing must not be used any more: abandoned, released, or the parent process's.
+        self.abandoned: bool = False
+        #: Whether `close()` closes the thing though it was abandoned.
+        self.closes_late: bool = False
+        while (holder := _in_use.leases.setdefault(self._key, self)) is not self:
             if deadline is not None and holder._ends and holder._released.wait(deadline):
                 continue
             name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
@@ -69,15 +88,10 @@ class Lease:
         """Whether it has ended."""
         return self._released.is_set()
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether the thing must not be used any more: abandoned, released, or the parent process's."""
-        return self._is_abandoned or fork_generation() != self._generation
-
     @staticmethod
     def leased() -> list[object]:
         """Return the sources and sinks that sessions of this process use now."""
-        return [lease._thing for key, lease in _leases.copy().items() if key[0] == fork_generation()]
+        return [lease._thing for lease in _in_use.leases.copy().values()]
 
     def end_soon(self) -> None:
         """Note that the holder releases it as soon as the source's current call returns."""
@@ -89,12 +103,12 @@ class Lease:
         Args:
             closes_late: The thing works, and `close()` still closes it.
         """
-        self._closes_late, self._is_abandoned = closes_late, True
+        self.closes_late, self.abandoned = closes_late, True
         self.end_soon()
 
     def failed(self, error: BaseException, what: str = "failed", *, report: bool = True) -> None:
         """Log and report an exception of the thing."""
-        if self.abandoned and not self._closes_late:
+        if self.abandoned and not self.closes_late:
             logger.info("The abandoned %s %s late: %r", type(self._thing).__name__, what, error)
             return
         logger.error("%s %s", type(self._thing).__name__, what, exc_info=error)
@@ -108,7 +122,7 @@ class Lease:
             report: Whether an exception is reported. False after another one: a sink that fails to write often fails
                 to close, too.
         """
-        if not self.abandoned or (self._closes_late and fork_generation() == self._generation):
+        if not self.abandoned or self.closes_late:
             try:
                 self._thing.close()
             except BaseException as error:  # noqa: BLE001 - a SystemExit of the application's code must be reported
@@ -117,7 +131,7 @@ class Lease:
 
     def release(self) -> None:
         """End the lease without closing the thing. Idempotent."""
-        if _leases.get(self._key) is self:
-            del _leases[self._key]
-        self._is_abandoned = True
+        if _in_use.leases.get(self._key) is self:
+            del _in_use.leases[self._key]
+        self.abandoned = True
         self._released.set()

@@ -472,7 +472,7 @@ class MicSlot(Slot[Mic, AudioTrack]):
 
     def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> Mic:
         if choice is not None and not isinstance(choice, str):
-            return self._sender(choice, lambda: self._is_on() and self._in_place is None, None, deadline)
+            return self._sender(choice, self._is_sent, None, deadline)
         # Imported here, as the other device classes below, because many sessions use no device.
         from .devices.microphone import DeviceMic
 
@@ -490,6 +490,10 @@ class MicSlot(Slot[Mic, AudioTrack]):
 
     def _is_on(self) -> bool:
         return self._media.settings.mic
+
+    def _is_sent(self) -> bool:
+        """Return whether a source that is the microphone is to be sent now; called for each chunk."""
+        return self._media.settings.mic and self._in_place is None
 
     def _make_track(self) -> AudioTrack:
         return AudioTrack(label="", enabled=lambda: self._is_on() and self.works)

@@ -100,8 +100,9 @@ class Track(Generic[F]):
     def end(self) -> None:
         """End the track and the iterations of its readers; called by the session."""
         self._ended = True
-        for reader in self._live_readers():
-            reader.close()
+        for reference in self.readers.copy().values():
+            if (reader := reference()) is not None:
+                reader.close()
         self.readers.clear()
 
     def _read(self, queue: FrameQueue[F]) -> TrackFrames[F]:
@@ -113,11 +114,9 @@ class Track(Generic[F]):
         return frames
 
     def _hand_out(self, frame: F) -> None:
-        for reader in self._live_readers():
-            reader._queue.put(frame)
-
-    def _live_readers(self) -> list[TrackFrames[F]]:
-        return [reader for reference in self.readers.copy().values() if (reader := reference()) is not None]
+        for reference in self.readers.copy().values():
+            if (reader := reference()) is not None:
+                reader._queue.put(frame)
 
 
 class AudioTrack(Track[AudioFrame]):
