@@ -142,11 +142,11 @@ def watched() -> Iterator[list[FakeWatch]]:
         watches.append(FakeWatch(*arguments))
         return watches[-1]
 
-    real, hotplug.ListWatch = hotplug.ListWatch, watch  # type: ignore[assignment, misc]
+    real, hotplug.DeviceWatch = hotplug.DeviceWatch, watch  # type: ignore[assignment, misc]
     try:
         yield watches
     finally:
-        hotplug.ListWatch = real  # type: ignore[misc]
+        hotplug.DeviceWatch = real  # type: ignore[misc]
 
 
 @contextlib.contextmanager

@@ -62,11 +62,9 @@ def has_listed(watch: Any) -> bool:
     return watch._known is not None
 
 
-def listing_process(backend: Any) -> Any:
-    """Return the process that lists the devices of a backend for its watches."""
-    from rtvi_sync.media.devices import device_watch
-
-    return device_watch._pollers[backend]._process
+def listing_process(watch: Any) -> Any:
+    """Return the process that lists the devices for a watch."""
+    return watch.list_devices._process
 
 
 # -- connections ------------------------------------------------------------------------------------------------------

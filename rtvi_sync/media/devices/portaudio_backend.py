@@ -19,7 +19,7 @@ from ..base import MediaDeviceInfo
 from ..resample import Resampler
 from .audio_errors import failed
 from .portaudio import PortAudio, PortAudioBinding
-from .probing import PortAudioDevice
+from .probing import PortAudioDevice, Prober
 
 # Error codes of PortAudio for an unsupported sample rate, number of channels, or sample format.
 _REFUSALS = {-9997, -9998, -9994}
@@ -40,6 +40,10 @@ class PortAudioBackend:
         """Return all devices; see `AudioBackend.devices()`. Their ids are "<host API>/<name>": "ALSA/default"."""
         return [device.info for device in shielded(self._portaudio.devices)]
 
+    def prober(self) -> Prober:
+        """Return what lists the devices again and again; it equals the others of this backend."""
+        return Prober(self.library, self._portaudio.add_open_devices)
+
     def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioInput:
         """Open a microphone; see `AudioBackend.open_input()`.
 
@@ -50,10 +54,6 @@ class PortAudioBackend:
     def open_output(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioOutput:
         """Open a speaker; see `AudioBackend.open_output()`. The device's buffer holds three periods."""
         return PortAudioOutput(self._portaudio, device_id, sample_rate_hz, period)
-
-    def add_open_devices(self, devices: list[PortAudioDevice]) -> list[MediaDeviceInfo]:
-        """Return `devices` and those that other processes cannot list because they are open in this one."""
-        return [device.info for device in self._portaudio.add_open_devices(devices)]
 
 
 @functools.cache

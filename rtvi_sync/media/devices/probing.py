@@ -7,11 +7,13 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 import attrs
 
 from ...concurrency.logs import package_logger
+from ...errors import DeviceError
 from ..base import MediaDeviceInfo
 from . import device_probe
 from .audio_errors import crashed, library_failed, missing_library, no_answer
@@ -119,6 +121,60 @@ def start_process(library: str, repeat: str) -> subprocess.Popen[bytes]:
         bufsize=0,
         **isolation,
     )
+
+
+@attrs.define(unsafe_hash=True)
+class Prober:
+    """Lists the devices again and again, by a process that it keeps. One thread calls and closes it.
+
+    PortAudio notices changes only when it is initialized again. The process ends with this one, however that ends.
+
+    Args:
+        library: "pyaudio" or "sounddevice".
+        complete: adds the devices that the process cannot list because they are open in this one.
+    """
+
+    _library: str
+    _complete: Callable[[list[PortAudioDevice]], list[PortAudioDevice]]
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False, eq=False)
+
+    def __call__(self) -> list[MediaDeviceInfo] | None:
+        """Return the devices that exist now; None, and a log entry, if they can't be listed. May block.
+
+        Raises:
+            MissingExtraError: the library, or PortAudio below it, is not installed.
+            DeviceError: PortAudio fails, hangs or crashes. The next call tries it in a new process.
+        """
+        try:
+            process = self._process = self._process or start_process(self._library, "always")
+            found = parse_answer(self._library, process, request_devices(process))
+        except OSError as error:
+            logger.warning("Cannot list the devices; new ones are not noticed: %s", error)
+            return None
+        except DeviceError:
+            self.close()
+            raise
+        return [device.info for device in self._complete(found)] if found is not None else None
+
+    def close(self) -> None:
+        """End the process, if it runs."""
+        process, self._process = self._process, None
+        if process is not None:
+            end_process(process)
+
+    def kill(self) -> None:
+        """Kill the process, so that a call returns. Any thread."""
+        if (process := self._process) is not None:
+            process.kill()
+
+    def abandon(self) -> None:
+        """Forget the process, which is the parent process's: it ends once all copies of its pipes are closed."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.returncode = 0  # set, so that its finalizer does not wait for it in this process
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 _SCRIPT = os.path.abspath(device_probe.__file__)
