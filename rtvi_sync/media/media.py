@@ -433,8 +433,9 @@ class Media:
             The abandoned threads, which were blocked in a library or in the application's code at the limit. They own
             nothing any more.
         """
-        self._is_over = True
-        if (session := self.session) is None:
+        with self.lock:
+            self._is_over, session = True, self.session
+        if session is None:
             return []
         publisher = self.publisher
         threads = self._close(session, Deadline(timeout), Deadline(timeout if flush_timeout is None else flush_timeout))
@@ -727,9 +728,12 @@ class Media:
             is_first, self._has_ticks = not self._has_ticks, True
         if is_first:
             try:
-                self._ticks = timer.add(partial(self._tick, session), math.inf)
+                task = timer.add(partial(self._tick, session), math.inf)
             except RuntimeError:  # the session, and with it the timer thread, has ended
                 return
+            with self.lock:
+                if self.session is session:
+                    self._ticks = task
         if (ticks := self._ticks) is not None:
             ticks.reschedule(timer.now() + _TICK)
 

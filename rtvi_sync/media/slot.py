@@ -319,16 +319,16 @@ class Slot(Generic[P, T]):
                 is_current = self._media.session is session
                 if is_current:
                     self._leaving += [old] if old is not None else []
-                    self.component, self.choice, track = component, choice, self.track
-                    self.track = track or self._make_track()
+                    self.component, self.choice, senders = component, choice, self._senders
+                    made = None if self.track is not None else self._make_track()
+                    self.track = self.track or made
                     if self.track is not None:
                         self.track.label = choice or "default" if is_device(choice) else type(choice).__name__
-                    senders = self._senders
         if not is_current:
             self._end(component)
             return False
-        if track is None and self.track is not None:
-            self._publish_track(self.track)
+        if made is not None:
+            self._publish_track(made)
         if old is not None:
             self.halt(old)
         if senders is not None:
@@ -345,9 +345,10 @@ class Slot(Generic[P, T]):
             senders: the arguments of the component's `start()`.
         """
         with self._media.lock:
+            if self._media.session is not session:
+                return
+            self._senders = senders
             component = self.component
-            if self._media.session is session:
-                self._senders = senders
         if component is not None:
             component.start(*senders)
 

@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/media/sources.py",
-    ("tests/media/test_sources.py", "tests/media/test_kinds.py", "tests/media/test_session.py"),
+    ("tests/media/test_sources.py", "tests/media/test_kinds.py", "tests/media/test_media.py"),
     (
         Mutant(
             "What is registered after the end is never called.",

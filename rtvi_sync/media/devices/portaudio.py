@@ -8,7 +8,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ...concurrency.clock import monotonic
 from ...concurrency.deadline import Deadline
@@ -19,6 +19,9 @@ from . import device_probe
 from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
 from .audio_libraries import is_installed
 from .probing import PortAudioDevice, parse_devices, probe
+
+if TYPE_CHECKING:
+    from .portaudio_backend import DeviceStream
 
 # Seconds that a call waits for the audio system; the process that lists the devices may take as long.
 LIMIT = device_probe.LIMIT
@@ -96,16 +99,6 @@ class PortAudioBinding(Protocol):
         """Open a speaker; see `open_input()`."""
 
 
-class ManagedStream(Protocol):
-    """A stream of PortAudio. Both methods are called on the stream's thread, which holds the lock of PortAudio."""
-
-    def open_device(self, audio: PortAudioBinding, device: PortAudioDevice) -> None:
-        """Open `device`. Raises what the binding raises: an OSError, for example."""
-
-    def close_device(self) -> None:
-        """Close the device that was opened."""
-
-
 class PortAudio:
     """PortAudio, initialized for the first stream that is opened and terminated with the last one that is closed.
 
@@ -133,7 +126,7 @@ class PortAudio:
         self._audio: PortAudioBinding | None = None
         self._initialized_at = 0.0
         self._devices: list[PortAudioDevice] = []
-        self._streams: dict[ManagedStream, PortAudioDevice] = {}
+        self._streams: dict[DeviceStream, PortAudioDevice] = {}
         # The stream that requested a restart; the other streams read it without the lock.
         self._restart_requester: object | None = None
         # Whether another process has initialized PortAudio successfully since the last failure in this one.
@@ -170,7 +163,7 @@ class PortAudio:
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
-    def open_stream(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
+    def open_stream(self, stream: DeviceStream, kind: str, device_id: str | None) -> PortAudioDevice:
         """Find a device and have `stream` open it; PortAudio stays initialized until `close_stream()`.
 
         Args:
@@ -199,7 +192,7 @@ class PortAudio:
             self._restart_requester = stream
         return self._restart(stream, kind, device_id)
 
-    def close_for_restart(self, stream: ManagedStream) -> bool:
+    def close_for_restart(self, stream: DeviceStream) -> bool:
         """Close `stream` if a restart was requested, and wait for that. Called before each read and write.
 
         Returns:
@@ -217,7 +210,7 @@ class PortAudio:
         self._notifier.wait_for(lambda: self._restart_requester is None, Deadline(_CLOSE_FOR_RESTART_LIMIT + LIMIT))
         return True
 
-    def close_stream(self, stream: ManagedStream, *, broken: bool = False) -> None:
+    def close_stream(self, stream: DeviceStream, *, broken: bool = False) -> None:
         """Close `stream`. Blocks without a timeout.
 
         Args:
@@ -233,7 +226,7 @@ class PortAudio:
             self._terminate_if_unused()
         self._notifier.notify_all()
 
-    def _restart(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
+    def _restart(self, stream: DeviceStream, kind: str, device_id: str | None) -> PortAudioDevice:
         """Initialize PortAudio again once all other streams are closed."""
         try:
             if not self._notifier.wait_for(lambda: self._audio is None, Deadline(_CLOSE_FOR_RESTART_LIMIT)):
@@ -248,7 +241,7 @@ class PortAudio:
             self._restart_requester = None
             self._notifier.notify_all()
 
-    def _open_device(self, stream: ManagedStream, kind: str, device_id: str | None) -> PortAudioDevice:
+    def _open_device(self, stream: DeviceStream, kind: str, device_id: str | None) -> PortAudioDevice:
         for device in self._devices:
             if device.info.kind == kind and (
                 device.info.is_default if device_id is None else device_id == device.info.device_id

@@ -62,8 +62,12 @@ def backend(library: str) -> PortAudioBackend:
     return PortAudioBackend(library)
 
 
-class _Stream:
-    """Common base of microphones and speakers. All methods are called on the thread that opened the stream."""
+class DeviceStream:
+    """Common base of open microphones and speakers.
+
+    All methods are called on the thread that opened the stream; `open_device()` and `close_device()` by `PortAudio`,
+    under its lock.
+    """
 
     _kind: str
 
@@ -125,7 +129,7 @@ class _Stream:
         return failed(error, self.device)
 
 
-class PortAudioInput(_Stream):
+class PortAudioInput(DeviceStream):
     """An open microphone; implements `InputStream`."""
 
     _kind = "audioinput"
@@ -167,7 +171,7 @@ class PortAudioInput(_Stream):
             return None  # bots take any rate
 
 
-class PortAudioOutput(_Stream):
+class PortAudioOutput(DeviceStream):
     """An open speaker; implements `OutputStream`."""
 
     _kind = "audiooutput"
