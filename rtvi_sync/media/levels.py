@@ -66,7 +66,7 @@ class LevelMeter:
         Args:
             pcm: the audio.
             now: monotonic time.
-            publisher: publishes the level; None: nobody listens.
+            publisher: publishes the level; None: it is not published.
         """
         due = now >= self._checked_at + _INTERVAL
         if due:

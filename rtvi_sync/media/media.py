@@ -113,7 +113,7 @@ class Media:
         settings: for the current and later sessions. An assignment only stores a value; it opens no device.
         mic, speaker, cam, screen: the slots.
         lock: see below.
-        publisher: publishes events; None: nobody listens.
+        publisher: publishes events; None: there is no session, and no listener.
         session: stands for the current session, whose devices are open; None: there is none.
         carried: the kinds that the session's transport carries; no others are opened.
         warned: the last warning about missing devices.
@@ -139,6 +139,7 @@ class Media:
         max_queued_audio_bytes: int = 16 * 1024 * 1024,
         echo_cancellation: bool = False,
     ) -> None:
+        # Explained at the head of the class.
         self.lock: threading.RLock = threading.RLock()
         self.max_queued_audio_bytes: int = max_queued_audio_bytes
         self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
@@ -207,16 +208,12 @@ class Media:
     def prepare(self, *, audio: bool = True, video: bool = True, is_continuous: bool = False) -> None:
         """Open the required devices that are not open yet; called on the connect thread or by `init_devices()`.
 
-        May block. A missing default device is logged and reported once, and the session continues without it.
-
-        Args:
-            audio: whether microphone and speaker are required.
-            video: whether camera and screen are required.
-            is_continuous: whether the bot's audio comes in real time and without end; its silence is dropped then.
+        See `MediaPort.prepare()`. A missing default device is logged and reported once, and the session continues
+        without it.
 
         Raises:
             DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
-                session ("in-use") or has no usable sample rate ("unknown").
+                session ("in-use") or has no usable sample rate ("unknown"), or the session has ended meanwhile.
             MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
         self.settings.is_continuous = is_continuous
@@ -330,14 +327,7 @@ class Media:
         *,
         on_io_thread: bool = False,
     ) -> None:
-        """Start the sources from their beginning; called when the bot is ready, does not block.
-
-        Args:
-            send_audio: `send_audio(pcm, sample_rate_hz)`, called on the scheduler's thread or the microphone's; must
-                not block. None, as for the next two: the transport does not carry it.
-            send_video, send_screen: `send_video(frame)`, each called on its own thread; may block.
-            on_io_thread: the I/O thread times the audio of sources; False: the timer thread does.
-        """
+        """Start the sources from their beginning; called when the bot is ready. See `MediaPort.start()`."""
         with self.lock:
             session, runtime, is_started = self.session, self._runtime, self._is_started
             if session is None or runtime is None or is_started:
@@ -356,11 +346,11 @@ class Media:
         self.speaker.start(session)
 
     def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
-        """Play audio of the bot; called on the transport's thread, does not block.
+        """Play audio of the bot; called on the transport's thread. See `MediaPort.receive_audio()`.
 
-        Several channels are mixed to mono; a missing number of channels (0) means one. Audio with an unsupported sample
-        rate or number of channels is counted and ignored. Of a frame with several channels and more than 1 s, which no
-        bot sends, only the first channel is played, because mixing it would block all sessions.
+        Several channels are mixed to mono. Audio with an unsupported sample rate or number of channels is counted and
+        ignored. Of a frame with several channels and more than 1 s, which no bot sends, only the first channel is
+        played, because mixing it would block all sessions.
         """
         if self.session is None:
             return
@@ -525,7 +515,7 @@ class Media:
 
     def let_go(self) -> None:
         """Close devices that are open without a session. Blocks for a moment; does nothing if a session has them."""
-        if self.is_held:
+        if self._held is not None:
             log_stack_of(self.stop(_CLOSE_TIMEOUT), "A source or sink does not return")
             self.hand_over()
 
@@ -542,7 +532,7 @@ class Media:
     # -- state: any thread --------------------------------------------------------------------------------------------
 
     def publish(self, event: RTVIEvent, data: Any) -> None:
-        """Publish an event, if somebody listens; does not block."""
+        """Publish an event, if it has a listener; does not block."""
         if (publisher := self.publisher) is not None:
             publisher.event(event, data)
 
@@ -605,20 +595,17 @@ class Media:
     # -- calls of the application: shielded, so that Ctrl-C and signal handlers never see a partial change -------------
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, for this and later sessions; called on any thread.
+        """Unmute or mute the microphone, for this and later sessions. See `MediaPort.enable_mic()`.
 
         Muting closes a device and pauses a source; 1 s of silence is sent, then nothing. Blocks only if a device is
         opened for the first time in this session.
-
-        Raises:
-            DeviceError, MissingExtraError: the microphone that was selected by its id cannot be opened.
         """
         shielded(lambda: self._enable("mic", enable))
 
     def enable_cam(self, enable: bool) -> None:
         """Turn the camera on or off, for this and later sessions; turning it off closes a device.
 
-        Blocks until the first image of a device. Raises the errors of `enable_mic()`.
+        Blocks until the first image of a device. See `MediaPort.enable_cam()`.
         """
         shielded(lambda: self._enable("cam", enable))
 
@@ -637,10 +624,9 @@ class Media:
                 raise
 
     def enable_screen_share(self, enable: bool) -> None:
-        """Begin or end screen sharing, for this and later sessions.
+        """Start or stop screen sharing, for this and later sessions. See `MediaPort.enable_screen_share()`.
 
-        Raises:
-            DeviceError, MissingExtraError: the screen cannot be read; the event `screen_share_error` is published, too.
+        If the screen cannot be read, the event `screen_share_error` is published, too.
         """
         shielded(lambda: self._enable_screen_share(enable))
 
@@ -670,18 +656,10 @@ class Media:
         self.settings.volume = float(volume)
 
     def select(self, kind: Kind, choice: Any) -> None:
-        """Replace a device, source or sink, also during a session; the track continues. Called on the caller's thread.
+        """Replace a device, source or sink, also during a session; the track continues. See `MediaPort.select()`.
 
         Blocks until a new device has opened, and up to 2 s until the old one is closed. An old sink gets its queued
         audio.
-
-        Args:
-            kind: of the device.
-            choice: as in the constructor.
-
-        Raises:
-            DeviceError, MissingExtraError: it cannot be opened; the old one continues.
-            TypeError, ValueError: see the constructor.
         """
         chosen = choice_of(kind, choice)
         shielded(lambda: self._select(self[kind], chosen))

@@ -121,6 +121,9 @@ class Slot(Generic[P, T]):
         status: of the device.
     """
 
+    # Held while a component is put in or halted, if that must not overlap with its use.
+    _exclusive: AbstractContextManager[object] = contextlib.nullcontext()
+
     def __init__(self, media: Media, kind: Kind, given: Any) -> None:
         self._media = media
         self.kind: Kind = kind
@@ -137,8 +140,6 @@ class Slot(Generic[P, T]):
         self._leaving: list[Any] = []  # components that were taken out, and whose losses are not counted yet
         self._abandoned: list[Any] = []  # replaced components that did not end in time
         self._lost: Counter[str] = Counter()  # losses of components that have ended
-        # Held while a component is put in or halted, if that must not overlap with its use.
-        self._exclusive: AbstractContextManager[object] = contextlib.nullcontext()
 
     # What the kinds differ in.
 
@@ -446,22 +447,14 @@ class MicSlot(Slot[Mic, AudioTrack]):
     _removed: list[AudioSender]
     _direct: tuple[Scheduler, SendAudio] | None = None
 
-    def __init__(self, media: Media, kind: Kind, given: Any) -> None:
-        super().__init__(media, kind, given)
-        # Held while audio is sent: when the speaker changes, the microphone's thread and the scheduler's must not both
-        # send. Re-entrant, because the transport may end the session meanwhile.
-        self._sending = threading.RLock()
-
     def begin(self) -> None:
         """See `Slot.begin()`."""
         super().begin()
         self.level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL)
         self._inserted, self._removed = {}, []
         self._in_place = self._direct = None
-
-    def after_fork_in_child(self) -> None:
-        """See `Slot.after_fork_in_child()`."""
-        super().after_fork_in_child()
+        # Held while audio is sent: when the speaker changes, the microphone's thread and the scheduler's must not both
+        # send. Re-entrant, because the transport may end the session meanwhile.
         self._sending = threading.RLock()
 
     def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
@@ -636,20 +629,20 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
             for some milliseconds, `Media.lock` inside of it. Re-entrant, because a finalizer may run meanwhile.
     """
 
-    def __init__(self, media: Media, kind: Kind, given: Any) -> None:
-        super().__init__(media, kind, given)
-        self._exclusive = self.speaking = threading.RLock()
+    speaking: AbstractContextManager[object] = contextlib.nullcontext()
 
-    def after_fork_in_child(self) -> None:
-        """See `Slot.after_fork_in_child()`."""
-        super().after_fork_in_child()
+    def begin(self) -> None:
+        """See `Slot.begin()`."""
+        super().begin()
+        # Explained at the head of the class.
         self._exclusive = self.speaking = threading.RLock()
 
     def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
         """See `Slot.take_all()`."""
-        sinks = [each for each in self._leaving if isinstance(each, QueuedSpeaker)]  # they still take audio
+        sinks = [*self._leaving]
         components, abandoned, track = super().take_all()
-        return components + sinks, abandoned, track
+        components += [sink for sink in sinks if isinstance(sink, QueuedSpeaker)] if sinks else []  # they take audio
+        return components, abandoned, track
 
     def _make(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
         if choice is None or isinstance(choice, str):

@@ -90,7 +90,7 @@ MODULE = Module(
             "                pass\n",
             tests=("tests/media/test_tracks.py", "tests/media/test_slot.py"),
         ),
-        Mutant("Pictures are converted though nobody reads them.", "or bool(self.bot_video.readers)", "or True"),
+        Mutant("Pictures are converted though they are not read.", "or bool(self.bot_video.readers)", "or True"),
         Mutant(
             "pause() leaves the microphone on.",
             "for slot in (self.mic, self.cam, self.screen):",

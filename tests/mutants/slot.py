@@ -138,8 +138,8 @@ MODULE = Module(
         ),
         Mutant(
             "A replaced sink that still takes audio at the end is forgotten.",
-            "        return components + sinks, abandoned, track\n",
-            "        return components, abandoned, track\n",
+            "[sink for sink in sinks if isinstance(sink, QueuedSpeaker)]",
+            "[]",
             tests=("tests/media/test_playback.py",),
         ),
         Mutant(

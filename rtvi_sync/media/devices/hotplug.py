@@ -27,8 +27,9 @@ _EVENTS = {
     "audiooutput": RTVIEvent.AVAILABLE_SPEAKERS_UPDATED,
     "videoinput": RTVIEvent.AVAILABLE_CAMS_UPDATED,
 }
-# The kinds that one function lists together.
+# The kinds that one function lists together, and their events.
 _AUDIO, _CAMERAS = ("audioinput", "audiooutput"), ("videoinput",)
+_WATCHED = {kinds: tuple(_EVENTS[kind] for kind in kinds) for kinds in (_AUDIO, _CAMERAS)}
 # Seconds between two lists.
 _INTERVAL = 2.0
 # Seconds that `close()` waits for a thread, which can hang only in code of the application, or in OpenCV.
@@ -66,8 +67,8 @@ class HotPlug:
         """
         if publisher is None:
             return
-        for kinds in (_AUDIO, _CAMERAS):
-            if kinds not in self._watches and any(publisher.has_explicit_listener(_EVENTS[kind]) for kind in kinds):
+        for kinds, events in _WATCHED.items():
+            if kinds not in self._watches and any(map(publisher.has_explicit_listener, events)):
                 self._watch(kinds)
 
     def close(self) -> None:
