@@ -6,7 +6,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch, Notifier
@@ -31,44 +30,18 @@ _MAX_LAG = 1.0
 SendAudio = Callable[[bytes, int], None]
 
 
-class Mic(Protocol):
-    """A component that sends the user's audio from a device or a source; only `join()` blocks."""
-
-    @property
-    def underruns(self) -> int:
-        """Return the number of 20 ms chunks of silence sent because the source was late."""
-
-    @property
-    def delayed_seconds(self) -> float:
-        """Return the seconds of the pauses that this process has made in the audio of a source."""
-
-    @property
-    def stale_dropped(self) -> int:
-        """Return the number of 20 ms chunks not sent because they were read too late."""
-
-    @property
-    def ended(self) -> bool:
-        """Return whether all of a source was sent, or it has failed."""
-
-    def start(self, schedule: Scheduler, send: SendAudio) -> None:
-        """Begin to send, because the bot is ready; only the first call has an effect."""
-
-    def look(self) -> None:
-        """Apply a change of the mute setting; called on any thread."""
-
-    def halt(self) -> None:
-        """Send nothing more from the return of this call on, and end; idempotent."""
-
-    def join(self, deadline: Deadline) -> threading.Thread | None:
-        """Wait for the end after `halt()`; return the thread abandoned at the deadline, or None."""
-
-
-class Reader(Protocol):
+class Reader:
     """A reader that gets the samples of a source for an `AudioSender`."""
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that were lost because they were read too late."""
+        """Return the seconds of audio that were lost because they were read too late; most sources wait for that."""
+        return 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether the source has ended and all of it was taken."""
+        raise NotImplementedError
 
     def begin(self) -> None:
         """Begin to read, because the bot is ready; must not block."""
@@ -81,35 +54,27 @@ class Reader(Protocol):
 
         Called on the scheduler's thread.
         """
-
-    @property
-    def exhausted(self) -> bool:
-        """Return whether the source has ended and all of it was taken."""
+        raise NotImplementedError
 
     def halt(self) -> None:
         """Stop reading; called once."""
 
-    def join(self, deadline: Deadline) -> threading.Thread | None:
+    def join(self, deadline: Deadline) -> threading.Thread | None:  # noqa: ARG002 - for subclasses with a thread
         """Wait until the source is closed and released; return the thread abandoned at the deadline, or None."""
+        return None
 
 
-class MemoryReader:
+class MemoryReader(Reader):
     """A reader of a source in memory; it reads on the scheduler's thread itself."""
 
-    dropped_seconds: float = 0.0  # the source waits until it is read
+    exhausted: bool = False
 
     def __init__(self, source: MemorySource, lease: Lease) -> None:
         self._source = source
         self._lease = lease
         self._position = 0
         self._end = source.total_frames
-        self.exhausted: bool = self._end == 0
-
-    def begin(self) -> None:
-        """Do nothing: the position is already the beginning."""
-
-    def look(self) -> None:
-        """Do nothing: no samples are read ahead."""
+        self.exhausted = self._end == 0
 
     def take(self, frames: int) -> bytes:
         """See `Reader.take()`."""
@@ -123,11 +88,8 @@ class MemoryReader:
         """Release the source."""
         self._lease.release()
 
-    def join(self, deadline: Deadline) -> None:
-        """Do nothing: there is no thread."""
 
-
-class PrefetchReader:
+class PrefetchReader(Reader):
     """A reader of a source that may block; it reads up to 1 s ahead on its own thread.
 
     The thread starts as soon as the microphone is on. If that never happens, `halt()` starts it, because the source is
@@ -142,8 +104,6 @@ class PrefetchReader:
     Raises:
         RuntimeError: the process cannot start more threads; the lease has been released.
     """
-
-    dropped_seconds: float = 0.0  # the source waits until it is read
 
     def __init__(self, source: AudioSource, rate_hz: int, lease: Lease, enabled: Callable[[], bool]) -> None:
         self._source = source

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from typing import Protocol
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
@@ -27,8 +26,8 @@ _JOINED_BYTES = 256 * 1024
 _LAST_CALL_TIMEOUT = 0.25
 
 
-class Speaker(Protocol):
-    """A component that writes the bot's audio to a sink.
+class Speaker:
+    """A component that writes the bot's audio to a sink, or keeps it.
 
     All methods but `join()` are called by one thread at a time, under the lock that orders the bot's audio, and do not
     block.
@@ -37,14 +36,17 @@ class Speaker(Protocol):
     @property
     def dropped_seconds(self) -> float:
         """Return the seconds of audio lost because the sink was too slow, or has failed."""
+        return 0.0
 
     @property
     def underruns(self) -> int:
         """Return how often there was nothing to play during the bot's speech."""
+        return 0
 
     @property
     def ended(self) -> bool:
         """Return whether the sink has failed."""
+        return False
 
     def start(self) -> None:
         """Note that the bot is ready."""
@@ -55,21 +57,24 @@ class Speaker(Protocol):
         Returns:
             The seconds of older audio dropped for it if a run of losses begins, else 0.0.
         """
+        raise NotImplementedError
 
     def interrupt(self) -> None:
         """Discard the audio that is not yet played."""
 
     def surrender(self) -> list[AudioFrame]:
         """Return the queued audio that the replacing component can play, oldest first."""
+        return []
 
     def halt(self) -> None:
         """Close the sink once it has the audio received so far; idempotent."""
 
-    def join(self, deadline: Deadline) -> threading.Thread | None:
+    def join(self, deadline: Deadline) -> threading.Thread | None:  # noqa: ARG002 - for subclasses with a thread
         """Wait after `halt()` until the sink is closed; return the thread abandoned at the deadline, or None."""
+        return None
 
 
-class DirectSpeaker:
+class DirectSpeaker(Speaker):
     """A component that writes to a sink in memory, without a queue.
 
     Args:
@@ -79,7 +84,6 @@ class DirectSpeaker:
     """
 
     dropped_seconds: float = 0.0
-    underruns = 0
 
     def __init__(self, sink: AudioSink, lease: Lease | None, report: Report) -> None:
         self._sink = sink
@@ -91,9 +95,6 @@ class DirectSpeaker:
     def ended(self) -> bool:
         """Return whether the sink has failed."""
         return not self._open
-
-    def start(self) -> None:
-        """Do nothing: the sink takes audio at any time."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Write to the sink; return 0.0, because nothing is dropped before it fails, which is reported."""
@@ -115,25 +116,15 @@ class DirectSpeaker:
         if self._open:
             self._sink.drop()
 
-    def surrender(self) -> list[AudioFrame]:
-        """Return an empty list, because nothing is queued."""
-        return []
-
     def halt(self) -> None:
         """Release the sink."""
         self._open = False
         if self._lease is not None:
             self._lease.release()
 
-    def join(self, deadline: Deadline) -> None:
-        """Do nothing: there is no thread."""
 
-
-class BufferingSpeaker:
+class BufferingSpeaker(Speaker):
     """A component that holds the bot's audio until the component that plays it is open."""
-
-    ended = False
-    underruns = 0
 
     def __init__(self) -> None:
         self._queue = AudioQueue(_MAX_HELD_SECONDS)
@@ -142,9 +133,6 @@ class BufferingSpeaker:
     def dropped_seconds(self) -> float:
         """Return the seconds of audio lost because more than 120 s were held."""
         return self._queue.dropped_seconds
-
-    def start(self) -> None:
-        """Do nothing: nothing is played."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio; see `Speaker.write()`."""
@@ -163,11 +151,8 @@ class BufferingSpeaker:
         """Refuse further audio."""
         self._queue.end()
 
-    def join(self, deadline: Deadline) -> None:
-        """Do nothing: there is no thread."""
 
-
-class QueuedSpeaker:
+class QueuedSpeaker(Speaker):
     """A component that writes to a sink that may block, on the shared workers.
 
     A worker writes all audio that is queued at its visit. An interruption begins a new generation of the queue. Before
@@ -183,8 +168,6 @@ class QueuedSpeaker:
     Attributes:
         sink: as given.
     """
-
-    underruns = 0
 
     def __init__(self, sink: AudioSink, lease: Lease, max_bytes: int, workers: Workers) -> None:
         self.sink: AudioSink = sink
@@ -226,10 +209,6 @@ class QueuedSpeaker:
         if not self._records:
             self._queue.clear()
             self._work.call()
-
-    def surrender(self) -> list[AudioFrame]:
-        """Return an empty list, because the queued audio belongs to this sink."""
-        return []
 
     def halt(self) -> None:
         """Refuse further audio; a worker writes the queued audio and closes the sink."""

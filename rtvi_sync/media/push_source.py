@@ -12,6 +12,7 @@ from ..concurrency.latch import Notifier
 from ..concurrency.logs import package_logger
 from ..protocol.validation import BYTES, COUNT, SECONDS, WAIT
 from . import pcm as pcm_tools
+from .capture import Reader
 from .leases import Lease
 from .resample import RateConverter, longest_lag
 from .sources import PackagedSource
@@ -215,7 +216,7 @@ class PushSource(PackagedSource):
         return not waiting_bytes or waiting_bytes + size <= self._max_bytes
 
 
-class PushReader:
+class PushReader(Reader):
     """A reader of a `PushSource`, for one session; it reads on the scheduler's thread.
 
     Args:
@@ -247,9 +248,6 @@ class PushReader:
     def begin(self) -> None:
         """Let `halt()` discard what is not sent; what was pushed already is sent, too."""
         self._has_begun = True
-
-    def look(self) -> None:
-        """Do nothing: no samples are read ahead."""
 
     def take(self, frames: int) -> bytes:
         """See `Reader.take()`; speech begins one chunk after it could."""
@@ -288,6 +286,3 @@ class PushReader:
         else:
             self._source.keep()
         self._lease.release()
-
-    def join(self, deadline: Deadline) -> None:
-        """Do nothing: there is no thread."""

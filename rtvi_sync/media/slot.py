@@ -24,7 +24,7 @@ from ..errors import DeviceError, MissingExtraError, fresh_copy
 from ..events import RTVIEvent
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
-from .capture import AudioSender, MemoryReader, Mic, PrefetchReader, Reader, SendAudio
+from .capture import AudioSender, MemoryReader, PrefetchReader, Reader, SendAudio
 from .convert import ResamplingSource
 from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, Device, await_opening
 from .kinds import Kind, is_device
@@ -40,6 +40,7 @@ from .video import CameraSource, ScreenSource
 
 if TYPE_CHECKING:
     from .devices.camera import Camera
+    from .devices.microphone import DeviceMic
     from .media import Media
 
 logger: logging.Logger = package_logger(__name__)
@@ -96,7 +97,7 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
 
 _UNINITIALIZED = DeviceStatus()
 
-P = TypeVar("P", bound="Mic | Speaker | Camera")
+P = TypeVar("P", bound="AudioSender | DeviceMic | Speaker | Camera")
 T = TypeVar("T", AudioTrack, VideoTrack)
 
 
@@ -431,7 +432,7 @@ class Slot(Generic[P, T]):
         return thread
 
 
-class MicSlot(Slot[Mic, AudioTrack]):
+class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
     """The microphone, and the sources that speak in its place.
 
     Attributes:
@@ -464,7 +465,7 @@ class MicSlot(Slot[Mic, AudioTrack]):
         self._inserted, self._removed, self._direct = {}, [], None
         return components, abandoned, track
 
-    def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> Mic:
+    def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> AudioSender | DeviceMic:
         if choice is not None and not isinstance(choice, str):
             return self._sender(choice, self._is_sent, None, deadline)
         # Imported here, as the other device classes below, because many sessions use no device.
@@ -591,7 +592,7 @@ class MicSlot(Slot[Mic, AudioTrack]):
             self._count(sender)
             self._removed = [each for each in (*self._removed, sender) if not each.is_closed]
             self._in_place = next(reversed(self._inserted.values()), None)
-            last: Mic | None = next(reversed(self._inserted), self.component)
+            last: AudioSender | DeviceMic | None = next(reversed(self._inserted), self.component)
         if last is not None:
             last.look()
 

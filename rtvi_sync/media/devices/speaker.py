@@ -36,6 +36,7 @@ from ...concurrency.lifecycle import start_thread
 from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
 from ..base import AudioFrame, AudioQueue, MediaDeviceInfo
+from ..playback import Speaker
 from .backend import AudioBackend, OutputStream
 from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_until
 from .drift_control import DriftControl
@@ -82,7 +83,7 @@ def measure_gil_wait() -> float:
     return perf_counter() - begun
 
 
-class DeviceSpeaker(Device):
+class DeviceSpeaker(Device, Speaker):
     """Playback of the bot's audio on a speaker of this machine.
 
     A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again every second;
@@ -162,9 +163,6 @@ class DeviceSpeaker(Device):
     def underruns(self) -> int:
         """Return how often speech was interrupted by silence that the bot did not send. Thread-safe."""
         return self._underruns
-
-    def start(self) -> None:
-        """Do nothing: the device plays whatever is written."""
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue audio for playback. Never blocks.
