@@ -23,7 +23,7 @@ class ClientDevices(ClientBase):
         """Open microphone, speaker and camera before there is a session, to show levels and choose among them.
 
         A device that is disabled is not opened, nor one that the transport does not carry. Nothing is sent before the
-        bot is ready. The devices stay open until `disconnect()`, or the end of the session that `connect()` begins. In
+        bot is ready. The devices stay open until `disconnect()`, or the end of the session that `connect()` starts. In
         a session, it opens those that are not open yet.
 
         If a default device is missing, the event `device_error` reports it.

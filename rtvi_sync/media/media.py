@@ -160,7 +160,7 @@ class Media:
         # One thread at a time opens and replaces devices; two would open the same one, and close each other's.
         self._opening_ended = Notifier()
         self._opening_thread: int | None = None  # the id of that thread
-        # Of the current or last session; see `_begin()`.
+        # Of the current or last session; see `_new_session()`.
         self.carried: frozenset[Kind] = frozenset()
         self.bot: AudioTrack | None = None
         self.bot_video: VideoTrack | None = None
@@ -168,7 +168,7 @@ class Media:
         self._ignored = 0  # frames of the bot
         register_for_fork(self)
 
-    def _begin(self) -> object:
+    def _new_session(self) -> object:
         """Forget the last session, and return the new one; called under the lock."""
         self.carried = frozenset()
         self.bot = self.bot_video = self.sent_track = None
@@ -184,7 +184,7 @@ class Media:
         self._bot_heard = False
         self._ignored = 0
         for slot in self._slots:
-            slot.begin()
+            slot.reset()
         self.session = session = object()
         return session
 
@@ -195,7 +195,7 @@ class Media:
     # -- one session --------------------------------------------------------------------------------------------------
 
     def expect(self, runtime: Runtime, publisher: Publisher | None = None) -> None:
-        """Allow devices to be opened again, because a session or `init_devices()` begins, which `stop()` will end.
+        """Allow devices to be opened again, because a session starts, or `init_devices()` was called; `stop()` ends it.
 
         Args:
             runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
@@ -248,7 +248,7 @@ class Media:
             if is_first and self._is_over:  # the caller's session has ended in the meantime
                 raise DeviceError("The session ended while its devices were being prepared")
             # Before any device is opened, so that a concurrent change of the settings reaches the session.
-            session = self.session or self._begin()
+            session = self.session or self._new_session()
             self.carried |= frozenset(kinds)
             if "speaker" in kinds:
                 self.bot = self.bot or AudioTrack(label="bot")  # exists before the bot's first audio
@@ -377,7 +377,7 @@ class Media:
             component = speaker.component
             dropped = component.write(pcm, sample_rate_hz) if component is not None else 0.0
         if dropped:
-            speaker.too_fast(dropped)
+            speaker.report_loss(dropped)
         if timestamp >= self._bot_level.idle_until and self._bot_level.feed(pcm, timestamp, self.publisher):
             self._tick_soon()
 
@@ -503,7 +503,7 @@ class Media:
             before.release()
 
     def hand_over(self) -> None:
-        """Leave the open devices to a session that begins, and has acquired the runtime itself."""
+        """Leave the open devices to a session that starts, and has acquired the runtime itself."""
         with self.lock:
             runtime, self._held = self._held, None
         if runtime is not None:

@@ -184,7 +184,7 @@ class Slot(Generic[P, T]):
         """Return whether a choice is in the slot and goes on."""
         return self.component is not None and not self.component.ended and choice == self.choice
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Forget the last session; called under the lock."""
         self.choice = self._senders = None
         self._leaving, self._abandoned, self._lost = [], [], Counter()
@@ -355,7 +355,7 @@ class Slot(Generic[P, T]):
             component.start(*senders)
 
     def _publish_track(self, track: AudioTrack | VideoTrack) -> None:
-        """Publish that the track has begun, or ended."""
+        """Publish that the track has started, or ended."""
         if self.kind == "screen":
             started, stopped = RTVIEvent.SCREEN_TRACK_STARTED, RTVIEvent.SCREEN_TRACK_STOPPED
         else:
@@ -448,9 +448,9 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
     _removed: list[AudioSender]
     _direct: tuple[Scheduler, SendAudio] | None = None
 
-    def begin(self) -> None:
-        """See `Slot.begin()`."""
-        super().begin()
+    def reset(self) -> None:
+        """See `Slot.reset()`."""
+        super().reset()
         self.level = LevelMeter(RTVIEvent.LOCAL_AUDIO_LEVEL)
         self._inserted, self._removed = {}, []
         self._in_place = self._direct = None
@@ -632,9 +632,9 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
 
     speaking: AbstractContextManager[object] = contextlib.nullcontext()
 
-    def begin(self) -> None:
-        """See `Slot.begin()`."""
-        super().begin()
+    def reset(self) -> None:
+        """See `Slot.reset()`."""
+        super().reset()
         # Explained at the head of the class.
         self._exclusive = self.speaking = threading.RLock()
 
@@ -676,7 +676,7 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
     def _release(self, session: object) -> None:
         self._put_in(BufferingSpeaker(), self.choice, session)  # holds the bot's audio until the new device is open
 
-    def too_fast(self, seconds: float) -> None:
+    def report_loss(self, seconds: float) -> None:
         """Log and publish the start of a run of losses.
 
         Args:

@@ -102,7 +102,7 @@ MODULE = Module(
             "        if seconds := self.counters.speaker_dropped_seconds:\n",
             "        if (seconds := self.counters.speaker_dropped_seconds) < 0:\n",
         ),
-        Mutant("Counters go on in the next session.", "            slot.begin()\n", "            pass\n"),
+        Mutant("Counters go on in the next session.", "            slot.reset()\n", "            pass\n"),
         Mutant(
             "A child of a fork uses its parent's session.",
             "        self.session = self.publisher = self._opening_thread = self._held = None\n",

@@ -110,7 +110,7 @@ MODULE = Module(
             "Losses of the last session count on.",
             "        self._leaving, self._abandoned, self._lost = [], [], Counter()\n",
             "",
-            within="Slot.begin",
+            within="Slot.reset",
         ),
         Mutant(
             "A replaced source that hangs is not told at the end.",

@@ -41,7 +41,7 @@ ListDevices = Callable[[], "list[MediaDeviceInfo] | None"]
 class HotPlug:
     """Source of `available_mics_updated`, `available_speakers_updated` and `available_cams_updated`.
 
-    Each is published once with the first list: an application that begins to listen and lists the devices itself would
+    Each is published once with the first list: an application that starts to listen and lists the devices itself would
     miss a device that was plugged in between the two.
 
     Args:
@@ -160,7 +160,7 @@ class _Poller:
         self._thread: threading.Thread | None = None
         register_for_fork(self)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._thread = start_thread("devices", self._run)
 
     def poll_soon(self) -> None:
@@ -233,7 +233,7 @@ def _add(watch: DeviceWatch) -> None:
         poller.poll_soon()
         return
     try:
-        poller.begin()
+        poller.start()
     except RuntimeError:
         _remove(watch)
         raise
