@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UnsupportedFeatureError, fresh_copy
 from ..events import RTVIEvent
@@ -84,31 +84,19 @@ class ClientDevices(ClientBase):
             ValueError: it is the name of a file, which is passed as a `Path`.
         """
         CHOICES["mic"].check(device_id=device_id)
-        transport = self._manager.transport_in_use()
-        if transport is not None:
-            transport.update_mic(device_id)
-        else:
-            self._manager.media.select("mic", device_id)
+        self._update("mic", device_id)
 
     def update_speaker(self, device_id: SpeakerChoice) -> None:
         """Use another speaker, in this session and later ones; audio that was not played yet is played there. Like
         `update_mic()`.
         """
         CHOICES["speaker"].check(device_id=device_id)
-        transport = self._manager.transport_in_use()
-        if transport is not None:
-            transport.update_speaker(device_id)
-        else:
-            self._manager.media.select("speaker", device_id)
+        self._update("speaker", device_id)
 
     def update_cam(self, device_id: CamChoice) -> None:
         """Use another camera, in this session and later ones. Like `update_mic()`."""
         CHOICES["cam"].check(device_id=device_id)
-        transport = self._manager.transport_in_use()
-        if transport is not None:
-            transport.update_cam(device_id)
-        else:
-            self._manager.media.select("cam", device_id)
+        self._update("cam", device_id)
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone, in this session and later ones.
@@ -198,10 +186,21 @@ class ClientDevices(ClientBase):
         transport = self._manager.transport_in_use()
         return transport if transport is not None else self._manager.media
 
+    def _update(self, kind: Literal["mic", "speaker", "cam"], choice: Any) -> None:
+        """Replace a device now, or for later sessions."""
+        transport = self._manager.transport_in_use()
+        if transport is None:
+            self._manager.media.select(kind, choice)
+        else:
+            {"mic": transport.update_mic, "speaker": transport.update_speaker, "cam": transport.update_cam}[kind](
+                choice
+            )
+
     def _enable_video(self, feature: Literal["cam", "screen-share"], enable: bool) -> None:
         """Turn the camera or the sharing of the screen on or off, if the transport carries video."""
-        manager, in_charge = self._manager, self._in_charge
-        transport = in_charge if isinstance(in_charge, Transport) else None
+        manager = self._manager
+        transport = manager.transport_in_use()
+        in_charge = transport if transport is not None else manager.media
         try:
             if enable and not (manager.prefer_video() if transport is None else transport.supports_video):
                 who = "There is no transport" if manager.transport is None else "This transport carries no video"
