@@ -36,7 +36,12 @@ MODULE = Module(
             "",
             within="Slot.start",
         ),
-        Mutant("A replaced component goes on.", "        if old is not None:\n            self.halt(old)\n", ""),
+        Mutant(
+            "A replaced component goes on until the new one has started.",
+            "        if old is not None:\n            self.halt(old)\n",
+            "",
+            reason="it is halted a few steps later",
+        ),
         Mutant(
             "A replaced component is not waited for.",
             "        if old is not None:\n            self._end(old)\n",
