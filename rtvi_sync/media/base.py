@@ -305,14 +305,14 @@ class FrameQueue(Generic[F]):
     def poll(self) -> tuple[int, F | None]:
         """Return the current generation and its next frame, None if there is no frame; does not block."""
         while True:
-            item = self._take()
+            try:
+                generation, frame, size = self._frames.popleft()
+            except IndexError:
+                return self._generation, None
+            self._got += size
             # Read after the frame is taken, so that a frame put after a concurrent `clear()` does not count as stale.
-            current = self._generation
-            if item is None:
-                return current, None
-            self._got += item[2]
-            if item[0] == current:
-                return current, item[1]
+            if generation == (current := self._generation):
+                return current, frame
 
     def get_queued(self) -> list[F]:
         """Remove and return the queued frames, oldest first; called on the thread that gets, does not block."""

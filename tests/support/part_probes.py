@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -224,14 +225,17 @@ def replaced_socket(connection: Any, wrap: Callable[[Any], Any]) -> Iterator[Any
 
 def before_next_take(queue: Any, action: Callable[[], object]) -> None:
     """Call a function when an audio queue takes a frame the next time, just before it does."""
-    take = queue._take
 
-    def act_and_take() -> Any:
-        queue._take = take
-        action()
-        return take()
+    class Frames(deque):  # type: ignore[type-arg]
+        is_struck = False
 
-    queue._take = act_and_take
+        def popleft(self) -> Any:
+            if not self.is_struck:
+                self.is_struck = True
+                action()
+            return super().popleft()
+
+    queue._frames = Frames(queue._frames)
 
 
 def has_compiled_mask() -> bool:
