@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from rtvi_sync.errors import DeviceError
+from rtvi_sync.events import RTVIEvent
 from rtvi_sync.media import BytesSink, BytesSource, CallbackSink, CallbackSource, SilenceSource, ToneSource, WavSink
 from rtvi_sync.media.pcm import wav_header
 from rtvi_sync.media.slot import MediaCounters
@@ -57,6 +58,7 @@ def test_a_source_is_replaced_while_it_runs(talk, timer):
     assert b"".join(session.chunks[5:]) == bytes(range(2, 242)) * 4 + bytes(960)
     assert session.manager.tracks().local.audio is track
     assert (track.label, track.ready_state) == ("BytesSource", "live")
+    assert [data.track for event, data in session.other_events if event == RTVIEvent.TRACK_STARTED.value] == [track]
     talk(mic=old).prepare()
     session.manager.stop(1.0)
     assert [frame.pcm for frame in frames] == session.chunks

@@ -57,7 +57,6 @@ MODULE = Module(
             "A track is published with each replacement.",
             "        if made is not None:\n            self._publish_track(made)\n",
             "        if self.track is not None:\n            self._publish_track(self.track)\n",
-            tests=_DEVICES,
         ),
         Mutant("The end of a track is not published.", "        self._publish_track(track)\n", "", tests=_DEVICES),
         Mutant(

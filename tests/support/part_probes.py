@@ -226,7 +226,7 @@ def replaced_socket(connection: Any, wrap: Callable[[Any], Any]) -> Iterator[Any
 def before_next_take(queue: Any, action: Callable[[], object]) -> None:
     """Call a function when an audio queue takes a frame the next time, just before it does."""
 
-    class Frames(deque):  # type: ignore[type-arg]
+    class Frames(deque):
         is_struck = False
 
         def popleft(self) -> Any:
