@@ -50,7 +50,9 @@ def test_a_source_is_replaced_while_it_runs(talk, timer):
     track = session.manager.tracks().local.audio
     frames = track.frames()
     timer.advance(0.09)
+    states = session.events_of(RTVIEvent.MEDIA_STATE_UPDATED)
     session.manager.select("mic", new)
+    assert session.events_of(RTVIEvent.MEDIA_STATE_UPDATED) == states  # it is "granted", as before
     assert old.wait() is False
     timer.advance(0.03)
     assert new.wait(0) is True
@@ -58,7 +60,7 @@ def test_a_source_is_replaced_while_it_runs(talk, timer):
     assert b"".join(session.chunks[5:]) == bytes(range(2, 242)) * 4 + bytes(960)
     assert session.manager.tracks().local.audio is track
     assert (track.label, track.ready_state) == ("BytesSource", "live")
-    assert [data.track for event, data in session.other_events if event == RTVIEvent.TRACK_STARTED.value] == [track]
+    assert [data.track for data in session.events_of(RTVIEvent.TRACK_STARTED)] == [track]
     talk(mic=old).prepare()
     session.manager.stop(1.0)
     assert [frame.pcm for frame in frames] == session.chunks

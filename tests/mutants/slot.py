@@ -127,7 +127,7 @@ MODULE = Module(
             "        event",
             tests=_DEVICES,
         ),
-        Mutant("A status is published though it has not changed.", "and self.status != status", "", tests=_DEVICES),
+        Mutant("A status is published though it has not changed.", "and self.status != status", ""),
         Mutant("What is missing is logged no second time.", '        self._media.warned = ""\n', ""),
         Mutant(
             "The audio that a speaker has not played is lost when it is replaced.",
@@ -139,6 +139,7 @@ MODULE = Module(
             "A replaced sink gets no more of its audio.",
             "goes_on = component.drain(deadline, END_TIMEOUT)",
             "goes_on = False",
+            tests=("tests/media/test_playback.py",),
         ),
         Mutant(
             "A replaced sink that still takes audio at the end is forgotten.",

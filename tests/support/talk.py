@@ -115,6 +115,10 @@ class Talk:
         self.rates.append(rate)
         self.times.append(self.timer.now())
 
+    def events_of(self, type_: RTVIEvent) -> list[Any]:
+        """Return the data of the events of a type, which is no error."""
+        return [data for event, data in self.other_events if event == type_.value]
+
     @property
     def sent(self) -> bytes:
         return b"".join(self.chunks)
