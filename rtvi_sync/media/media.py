@@ -123,7 +123,7 @@ class Media:
 
     # Mutable state. `lock` guards which session there is, the session's tracks and what is in the slots. Any thread may
     # hold it for a few instructions, in which no code of devices, sources, sinks or the application is called; it is
-    # re-entrant, because a finalizer may run on the thread that holds it. Whoever opens a device has taken `session`
+    # re-entrant, because a finalizer may run on the thread that holds it. A call that opens a device takes `session`
     # before, and puts the device into a slot only if that is still the current one; `stop()` takes everything out in
     # one step. So a device that opens late does not reach the next session.
 

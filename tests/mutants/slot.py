@@ -214,7 +214,7 @@ MODULE = Module(
             'return self.kind == "screen" or self._media.settings.cam',
             "return self._media.settings.cam",
             within="CameraSlot._is_on",
-            tests=_DEVICES,
+            tests=("tests/behaviour/media/test_client_video.py",),
         ),
     ),
 )
