@@ -107,7 +107,7 @@ if typing.TYPE_CHECKING:
     from .protocol.states import CloseInfo, TransportState
     from .protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnTimings
     from .session.connect_request import BotStartedData
-    from .session.dispatcher import HandlerError
+    from .session.event_bus import HandlerError
     from .session.event_stream import EventStream
     from .session.function_calls import FunctionCall
     from .session.params import APIRequest, ConnectTimeout, Endpoints, RTVIClientParams
@@ -274,7 +274,7 @@ _NAMES = {
     "protocol.states": "CloseInfo TransportState",
     "protocol.turn_record": "ReportedFunctionCall TimelineEntry TurnTimings",
     "session.connect_request": "BotStartedData",
-    "session.dispatcher": "HandlerError",
+    "session.event_bus": "HandlerError",
     "session.event_stream": "EventStream",
     "session.function_calls": "FunctionCall",
     "session.params": "APIRequest ConnectTimeout Endpoints RTVIClientParams",

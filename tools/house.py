@@ -45,8 +45,8 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
     "Operation": ("stopped", "begun", "over", "_succeeded"),
     "Connecting": ("_call", "last"),
     "BotStart": ("_abort", "bundle"),
-    "Dispatcher": ("_begun", "_over", "_given_up", "_closed", "_forked"),
-    "EventPublisher": ("_ending", "_silenced", "_delivered_last", "_over", "was_opened", "was_ready"),
+    "EventStreams": ("sessions", "_over", "_given_up", "_closed", "_forked"),
+    "Publisher": ("_ending", "_silenced", "_over", "was_opened", "was_ready"),
     "Reconnector": ("_run", "_unwanted", "_repeated", "failed"),
     "_Run": ("_attempts", "_first", "_loss", "_started", "_thread", "stopped", "pending"),
     "Session": (
@@ -61,8 +61,8 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: The fields of these classes that are assigned outside of the constructor and say nothing about where a client is.
 OTHER: Final[Mapping[str, tuple[str, ...]]] = {
-    "EventPublisher": ("_collected", "_collected_bytes", "_warnings"),
-    "Session": ("_last_moment", "first_messages", "messages_received"),
+    "Publisher": ("_warnings",),
+    "Session": ("_last_moment", "follower", "messages_received"),
     "SessionManager": ("params", "ways"),
     "Transport": ("on_message", "options"),
 }

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, Final
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
-from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import system_failures_as
 from ..concurrency.serial_queue import SerialQueue
 from ..concurrency.shield import shielded
@@ -51,8 +49,9 @@ from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line, quoted
 from ..protocol.tracker import VOICE_UNKNOWN
+from ..protocol.turn_record import TurnRecord
 from ..protocol.validation import WAIT
-from ..session.dispatcher import Dispatcher
+from ..session.event_bus import EventBus
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from ..session.session import Session
@@ -79,19 +78,19 @@ class Question(ABC):
 
     Args:
         conversation: The client's conversation.
-        dispatcher: The client's dispatcher.
+        bus: The client's event bus.
         session: Its bot is asked.
 
     Attributes:
         stream: gets the events that may answer it.
     """
 
-    def __init__(self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session) -> None:
+    def __init__(self, conversation: ConversationTracker, bus: EventBus, session: Session) -> None:
         self._conversation = conversation
         self._session = session
         # Opened before the question is asked, so that its answer is not missed. No call may ever wait for the answer to
         # a `PendingTurn`, and the turns behind it are no reason to end the session.
-        self.stream: EventStream = dispatcher.open_stream((*_ANSWERS, *_MUTES), None)
+        self.stream: EventStream = bus.open_stream((*_ANSWERS, *_MUTES), None)
         self.stream.max_bytes = sys.maxsize
         if self.stream.session != session.number:  # that has ended since, while a file was read for example
             self.stream.close()
@@ -152,7 +151,7 @@ class Question(ABC):
         return self.may_be(turn)
 
     @abstractmethod
-    def may_be(self, turn: Turn) -> bool:
+    def may_be(self, turn: TurnRecord) -> bool:
         """Whether a turn may be the question's."""
 
     def turn_so_far(self) -> Turn | None:
@@ -215,9 +214,9 @@ class TypedQuestion(Question):
     """
 
     def __init__(
-        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, ways: list[RTVIMessage]
+        self, conversation: ConversationTracker, bus: EventBus, session: Session, ways: list[RTVIMessage]
     ) -> None:
-        super().__init__(conversation, dispatcher, session)
+        super().__init__(conversation, bus, session)
         self._ways = ways
         self._message_id: str | None = None
         self._type = ""  # of that message
@@ -262,7 +261,7 @@ class TypedQuestion(Question):
         except RequestTimeoutError:
             raise self._timed_out(deadline) from None
 
-    def may_be(self, turn: Turn) -> bool:
+    def may_be(self, turn: TurnRecord) -> bool:
         """See `Question`."""
         return self._message_id is not None and turn.message_id == self._message_id
 
@@ -301,10 +300,8 @@ class SpokenQuestion(Question):
         source: It has an end.
     """
 
-    def __init__(
-        self, conversation: ConversationTracker, dispatcher: Dispatcher, session: Session, source: AudioSource
-    ) -> None:
-        super().__init__(conversation, dispatcher, session)
+    def __init__(self, conversation: ConversationTracker, bus: EventBus, session: Session, source: AudioSource) -> None:
+        super().__init__(conversation, bus, session)
         self._source = source
         self._sender: AudioSender | None = None
         self._run: SourceRun | None = None
@@ -379,7 +376,7 @@ class SpokenQuestion(Question):
             return asked[-1].number
         return turns[-1].number + 1 if turns else 1
 
-    def may_be(self, turn: Turn) -> bool:
+    def may_be(self, turn: TurnRecord) -> bool:
         """See `Question`."""
         return turn.modality == "audio" and self._first is not None and turn.number >= self._first
 
@@ -484,7 +481,7 @@ class PendingTurn:
     def __init__(
         self,
         question: Question,
-        dispatcher: Dispatcher,
+        bus: EventBus,
         session: Session,
         *,
         after: RTVIEvent,
@@ -504,7 +501,7 @@ class PendingTurn:
         self._due = False  # the event has arrived
         self._was_said = False
         self._silenced = False
-        self._stop = dispatcher.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._take)
+        self._stop = bus.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._take)
 
     def result(self, timeout: Seconds | None = 30.0) -> Turn:
         """Wait until the bot has answered.
@@ -647,46 +644,6 @@ class PendingTurn:
             self._question.rest()
             if not self._question.all_sent:
                 self._question.fail(RTVIError(_CANCELLED))
-
-
-class AskLock:
-    """A fair lock: threads ask one after the other, in the order of their calls."""
-
-    def __init__(self) -> None:
-        # The identities of threads; the first holds the lock. Each changes it in single steps.
-        self._waiting: list[int] = []
-        self._released = Notifier()
-
-    @contextlib.contextmanager
-    def hold(self, deadline: Deadline) -> Iterator[None]:
-        """Acquire the lock, and hold it in the block.
-
-        Raises:
-            RequestTimeoutError: it was not free before `deadline`.
-            WouldDeadlockError: called in a signal handler, and the thread that it interrupts holds the lock or
-                waits for it.
-        """
-        me = threading.get_ident()
-        if me in self._waiting:
-            raise WouldDeadlockError(
-                "ask() was called in a signal handler that has interrupted another ask(). Call it on another thread."
-            )
-        try:
-            self._waiting.append(me)
-            if not self._released.wait_for(lambda: self._waiting[0] == me, deadline):
-                raise RequestTimeoutError(
-                    f"Another thread's ask() has not returned within {deadline.timeout} s. Pass a larger timeout, or "
-                    "give each thread a client of its own."
-                )
-            yield
-        finally:
-            if me in self._waiting:
-                self._waiting.remove(me)
-            self._released.notify_all()
-
-    def after_fork_in_child(self) -> None:
-        """Release the lock, which threads of the parent may hold or wait for."""
-        self._waiting, self._released = [], Notifier()
 
 
 def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:

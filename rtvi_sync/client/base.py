@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ..concurrency.deadline import Deadline
-from ..errors import ProtocolError
+from ..errors import ProtocolError, UnsupportedFeatureError
+from ..events import RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol.dialects import INBOUND, decode_payload
 from ..protocol.validation import WAIT, Rule
-from ..session.dispatcher import Dispatcher
+from ..session.event_bus import EventBus
 from ..session.params import Seconds
-from .lazy_conversation import LazyConversation
 from .session_manager import SessionManager
 
+if TYPE_CHECKING:
+    from .conversation import ConversationTracker
+
 T = TypeVar("T")
+
+TURN_EVENTS: Final = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
 
 
 class DefaultTimeout:
@@ -45,8 +50,7 @@ class ClientBase:
     """Base of the classes that `RTVIClient` inherits. None of them has logic."""
 
     _manager: SessionManager
-    _dispatcher: Dispatcher
-    _conversation: LazyConversation
+    _bus: EventBus
     _request_timeout: Seconds | None
 
     def _deadline(self, timeout: Timeout) -> Deadline:
@@ -61,6 +65,28 @@ class ClientBase:
             call: does what the method is for; called once.
         """
         return call()
+
+    def _turns(self) -> ConversationTracker:
+        """Return what follows the turns, for a call that uses them.
+
+        Raises:
+            ForkedProcessError: The session is the parent's.
+            UnsupportedFeatureError: The client follows no turns.
+        """
+        self._bus.streams.check_process()
+        conversation = self._manager.conversation
+        if conversation is None:
+            raise UnsupportedFeatureError(
+                "This client follows no turns: it was made with track_turns=False. Make it without that option for "
+                "ask(), barge_in(), listen(), turns(), expect(), and the events of turns",
+                feature="track_turns",
+            )
+        return conversation.use()
+
+    def _use_turns(self, *events: RTVIEvent) -> None:
+        """Call `_turns()` if one of `events` reports turns."""
+        if any(event in TURN_EVENTS for event in events):
+            self._turns()
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)

@@ -1,4 +1,4 @@
-"""The client, a blocking facade without logic over `session_manager`, `session` and `dispatcher`; and `connect()`."""
+"""The client, a blocking facade without logic over `session_manager`, `session` and `event_bus`; and `connect()`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import RTVIError
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, CloseInfo, TransportState
 from ..protocol.validation import NAME, WAIT, from_mapping
-from ..session.dispatcher import Dispatcher
+from ..session.event_bus import EventBus
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
@@ -19,7 +19,6 @@ from .actions import BotActions
 from .config import BotConfig
 from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
-from .lazy_conversation import LazyConversation
 from .messaging import BotMessages
 from .options import RTVIClientOptions, api_request, callbacks_of, check_option_names, documents_options
 from .session_manager import SessionManager
@@ -57,6 +56,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         TypeError: an unknown option, two spellings of one, or a wrong type.
         ValueError: a wrong value, such as the name of a file as a device id.
         MissingExtraError: `echo_cancellation` is True, and the extra `aec` is not installed.
+        UnsupportedFeatureError: `track_turns` is False, and a callback is about turns.
     """
 
     @overload
@@ -69,7 +69,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         check_option_names("RTVIClient()", keywords, by_url=False)
         given = from_mapping(RTVIClientOptions, options if options is not None else keywords, "options")
         self._request_timeout = given.request_timeout
-        self._dispatcher = Dispatcher(
+        self._bus = EventBus(
             self,
             manual=given.events == "manual",
             max_events=given.max_queued_events,
@@ -77,14 +77,10 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         )
         callbacks = callbacks_of(given.callbacks)
         for event, function in callbacks:
-            self._dispatcher.add(event, function, name=f"on_{event.snake}")
-        self._manager = SessionManager(given, self._dispatcher)
-        self._conversation = LazyConversation(self._dispatcher, self._manager, given.max_turn_audio)
-        self._helpers = HelperRegistry(self._dispatcher)
-        if given.track_turns:
-            self._conversation.get()
-        for event, _ in callbacks:
-            self._conversation.begin_for(event)
+            self._bus.add(event, function, name=f"on_{event.snake}")
+        self._manager = SessionManager(given, self._bus)
+        self._use_turns(*(event for event, _ in callbacks))
+        self._helpers = HelperRegistry(self._bus)
         weakref.finalize(self, self._manager.watch.collected).atexit = False
         weakref.finalize(self, self._manager.media.collected).atexit = False
 
@@ -272,7 +268,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             ForkedProcessError: the client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
-        return self._dispatcher.wait_for_end(timeout)
+        return self._bus.streams.wait_for_end(timeout)
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> None:
         """Wait until there is a bot that is ready: return at once if there is, else when the next session has one.

@@ -1,8 +1,11 @@
-"""What is said in the sessions of one client, as turns.
+"""Makes turns of what is said in the sessions of one client.
 
-The tracker of turns gets everything on the client's event queue: the bot's events, what the client sends, and the time.
-So all of it has one order, which is that of the wire: an item for a message is queued before the message is sent, and
-the time that passes is queued behind the events that have come.
+Everything is taken where it happens: a message of the bot on the thread that delivers it, the end of a session on the
+thread that ends it, and the time on the I/O thread. A thread that sends only notes the message, because a signal may
+interrupt it anywhere: the message is taken before whatever happens next, or on the I/O thread.
+
+Only the events of turns pass the event queue, behind the event that caused them, and only with a listener: so the
+handlers of earlier events have returned when `ask()` gets the end of its turn.
 """
 
 from __future__ import annotations
@@ -10,346 +13,556 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 
 from ..concurrency.clock import monotonic
+from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
-from ..errors import ProtocolError
+from ..concurrency.serial_queue import Item
+from ..errors import ProtocolError, RequestTimeoutError, WouldDeadlockError
 from ..events import Event, RTVIEvent
+from ..media.media import Media
 from ..messages import BotReadyData, RTVIMessage
-from ..protocol.dialects import parse_version
+from ..protocol.dialects import load_payload, parse_version
 from ..protocol.engine import Deliver
+from ..protocol.sent_text import SAYING
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
 from ..protocol.tracker import MAX_TURNS, TurnTracker
 from ..protocol.turn_record import TurnRecord, speech_of
-from ..session.dispatcher import Dispatcher
-from ..session.first_messages import Entry
-from ..session.session import Session
-from .session_audio import SessionAudio, TakenAudio
+from ..session.event_bus import Publisher
+from .session_audio import SessionAudio, TurnCut
 from .turn import Turn
+
+if TYPE_CHECKING:
+    from ..session.session import Session
 
 # Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
 _READ_FIRST = 0.01
-
 # The audio of a turn is read at this interval at least, in seconds, if the bot sends events, so that little is left to
 # do when the turn is over.
 _READ_INTERVAL = 0.25
+# Seconds after the first event of a session for which the bot's audio is kept although turns are not used yet: bots
+# greet at once, and `listen()` may be called a little later.
+_FIRST_SECONDS = 5.0
+
+TURN_EVENTS = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
+
+Change: TypeAlias = Callable[[TurnTracker], list[TurnRecord]]
+"""Something that happened: the tracker takes it, and returns the turns that started or ended with it."""
+
+_NOTHING: list[Item] = []
 
 
 class Saying(Protocol):
     """A question that is being said."""
 
-    def may_be(self, turn: Turn) -> bool:
-        """Return whether a turn may be that of the question."""
+    def may_be(self, turn: TurnRecord) -> bool:
+        """Whether a turn may be that of the question."""
+
+
+class AskLock:
+    """A fair lock: threads ask one after the other, in the order of their calls."""
+
+    def __init__(self) -> None:
+        # The identities of threads; the first holds the lock. Each changes it in single steps.
+        self._waiting: list[int] = []
+        self._released = Notifier()
+
+    @contextlib.contextmanager
+    def hold(self, deadline: Deadline) -> Iterator[None]:
+        """Acquire the lock, and hold it in the block.
+
+        Raises:
+            RequestTimeoutError: it was not free before `deadline`.
+            WouldDeadlockError: called in a signal handler, and the thread that it interrupts holds the lock or
+                waits for it.
+        """
+        me = threading.get_ident()
+        if me in self._waiting:
+            raise WouldDeadlockError(
+                "ask() was called in a signal handler that has interrupted another ask(). Call it on another thread."
+            )
+        try:
+            self._waiting.append(me)
+            if not self._released.wait_for(lambda: self._waiting[0] == me, deadline):
+                raise RequestTimeoutError(
+                    f"Another thread's ask() has not returned within {deadline.timeout} s. Pass a larger timeout, or "
+                    "give each thread a client of its own."
+                )
+            yield
+        finally:
+            if me in self._waiting:
+                self._waiting.remove(me)
+            self._released.notify_all()
+
+    def after_fork_in_child(self) -> None:
+        """Release the lock, which threads of the parent may hold or wait for."""
+        self._waiting, self._released = [], Notifier()
 
 
 class SessionFollower:
-    """Passes to the conversation what one session sends, and the time.
+    """Passes to the conversation what happens in one session, and puts the events of its turns on the event queue.
 
     Args:
-        conversation: gets it.
-        session: is followed.
-        bot: what its bot said about itself.
+        conversation: The client's.
+        session: Its bot is ready.
+        bot: What the bot said about itself.
     """
+
+    # An idle session has one and nothing else of turns, and a process may have thousands.
+    __slots__ = (
+        *("__weakref__", "_conversation", "_io", "_media", "_publisher"),
+        *("audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
+    )
 
     def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
         self._conversation = conversation
-        self.bot: str = _about(bot)
-        self.session_number: int = session.number
-        self.goes_on: bool = not session.publisher.in_connect  # the session replaces a lost one
-        self._publisher = session.publisher
+        self._publisher: Publisher = session.publisher
         self._io = session.runtime.io
-        self.audio: SessionAudio = SessionAudio(session.media, conversation.max_turn_audio)
+        self._media: Media = session.media
+        self.bot = bot
+        #: Number of the session, among those that were followed.
+        self.number: int = conversation.sessions
+        self.user_is_muted: bool = session.engine.user_is_muted
+        # The rest is guarded by the conversation's lock.
+        #: None until something happens in the session, or turns are used.
+        self.audio: SessionAudio | None = None
         self.read_at: float = 0.0  # when the audio was read last
-        self.early: list[Callable[[], None]] = []  # what has come before the conversation has begun with the session
-        self._timer_due: float | None = None
+        self.timer_due: float | None = None
 
-    def post(self, call: Callable[[], None]) -> bool:
-        """Queue a call behind the events that have come; return False if the last one has been queued."""
-        return self._publisher.call(call, 0)
+    # -- what happens in the session ------------------------------------------------------------------------------
 
-    def publish(self, type_: RTVIEvent, turn: Turn) -> None:
-        """Deliver an event. On the thread that takes the events."""
-        self._publisher.deliver(type_, turn, len(turn.audio.pcm) + len(turn.user_audio.pcm))
+    def take(self, effect: Deliver, at: float) -> list[Item]:
+        """Take an event of the bot. On the thread that delivers messages.
+
+        Returns:
+            The events of turns, for the queue, to be put behind the event of the message.
+        """
+        try:
+            data = effect.decode()
+        except ProtocolError:
+            return _NOTHING  # the event `unknown_message` reports it
+        return self._conversation.take(self, Event(type=effect.event, data=data, received_at=at, message=None))
 
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
         self._conversation.sent_at = now = monotonic()
-        self.post(partial(self._conversation.take_sent, self, now, message))
+        if message.type in SAYING:
+            self.note(now, lambda tracker: tracker.sent(now, message))
 
     def unsent(self, message: RTVIMessage) -> None:
         """Note that a message could not be sent. Any thread."""
-        self.post(partial(self._conversation.take_unsent, self, monotonic(), message))
+
+        def change(tracker: TurnTracker) -> list[TurnRecord]:
+            if (id_ := message.id) is None:
+                return []
+            self._conversation.asked.add(id_)  # no call returns a turn that the bot knows nothing of
+            return tracker.unsent(now, id_)
+
+        now = monotonic()
+        self.note(now, change)
+
+    def note(self, at: float, change: Change) -> None:
+        """Note what happened on a thread that must not hold the lock. Any thread."""
+        self._conversation.noted.append((self, at, change))
+        self._io.call(self._catch_up)
+
+    def end(self, info: CloseInfo) -> None:
+        """End the turns of the session, before its last events are queued. On the thread that ends it."""
+        self.publish(self._conversation.end_session(self, monotonic(), lost=_is_loss(info)))
+
+    # -- the I/O thread -------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        self.publish(self._conversation.catch_up())
+
+    def _pass_time(self) -> None:
+        self.publish(self._conversation.pass_time(self, monotonic()))
+
+    def _forget_audio(self) -> None:
+        self._conversation.forget_audio(self)
 
     def call_at(self, due: float) -> None:
-        """Let time pass at `due`, unless a timer that is set does it before. On the thread that takes the events."""
-        if self._timer_due is not None and self._timer_due <= due:
-            return
-        self._timer_due = due
-        io, reference = self._io, weakref.ref(self)  # a session may end long before
+        """Let time pass at `due`. Under the conversation's lock."""
+        self.timer_due = due
+        # The I/O thread reads first what arrived while the process was stopped.
+        self._call_later(due - monotonic(), lambda follower: follower._call_later(_READ_FIRST, _pass_time))
+
+    def _call_later(self, seconds: float, call: Callable[[SessionFollower], object]) -> None:
+        io, reference = self._io, weakref.ref(self)  # the session may end long before
 
         def on_due() -> None:
             if (follower := reference()) is not None:
-                follower._on_timer()
+                call(follower)
 
-        io.call(lambda: io.call_later(max(0.0, due - monotonic()), on_due))
+        io.call(lambda: io.call_later(max(0.0, seconds), on_due))
 
-    def _on_timer(self) -> None:
-        """Let the I/O thread read first what has come while the process was stopped. On that thread."""
-        self._io.call_later(_READ_FIRST, lambda: self.post(partial(self._pass_time, monotonic())))
+    # -- audio: under the conversation's lock ---------------------------------------------------------------------
 
-    def _pass_time(self, now: float) -> None:
-        self._timer_due = None
-        self._conversation.pass_time(self, now)
+    def open_audio(self, *, in_full: bool) -> None:
+        """Read the audio of the session from now on.
+
+        Args:
+            in_full: That of both sides, to the end of the session. False: turns are not used yet. That of the bot only,
+                and not for long.
+        """
+        self.audio = SessionAudio(self._media, self._conversation.max_turn_audio, in_full=in_full)
+        if not in_full:
+            self._call_later(_FIRST_SECONDS, SessionFollower._forget_audio)
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def has_listener(self, *, is_explicit: bool = False) -> bool:
+        """Whether events of turns have a listener; `is_explicit`: and not just to all events."""
+        publisher = self._publisher
+        is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
+        return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
+
+    def item_of(self, type_: RTVIEvent, turn: EndedTurn | Turn) -> Item | None:
+        """Return the queue item that delivers an event of a turn; None if it has no listener."""
+        publisher = self._publisher
+        return (_deliver, publisher, type_, turn, monotonic(), 0) if publisher.has_listener(type_) else None
+
+    def publish(self, items: list[Item]) -> None:
+        """Queue events of turns."""
+        if items:
+            self._publisher.enqueue(items, 0)
+
+
+def _pass_time(follower: SessionFollower) -> None:
+    follower._pass_time()
+
+
+def _deliver(item: Item) -> None:
+    """Deliver an event of a turn. On the queue's worker, which also puts the audio of the turn together."""
+    _, publisher, type_, turn, at, _ = item
+    if isinstance(turn, EndedTurn):
+        turn = turn.turn()
+    publisher.deliver(type_, turn, at, len(turn.audio.pcm) + len(turn.user_audio.pcm))
+
+
+class EndedTurn:
+    """A turn that is over. Its `Turn` is made where it is wanted first, because putting its audio together takes time.
+
+    Args:
+        record: The turn.
+        bot: What is known of the bot.
+        cut: Its audio.
+    """
+
+    __slots__ = ("_cut", "_turn", "bot", "record")
+
+    def __init__(self, record: TurnRecord, bot: str, cut: TurnCut) -> None:
+        self.record = record
+        self.bot = bot
+        # Written in single steps, the turn first.
+        self._cut: TurnCut | None = cut
+        self._turn: Turn | None = None
+
+    def turn(self) -> Turn:
+        """Return it; of threads that call this at once each may get an object of its own. Any thread."""
+        cut, turn = self._cut, self._turn  # in this order
+        if turn is None:
+            assert cut is not None, "there is one or the other"
+            self._turn = turn = turn_of(self.record, cut, self.bot)
+            self._cut = None
+        return turn
+
+    def forget_audio(self) -> None:
+        """Forget the audio, unless it was used already."""
+        if (cut := self._cut) is not None:
+            self._cut = cut.without_audio()
 
 
 class ConversationTracker:
-    """Follows the turns of one client, from its construction on. Its methods may be called on any thread.
+    """Follows the turns of one client. Made when the client connects, or uses turns, for the first time.
 
     Args:
-        dispatcher: of the client.
-        max_turn_audio: seconds of the bot's audio that a turn keeps.
+        max_turn_audio: Seconds of the bot's audio that a turn keeps.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, max_turn_audio: float) -> None:
+    # Mutable state. `_lock` guards the tracker, the audio of the current session, the turns that are over and the
+    # followers. It is held for the work of one message, by the threads that take what happens and by those that read
+    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. Under it, turns are put on no
+    # queue. `noted`, `asked`, `speaking` and `_patience` are changed in single steps, by any thread.
+
+    #: Those of which turns are made.
+    events: Final = frozenset(TurnTracker.HANDLERS)
+
+    def __init__(self, *, max_turn_audio: float) -> None:
+        for event in self.events:
+            load_payload(event)  # now: a process may have no descriptor left when the first one arrives
         self.max_turn_audio = max_turn_audio
-        # Guards the tracker, which is changed on the event queue and read by any thread, and its patience. Re-entrant,
-        # because a finalizer may run on the thread that holds it.
+        #: How many sessions were followed.
+        self.sessions: int = 0
         self._lock = threading.RLock()
-        self._tracker = TurnTracker()
+        self._tracker: TurnTracker | None = None  # made with the first message, which most sessions of a load test lack
+        self._follower: SessionFollower | None = None  # of the current session
+        self._started: SessionFollower | None = None  # the one with which the tracker has started
+        self._over: dict[int, EndedTurn] = {}  # by number
+        # The last turns that are over, and that no call has returned yet.
+        self._unclaimed: list[EndedTurn] = []
+        self._is_used = False  # by a call, or by a handler
+        #: What happened on threads that must not hold the lock, with the moment, oldest first.
+        self.noted: list[tuple[SessionFollower, float, Change]] = []
         self._patience: dict[object, float] = {}  # of each call that waits
-        # What follows belongs to the thread that takes the events.
-        self._follower: SessionFollower | None = None  # of the session whose events come now
-        self._coming: SessionFollower | None = None  # of the session that begins next; set by `follow()`
-        self._taken_until = 0.0  # events before were taken from what the session had kept
-        #: The last turns that are over, and that no call has returned yet.
-        self.unclaimed: deque[Turn] = deque(maxlen=MAX_TURNS)
-        #: When the client has sent something last.
+        #: When the client sent something last.
         self.sent_at: float = 0.0
         #: Ids of the messages by which calls ask that return the turns themselves.
         self.asked: set[str] = set()
         #: The questions that are being said, which return their turns themselves.
         self.speaking: set[Saying] = set()
-        self._over: dict[int, Turn] = {}  # by number
-        dispatcher.observe(self._tracker.events, self._take)
-        dispatcher.conversation = self
+        #: Held by the thread that asks.
+        self.ask_lock: AskLock = AskLock()
         register_for_fork(self)
 
-    # -- sessions: any thread -----------------------------------------------------------------------------------------
+    # -- sessions -----------------------------------------------------------------------------------------------------
 
-    def follow(self, session: Session) -> None:
-        """Follow a session that is about to be ready, or is. See `ConversationPort`."""
+    def follow(self, session: Session, bot: BotReadyData) -> SessionFollower:
+        """Follow a session whose bot is ready. Before the application can send anything."""
+        self.sessions += 1
+        follower = SessionFollower(self, session, bot)
         with self._lock:
-            first = session.first_messages
-            if first is None or session.follower is not None:
+            self._follower = follower
+            if session.in_connect:
+                self._unclaimed.clear()
+            self._is_used = self._is_used or follower.has_listener(is_explicit=True)
+            if self._is_used:
+                follower.open_audio(in_full=True)
+        return follower
+
+    def use(self) -> ConversationTracker:
+        """Keep the audio of turns from now on: the application uses them. Any thread."""
+        if not self._is_used:
+            with self._lock:
+                self._use()
+        return self
+
+    def _use(self) -> None:
+        self._is_used = True
+        follower = self._follower
+        if follower is not None and follower.audio is None:
+            follower.open_audio(in_full=True)
+        elif follower is not None and follower.audio is not None and self._tracker is not None:
+            follower.audio.keep(is_turn_open=bool(self._tracker.speeches))
+
+    def forget_audio(self, follower: SessionFollower) -> None:
+        """Forget the audio of a session, unless turns are used meanwhile."""
+        with self._lock:
+            if self._is_used or follower.audio is None:
                 return
-            # In this order, so that what comes meanwhile is kept, or waits for the conversation, or both.
-            self._coming = session.follower = follower = SessionFollower(self, session, first.bot)
-            session.first_messages = None
-        if not follower.goes_on:
-            self.unclaimed.clear()  # now, because `connect()` may return before `_begin()` runs
-        entries, frames = first.forward_to(follower)
-        follower.audio.begin(frames)
-        # Without what was kept it counts what the bot has reported since; what is queued of that changes nothing.
-        is_muted = first.user_is_muted if entries else session.engine.user_is_muted
-        begin = partial(self._begin, follower, first.bot, entries, user_is_muted=is_muted)
-        if not follower.post(begin) and self._coming is follower:
-            self._coming = None  # the session is over
+            follower.audio.forget()
+            for ended in self._over.values():
+                ended.forget_audio()
 
-    def _begin(
-        self, follower: SessionFollower, bot: BotReadyData, entries: Iterable[Entry], *, user_is_muted: bool
-    ) -> None:
-        """Begin with a session: with what it has kept, and then with what has come since."""
-        if self._follower is not None:
-            self._end_session(self._follower, monotonic())
-        self._follower, self._coming = follower, None
-        if not follower.goes_on:
-            self.unclaimed.clear()  # of what has just ended
-        with self._lock:
-            self._tracker.start_session(
+    def _start(self, follower: SessionFollower) -> TurnTracker:
+        """Return the tracker; let it start with the session first, if nothing has happened in that yet."""
+        if self._tracker is None:
+            self._tracker = TurnTracker()
+        tracker = self._tracker
+        if self._started is not follower:
+            if self._started is not None:  # the parent's of a fork: nothing has ended it
+                tracker.end_session(monotonic())
+            self._started = follower
+            bot = follower.bot
+            tracker.start_session(
                 audio_out=bot.capabilities.audio_out is not False,
                 version=parse_version(bot.version),
-                user_is_muted=user_is_muted,
+                user_is_muted=follower.user_is_muted,
+                number=follower.number,
             )
-        early, follower.early = follower.early, []
-        _make_all(deque([*(partial(self._take_entry, follower, *entry) for entry in entries), *early]))
+        if follower.audio is None:
+            follower.open_audio(in_full=self._is_used)
+        return tracker
 
-    def _take_entry(self, follower: SessionFollower, at: float, what: Deliver | RTVIMessage) -> None:
-        if isinstance(what, RTVIMessage):
-            self.sent_at = max(self.sent_at, at)
-            self._change(follower, at, self._tracker.sent, at, what)
-        else:
-            self._taken_until = at
-            self._change(follower, at, self._take_kept, at, what)
+    # -- what happens: each returns the events of turns, for the queue -------------------------------------------------
 
-    def _take_kept(self, at: float, effect: Deliver) -> list[TurnRecord]:
-        try:
-            data = effect.decode()
-        except ProtocolError:
-            return []  # the event `unknown_message` reports it
-        return self._tracker.take(Event(type=effect.event, data=data, received_at=at, message=None))
+    def take(self, follower: SessionFollower, event: Event) -> list[Item]:
+        """Take an event of the bot."""
+        with self._lock:
+            items = self._take_noted() if self.noted else _NOTHING
+            if follower is not self._follower:
+                return items  # the session has ended
+            tracker = self._tracker if follower is self._started else None
+            if tracker is None:
+                tracker = self._start(follower)
+            at = event.received_at
+            self._read_audio(follower, tracker, at)
+            records = tracker.take(event)
+            if records:
+                return items + self._report(follower, tracker, at, records)
+            self._set_timer(follower, tracker)
+            return items
 
-    # -- what happens: on the event queue -----------------------------------------------------------------------------
+    def catch_up(self) -> list[Item]:
+        """Take what was noted."""
+        with self._lock:
+            return self._take_noted()
 
-    def _take(self, event: Event) -> None:
-        follower = self._follower
-        if follower is None:
-            if self._coming is not None:
-                self._coming.early.append(partial(self._take, event))
-        elif event.received_at > self._taken_until:
-            self._read_audio(follower, event.received_at)
-            self._change(follower, event.received_at, self._tracker.take, event)
-
-    def session_over(self, number: int, at: float, info: CloseInfo) -> None:
-        """See `ConversationPort`."""
-        follower = self._follower
-        if follower is not None and follower.session_number == number:
-            self._end_session(follower, at, lost=_is_loss(info))
-
-    def _end_session(self, follower: SessionFollower, at: float, *, lost: bool = False) -> None:
-        self._change(follower, at, partial(self._tracker.end_session, lost=lost), at)
-        follower.audio.close()
-        self._follower = None
-
-    def take_sent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
-        """Take a message that is about to be sent."""
-        if follower is self._coming:
-            follower.early.append(partial(self.take_sent, follower, at, message))
-        elif follower is self._follower:
-            self._read_audio(follower, at)
-            self._change(follower, at, self._tracker.sent, at, message)
-
-    def take_unsent(self, follower: SessionFollower, at: float, message: RTVIMessage) -> None:
-        """Take a message that could not be sent."""
-        if follower is self._coming:
-            follower.early.append(partial(self.take_unsent, follower, at, message))
-        elif follower is self._follower and message.id is not None:
-            self.asked.add(message.id)  # no call returns a turn that the bot knows nothing of
-            self._change(follower, at, self._tracker.unsent, at, message.id)
-
-    def pass_time(self, follower: SessionFollower, now: float) -> None:
+    def pass_time(self, follower: SessionFollower, now: float) -> list[Item]:
         """Let time pass."""
-        if follower is self._follower:
-            self._change(follower, now, self._tracker.pass_time, now)
+        with self._lock:
+            follower.timer_due = None
+            items = self._take_noted()
+            if follower is not self._started or (tracker := self._tracker) is None:
+                return items
+            return items + self._report(follower, tracker, now, tracker.pass_time(now))
+
+    def end_session(self, follower: SessionFollower, at: float, *, lost: bool) -> list[Item]:
+        """End the turns of a session."""
+        with self._lock:
+            items = self._take_noted()
+            if follower is not self._follower:
+                return items
+            if (tracker := self._tracker) is not None and self._started is follower:
+                items += self._report(follower, tracker, at, tracker.end_session(at, lost=lost))
+            if follower.audio is not None:
+                follower.audio.close()
+            self._follower = self._started = None
+            return items
+
+    def _take_noted(self) -> list[Item]:
+        items: list[Item] = []
+        while self.noted:
+            follower, at, change = self.noted.pop(0)
+            if follower is self._follower:  # else that session has ended
+                tracker = self._start(follower)
+                self._read_audio(follower, tracker, at)
+                items += self._report(follower, tracker, at, change(tracker))
+        return items
+
+    def _report(
+        self, follower: SessionFollower, tracker: TurnTracker, at: float, records: list[TurnRecord]
+    ) -> list[Item]:
+        """Note the turns that have started or ended, set the timer for what is due, and return the events."""
+        items: list[Item | None] = []
+        for number, record in enumerate(records):
+            if record.status != "in_progress":
+                ended = self._ended(follower, at, record, records[number + 1 :])
+                items.append(follower.item_of(RTVIEvent.TURN_ENDED, ended))
+            else:
+                if not self._is_used and follower.has_listener(is_explicit=True):
+                    self._use()
+                items.append(follower.item_of(RTVIEvent.TURN_STARTED, turn_of(record)))
+        if records and follower.audio is not None:
+            follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
+        self._set_timer(follower, tracker)
+        return [item for item in items if item is not None]
+
+    @staticmethod
+    def _set_timer(follower: SessionFollower, tracker: TurnTracker) -> None:
+        """Set the timer for what is due, unless one is set that fires before."""
+        due = tracker.due
+        if due is not None and (follower.timer_due is None or follower.timer_due > due):
+            follower.call_at(due)
+
+    @staticmethod
+    def _read_audio(follower: SessionFollower, tracker: TurnTracker, at: float) -> None:
+        """Read the audio before a turn begins, and now and then during one."""
+        audio = follower.audio
+        if audio is None or not audio.is_read:
+            return
+        now = monotonic()
+        if now >= follower.read_at + _READ_INTERVAL or tracker.is_idle:
+            follower.read_at = now
+            audio.read(tracker.speeches, at)
+
+    def _ended(
+        self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[TurnRecord]
+    ) -> EndedTurn:
+        """Return a turn that is over, with its audio; that of `later` ones, which are reported next, is kept."""
+        assert self._tracker is not None, "it has made the record"
+        assert follower.audio is not None, "so something has happened"
+        speeches = [
+            *self._tracker.speeches,
+            *(speech_of(other.timings) for other in later if other.modality == "audio"),
+        ]
+        ended = EndedTurn(record, _about(follower.bot), follower.audio.cut(record, speeches, at))
+        over = self._over
+        over[record.number] = ended
+        for number in [number for number in over if number <= record.number - MAX_TURNS]:
+            del over[number]
+        if record.message_id in self.asked:
+            self.asked.discard(record.message_id)
+        elif not any(question.may_be(record) for question in self.speaking.copy()):
+            self._unclaimed.append(ended)
+            del self._unclaimed[:-MAX_TURNS]
+        return ended
+
+    # -- calls that wait: any thread ----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
         """Let answers that owe nothing count as incomplete, in the block, until the bot has been quiet for this long.
-        If several calls wait, for the longest of their times. Any thread.
+        If several calls wait, for the longest of their times.
         """
         if not seconds:
             yield
             return
         call = object()
         try:
-            self._change_patience(lambda: self._patience.setdefault(call, seconds))
+            self._patience[call] = seconds
+            self._note_patience()
             yield
         finally:
-            self._change_patience(lambda: self._patience.pop(call, 0.0))
+            self._patience.pop(call, None)
+            self._note_patience()
 
-    def _change_patience(self, change: Callable[[], object]) -> None:
-        tracker = self._tracker
+    def _note_patience(self) -> None:
+        def change(tracker: TurnTracker) -> list[TurnRecord]:
+            before, tracker.patience = tracker.patience, max((*self._patience.copy().values(),), default=0.0)
+            return tracker.settle(now) if tracker.patience < before else []
+
+        now = monotonic()
+        if (follower := self._follower) is not None:
+            follower.note(now, change)
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """True if a turn is over that no call has returned."""
+        return bool(self._unclaimed)
+
+    def claim(self) -> Turn | None:
+        """Return the first turn that is over and that no call has returned yet; None: there is none."""
         with self._lock:
-            change()
-            before, tracker.patience = tracker.patience, max(self._patience.values(), default=0.0)
-            is_less = tracker.patience < before
-        follower = self._follower
-        if is_less and follower is not None:
-            follower.post(partial(self._settle, follower, monotonic()))
-
-    def _settle(self, follower: SessionFollower, at: float) -> None:
-        if follower is self._follower:
-            self._change(follower, at, self._tracker.settle, at)
-
-    def _change(
-        self, follower: SessionFollower, at: float, method: Callable[..., list[TurnRecord]], *arguments: Any
-    ) -> None:
-        """Call a method of the tracker for what happened at a moment, and publish what came of it."""
-        with self._lock:
-            records = method(*arguments)
-        self._publish(follower, at, records)
-
-    def _read_audio(self, follower: SessionFollower, at: float) -> None:
-        """Read the audio before a turn begins, and now and then during one."""
-        now, speeches = monotonic(), self._tracker.speeches
-        if not speeches or now >= follower.read_at + _READ_INTERVAL:
-            follower.read_at = now
-            follower.audio.read(speeches, at)
-
-    def _publish(self, follower: SessionFollower, at: float, records: list[TurnRecord]) -> None:
-        """Publish the turns that have begun or are over, and set the timer for what is due."""
-        try:
-            if records:
-                _make_all(deque(partial(self._publish_one, follower, at, *records[n:]) for n in range(len(records))))
-        finally:
-            if records:
-                follower.audio.read(self._tracker.speeches, at)  # keeps more, or less, from now on
-            if (due := self._tracker.due) is not None:
-                follower.call_at(due)
-
-    def _publish_one(self, follower: SessionFollower, at: float, record: TurnRecord, *later: TurnRecord) -> None:
-        if record.status == "in_progress":
-            follower.publish(RTVIEvent.TURN_STARTED, _turn_of(record))
-        else:
-            follower.publish(RTVIEvent.TURN_ENDED, self._ended(follower, at, record, later))
-
-    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[TurnRecord]) -> Turn:
-        """Return a turn that is over, with its audio; that of `later` ones, which are told next, is kept."""
-        speeches = [
-            *self._tracker.speeches,
-            *(speech_of(other.timings) for other in later if other.modality == "audio"),
-        ]
-        turn = _turn_of(record, follower.audio.take(record, speeches, at), follower.bot)
-        over = self._over
-        over[turn.number] = turn
-        for number in [number for number in over if number <= turn.number - MAX_TURNS]:
-            del over[number]
-        if turn.message_id in self.asked:
-            self.asked.discard(turn.message_id)
-        elif not any(question.may_be(turn) for question in self.speaking.copy()) and (
-            self._coming is None or self._coming.goes_on
-        ):
-            self.unclaimed.append(turn)
-        return turn
-
-    # -- what is known: any thread ------------------------------------------------------------------------------------
+            ended = self._unclaimed.pop(0) if self._unclaimed else None
+        return ended.turn() if ended is not None else None
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the last turns, with those that are not over."""
         with self._lock:
-            over, bot = self._over, self._follower.bot if self._follower is not None else ""
-            return tuple(over.get(record.number) or _turn_of(record, bot=bot) for record in self._tracker.turns)
+            tracker, follower, over = self._tracker, self._follower, self._over.copy()
+            records = tracker.turns if tracker is not None else ()
+        bot = _about(follower.bot) if follower is not None else ""
+        return tuple(
+            ended.turn() if (ended := over.get(record.number)) is not None else turn_of(record, bot=bot)
+            for record in records
+        )
 
     def after_fork_in_child(self) -> None:
-        """Renew the lock, and forget the calls that wait, which are those of threads of the parent."""
+        """Renew the locks, and forget the calls that wait, which are those of threads of the parent."""
         self._lock = threading.RLock()
+        self.noted.clear()
         self._patience.clear()
-        self._tracker.patience = 0.0
+        if self._tracker is not None:
+            self._tracker.patience = 0.0
         self.speaking.clear()
-
-
-def _make_all(calls: deque[Callable[[], None]]) -> None:
-    """Make all calls, also if Ctrl-C interrupts a handler in one of them; it is raised at the end."""
-    try:
-        while calls:
-            calls.popleft()()
-    finally:
-        if calls:
-            _make_all(calls)
+        self.ask_lock.after_fork_in_child()
 
 
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]
 
 
-def _turn_of(record: TurnRecord, audio: TakenAudio | None = None, bot: str = "") -> Turn:
+def turn_of(record: TurnRecord, cut: TurnCut | None = None, bot: str = "") -> Turn:
+    """Return the turn of a record, with the audio that was cut out for it."""
     fields = {name: getattr(record, name) for name in _RECORDED}
-    if audio is not None:
+    if cut is not None:
+        audio = cut.join()
         fields |= {"timings": audio.timings, "audio": audio.bot, "user_audio": audio.user}
     return Turn(**fields, bot=bot)
 

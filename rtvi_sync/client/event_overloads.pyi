@@ -16,7 +16,7 @@ from ..protocol.session_payloads import BotReadyData, ConfigData, ErrorData, Ser
 from ..protocol.speech_payloads import AudioLevelData, BotLLMMarkerData, BotLLMSearchResponseData, BotLLMTextData, BotOutputData, BotTTSAudioData, BotTTSTextData, SystemLogData, TranscriptData, UserInputData, UserLLMTextData
 from ..protocol.states import CloseInfo, TransportState
 from ..session.connect_request import BotStartedData
-from ..session.dispatcher import HandlerError
+from ..session.event_bus import HandlerError
 from ..session.event_stream import EventStream
 from ..session.reconnect import ReconnectFailedData, ReconnectingData
 from .base import ClientBase

@@ -49,7 +49,7 @@ class ClientEvents(ClientBase):
         """Stop calling `handler`, however often it is registered, for `event`; without it, every handler."""
         if handler is not None:
             FUNCTION.check(handler=handler)
-        self._dispatcher.remove(event, handler)
+        self._bus.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
         """Return the `events` (none: all) from now on, as an iterator and context manager.
@@ -66,8 +66,8 @@ class ClientEvents(ClientBase):
             ForkedProcessError: the client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
-        self._conversation.begin_for(*(event_from(event, "events") for event in events))
-        return self._dispatcher.open_stream(events, timeout)
+        self._use_turns(*(event_from(event, "events") for event in events))
+        return self._bus.open_stream(events, timeout)
 
     def wait_for(
         self,
@@ -90,8 +90,8 @@ class ClientEvents(ClientBase):
         """
         _WHERE.check(where=where)
         WAIT.or_none.check(timeout=timeout)
-        self._conversation.begin_for(event_from(event))
-        return self._dispatcher.wait_for(event, where, timeout)
+        self._use_turns(event_from(event))
+        return self._bus.streams.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
         """Wait up to `timeout` seconds for a first event, then run the handlers of all that are queued. In manual mode.
@@ -109,17 +109,17 @@ class ClientEvents(ClientBase):
             WouldDeadlockError: called inside a handler.
         """
         WAIT.or_none.check(timeout=timeout)
-        return self._dispatcher.run_queued(Deadline(timeout))
+        return self._bus.run_queued(Deadline(timeout))
 
     def _add(self, event: str | RTVIEvent, handler: F | None, *, once: bool) -> F | Callable[[F], F]:
         event = event_from(event)
-        self._conversation.begin_for(event)
+        self._use_turns(event)
         if handler is not None:
-            self._dispatcher.add(event, handler, once=once)
+            self._bus.add(event, handler, once=once)
             return handler
 
         def register(function: F) -> F:
-            self._dispatcher.add(event, function, once=once)
+            self._bus.add(event, function, once=once)
             return function
 
         return register

@@ -16,7 +16,7 @@ from ..protocol.states import CloseInfo
 from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..protocol.turn_record import ReportedFunctionCall
 from ..protocol.validation import EVENT_CONDITION, NAME, WAIT, Rule
-from ..session.dispatcher import Dispatcher
+from ..session.event_bus import EventBus
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from .conversation import ConversationTracker
@@ -63,12 +63,12 @@ class Expect:
     sent, and what was met last. In manual mode the calls deliver events. One thread uses it.
 
     Args:
-        dispatcher, conversation: of the client.
+        bus, conversation: The client's.
         within: seconds; the limit of calls that are given none.
     """
 
-    def __init__(self, dispatcher: Dispatcher, conversation: ConversationTracker, within: Seconds) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, bus: EventBus, conversation: ConversationTracker, within: Seconds) -> None:
+        self._bus = bus
         self._conversation = conversation
         self._within = within
         self._stream: EventStream[Any] | None = None
@@ -78,7 +78,7 @@ class Expect:
         self._entered = self._since = 0.0
 
     def __enter__(self) -> Expect:
-        self._stream = self._dispatcher.open_stream((), None)
+        self._stream = self._bus.streams.add((), None)
         self._events, self._next, self._met_calls = [], 0, set()
         self._entered = self._since = monotonic()
         return self

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..errors import RTVIError
 from ..messages import RTVIMessage
 from ..protocol.validation import FUNCTION, STRING, instance_of, iterable, mapping_of, snake_case
-from ..session.dispatcher import Dispatcher, takes_payload
+from ..session.event_bus import EventBus, takes_payload
 
 if TYPE_CHECKING:
     from .client import RTVIClient
@@ -165,8 +165,8 @@ _TYPES = iterable("a list of message types")
 class HelperRegistry:
     """The helpers of one client, by service."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
         # By service: the helper, and the messages that it handles. Changed in single steps by any thread.
         self._helpers: dict[str, tuple[RTVIClientHelper, frozenset[str]]] = {}
 
@@ -188,7 +188,7 @@ class HelperRegistry:
             del self._helpers[service]
             helper._client = helper._service = None
             raise
-        self._dispatcher.add_helper(helper.handle_message, entry[1])
+        self._bus.add_helper(helper.handle_message, entry[1])
         return helper
 
     def get(self, service: str) -> RTVIClientHelper | None:
@@ -208,7 +208,7 @@ class HelperRegistry:
         if entry is None:
             return
         helper, types = entry
-        self._dispatcher.remove_helper(helper.handle_message, types)
+        self._bus.remove_helper(helper.handle_message, types)
         try:
             helper.on_unregistered()
         finally:

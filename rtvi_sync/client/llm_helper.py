@@ -107,7 +107,7 @@ class LLMHelper(RTVIClientHelper):
     def on_unregistered(self) -> None:
         """Unregister the function of this helper; functions that the application registered itself stay."""
         function, self._function = self._function, None
-        if function is not None and self.client._dispatcher.functions.get(None) is function:
+        if function is not None and self.client._bus.functions.get(None) is function:
             self.client.unregister_function_call_handler(None)
 
     def _call(self, action: str, arguments: Mapping[str, Any], timeout: Timeout) -> Any:

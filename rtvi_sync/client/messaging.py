@@ -212,17 +212,17 @@ class BotMessages(ClientBase):
         function_taking("call").check(function=function)
         for event in CALL_EVENTS:
             load_payload(event)
-        self._dispatcher.functions[name] = function
+        self._bus.functions[name] = function
         return function
 
     def unregister_function_call_handler(self, name: str | None) -> None:
         """Run no function any longer when the bot calls `name`. Without effect if none is registered."""
         NAME.or_none.check(name=name)
-        self._dispatcher.functions.pop(name, None)
+        self._bus.functions.pop(name, None)
 
     def unregister_all_function_call_handlers(self) -> None:
         """Run no function any longer."""
-        self._dispatcher.functions.clear()
+        self._bus.functions.clear()
 
 
 def _client_message(type_: str, data: Any) -> RTVIMessage:

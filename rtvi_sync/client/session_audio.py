@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
+from ..concurrency.clock import monotonic
 from ..media.base import AudioFrame
 from ..media.levels import FLOOR, audible
 from ..media.media import Media
@@ -20,7 +21,7 @@ _MAX_USER_SECONDS = 60.0
 # Seconds before the bot's report that may belong to a turn: voices are heard before they are reported.
 _USER_LEAD = 3.0
 _BOT_LEAD = 1.0
-# Seconds by which an event may come late to the thread that takes it.
+# Seconds of audio that are kept while no turn is open: some bots report their speech late.
 _MAX_LATE = 5.0
 # Seconds of audio that a reader can hold, or more, between two messages of a long answer. So much may also come at once
 # while no turn is open, from a bot that sends faster than it speaks.
@@ -29,12 +30,17 @@ _MAX_LAG = 30.0
 _PAUSE = 0.3
 
 
-# For `Side`: nothing was dropped.
+# Seconds of the bot's audio that are kept while no turn is open, if turns are not used yet: in a load test a thousand
+# sessions start at once.
+_FIRST_LAG = 2.0
+
+# For `Side`: nothing was dropped, or everything.
 _NOTHING: Speech = (math.inf, -math.inf)
+_ALL: Speech = (-math.inf, math.inf)
 
 
 class Side:
-    """The frames of one side that no turn has taken yet. On the thread that takes the events.
+    """The frames of one side that no turn has taken yet. Under the conversation's lock.
 
     Args:
         seconds: how many are kept; what comes after them is counted as missing. 0: none, but what is heard first.
@@ -55,13 +61,14 @@ class Side:
         # The moments of the first and the last frame that were dropped.
         self._lost: Speech = _NOTHING
 
-    def begin(self, track: AudioTrack | None, reader: TrackFrames[AudioFrame] | None) -> None:
-        """Go on with the reader of a track; without one, open it."""
-        if reader is None:
-            self.read(track, idle=True, at=0.0)
-        else:
-            self._track, self._reader, self._dropped = track, reader, reader.dropped
-            reader.shrink(self._idle_lag, self._max_lag)
+    def hold(self, seconds: float) -> None:
+        """Let the reader hold so much while no turn is open."""
+        self._idle_lag = seconds
+        self._max_lag = max(self._limit, _MAX_LAG) if seconds >= _MAX_LATE else _MAX_LAG
+
+    def lose(self, until: float) -> None:
+        """Note that all audio up to a moment is missing."""
+        self._lost = (-math.inf, until)
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
         """Append frames, as far as there is room."""
@@ -86,7 +93,7 @@ class Side:
         Args:
             track: of this side now; None: there is none.
             idle: no turn is open that the frames so far could belong to.
-            at: up to when it is known what has happened. A slow handler holds up what tells of later frames.
+            at: up to when it is known what has happened.
         """
         frames = self._unread()
         if track is not self._track:  # the last one has ended, or the session
@@ -134,6 +141,18 @@ class Side:
             self._reader.close()
         self._reader = self._track = None
 
+    @property
+    def is_lost(self) -> bool:
+        """True after `forget()`, if there was a track."""
+        return self._lost == _ALL
+
+    def forget(self) -> None:
+        """Read the track no longer, and forget what it has brought."""
+        if self._track is not None:
+            self._lost = _ALL
+        self.close()
+        self._frames, self._seconds = [], 0.0
+
 
 class UserSide(Side):
     """The frames of the user that no turn has taken yet: of those of a speech the newest are kept."""
@@ -177,26 +196,102 @@ class TakenAudio:
     user: TurnAudio
 
 
-class SessionAudio:
-    """The audio of a session that no turn has taken yet. On the thread that takes the events.
+@attrs.frozen
+class TurnCut:
+    """The frames of a turn that is over, as they were received and sent.
 
-    Args:
-        media: of the client.
-        max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
+    Attributes:
+        record: The turn.
+        max_seconds: Of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
+        bot, user: The frames of each side.
+        bot_truncated, user_truncated: Whether some are missing.
     """
 
-    def __init__(self, media: Media, max_seconds: float) -> None:
+    record: TurnRecord
+    max_seconds: float
+    bot: Sequence[AudioFrame]
+    bot_truncated: bool
+    user: Sequence[AudioFrame] = ()
+    user_truncated: bool = False
+
+    def without_audio(self) -> TurnCut:
+        """Return the cut of a turn whose audio is missing."""
+        return attrs.evolve(
+            self,
+            bot=(),
+            user=(),
+            bot_truncated=self.bot_truncated or bool(self.bot),
+            user_truncated=self.user_truncated or bool(self.user),
+        )
+
+    def join(self) -> TakenAudio:
+        """Put the audio together, and measure when it was heard. Any thread."""
+        heard = next((frame.timestamp for frame in self.bot if rms(frame.pcm) >= FLOOR), None)
+        timings = attrs.evolve(self.record.timings, first_audio=heard)
+        user = _voiced(self.user, speech_of(timings)[0]) if self.user else []
+        if user:
+            timings = attrs.evolve(timings, user_stopped=user[-1].timestamp + user[-1].duration)
+        return TakenAudio(
+            timings,
+            turn_audio_of(self.bot, self.max_seconds, truncated=self.bot_truncated),
+            turn_audio_of(user if self.max_seconds else [], truncated=self.user_truncated),
+        )
+
+
+def _voiced(frames: Sequence[AudioFrame], begin: float) -> Sequence[AudioFrame]:
+    """Return what the user said: from the pause before the reported beginning of the voice, to its end."""
+    voiced = [index for index, is_voice in enumerate(audible([rms(frame.pcm) for frame in frames])) if is_voice]
+    if not voiced:
+        return []
+    first = next((index for index in voiced if frames[index].timestamp >= begin), voiced[-1])
+    for index in reversed(voiced):
+        if index < first and frames[first].timestamp - frames[index].timestamp <= _PAUSE:
+            first = index
+    return frames[first : voiced[-1] + 1]
+
+
+class SessionAudio:
+    """The audio of a session that no turn has taken yet, from the construction on. Under the conversation's lock.
+
+    Args:
+        media: The client's.
+        max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
+        in_full: False: turns are not used yet. That of the bot only, until `forget()` or `keep()`.
+    """
+
+    def __init__(self, media: Media, max_seconds: float, *, in_full: bool = True) -> None:
         self._media = media
         self._max_seconds = max_seconds
         self._bot = Side(max_seconds, _BOT_LEAD)
         self._user = UserSide()
+        self._in_full = in_full
+        #: Any audio is read.
+        self.is_read: bool = True
+        if not in_full:
+            self._bot.hold(_FIRST_LAG)
+        self.read((), 0.0)
 
-    def begin(self, reader: TrackFrames[AudioFrame] | None) -> None:
-        """Begin to read the tracks, that of the bot by the reader that a session has opened. Any thread, before the
-        other methods are called.
+    def keep(self, *, is_turn_open: bool) -> None:
+        """Read the audio of both sides from now on.
+
+        Args:
+            is_turn_open: A turn may lack audio from before.
         """
-        self._bot.begin(self._media.received(), reader)
-        self._user.begin(self._media.sent(), None)
+        if self._in_full:
+            return
+        missing = monotonic() if is_turn_open else -math.inf
+        self._user.lose(missing)
+        if self._bot.is_lost:
+            self._bot.lose(missing)
+        self._bot.hold(max(_BOT_LEAD, _MAX_LATE))
+        self._in_full = self.is_read = True
+        self._bot.read(self._media.received(), idle=not is_turn_open, at=0.0)
+        self._user.read(self._media.sent(), idle=not is_turn_open, at=0.0)
+
+    def forget(self) -> None:
+        """Forget the audio, and read none until `keep()`."""
+        self._bot.forget()
+        self.is_read = False
 
     def read(self, speeches: Collection[Speech | None], at: float) -> None:
         """Read the tracks.
@@ -205,11 +300,13 @@ class SessionAudio:
             speeches: of each turn that is not over, when the user spoke; None: not at all.
             at: the moment of what was taken last, or is about to be taken.
         """
-        self._bot.read(self._media.received(), idle=not speeches, at=at)
-        self._user.hear(self._media.sent(), [speech for speech in speeches if speech is not None], at)
+        if self.is_read:
+            self._bot.read(self._media.received(), idle=not speeches, at=at)
+        if self._in_full:
+            self._user.hear(self._media.sent(), [speech for speech in speeches if speech is not None], at)
 
-    def take(self, record: TurnRecord, speeches: Collection[Speech | None], at: float) -> TakenAudio:
-        """Return the audio of a turn that is over, and forget it. Turns are taken in the order of their ends.
+    def cut(self, record: TurnRecord, speeches: Collection[Speech | None], at: float) -> TurnCut:
+        """Return the audio of a turn that is over, and forget it. Turns are cut in the order of their ends.
 
         Args:
             record: of the turn.
@@ -225,30 +322,13 @@ class SessionAudio:
             # The earlier of both: a model from speech to speech answers before the bot reports the end of the question.
             begins = [moment for moment in (timings.acknowledged, timings.llm_started) if moment is not None]
             start = min(begins, default=timings.user_started or 0.0)
-        frames, truncated = self._bot.take(start, end)
-        heard = next((frame.timestamp for frame in frames if rms(frame.pcm) >= FLOOR), None)
-        timings = attrs.evolve(timings, first_audio=heard)
-        bot = turn_audio_of(frames, self._max_seconds, truncated=truncated)
-        if speech is None:
-            return TakenAudio(timings, bot, TurnAudio())
-        begin, end = speech_of(timings)
-        truncated = self._user.lacks(begin, end)
-        user = self._of_user(begin, end)
-        if user:
-            timings = attrs.evolve(timings, user_stopped=user[-1].timestamp + user[-1].duration)
-        return TakenAudio(timings, bot, turn_audio_of(user if self._max_seconds else [], truncated=truncated))
-
-    def _of_user(self, begin: float, end: float) -> list[AudioFrame]:
-        """Return what the user said: from the pause before the reported beginning of the voice, to its end."""
-        frames, _ = self._user.take(0.0, end)
-        voiced = [index for index, is_voice in enumerate(audible([rms(frame.pcm) for frame in frames])) if is_voice]
-        if not voiced:
-            return []
-        first = next((index for index in voiced if frames[index].timestamp >= begin), voiced[-1])
-        for index in reversed(voiced):
-            if index < first and frames[first].timestamp - frames[index].timestamp <= _PAUSE:
-                first = index
-        return frames[first : voiced[-1] + 1]
+        bot, bot_truncated = self._bot.take(start, end)
+        if speech is None or not self._in_full:
+            return TurnCut(record, self._max_seconds, bot, bot_truncated, user_truncated=speech is not None)
+        begin, end = speech
+        user_truncated = self._user.lacks(begin, end)
+        user, _ = self._user.take(0.0, end)
+        return TurnCut(record, self._max_seconds, bot, bot_truncated, user, user_truncated)
 
     def close(self) -> None:
         """Read the tracks no longer."""

@@ -38,9 +38,9 @@ from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import ConnectRequest
-from ..session.dispatcher import Dispatcher, forked_error
+from ..session.event_bus import EventBus, Publisher
+from ..session.event_stream import forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
-from ..session.publisher import ClientState, EventPublisher
 from ..session.reconnect_policy import limit_attempt
 from ..session.session import EndLimits, Session
 from ..transports.base import Transport, TransportOptions
@@ -52,6 +52,7 @@ from .ways import Way, params_for, video_first
 if TYPE_CHECKING:
     from ..session.http_action import HTTPAction
     from ..session.reconnect import Reconnector
+    from .conversation import ConversationTracker
     from .stats import ClientStats
 
 logger: logging.Logger = package_logger(__name__)
@@ -73,20 +74,20 @@ class SessionManager:
     """Starts and ends the sessions of one client. Nothing in it refers to the client.
 
     Args:
-        options, dispatcher: The client's.
+        options, bus: The client's.
     """
 
-    def __init__(self, options: RTVIClientOptions, dispatcher: Dispatcher) -> None:
+    def __init__(self, options: RTVIClientOptions, bus: EventBus) -> None:
         given = {} if options.params is None else options.params
         self.params: RTVIClientParams = from_mapping(RTVIClientParams, given, "params")
         #: The ways to the bot, in the order in which they are tried; none without a transport.
         self.ways: tuple[Way, ...] = (Way(options.transport),) if options.transport is not None else ()
         self._way: Way | None = None  # that of the current session, or of the last one
-        self.states: ClientState = ClientState(dispatcher.queue)
         self.watch: SessionWatch = SessionWatch()
         self.media: Media = _media_of(options)
         self._options = options
-        self._dispatcher = dispatcher
+        self._bus = bus
+        self._conversation: ConversationTracker | None = None
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
         # Guards `_beginning`, the start of a bot in `_sessionless`, and the state's owner: of two threads that begin
@@ -98,8 +99,7 @@ class SessionManager:
         self._session: Session | None = None
         self._under_way: list[Operation[Any]] = []  # the calls that connect or start a bot
         self._sessionless = Sessionless(
-            dispatcher,
-            self.states,
+            bus,
             idle=self._idle,
             check_open=self._check_open,
             network=self._network,
@@ -139,7 +139,7 @@ class SessionManager:
         except BaseException as error:
             if (session := call.last) is not None:
                 session.explain_end(error)
-                self._sessionless.post(self._dispatcher.give_up(session.close_info, session.number))
+                self._sessionless.post(self._bus.streams.give_up(session.close_info, session.number))
             raise
 
     def _connect_once(self, given: Any, start: APIRequest | None, deadline: Deadline, call: Connecting) -> BotReadyData:
@@ -221,7 +221,7 @@ class SessionManager:
         """End the streams that wait for a session: none follows. See `Sessions`."""
         with contextlib.suppress(RTVIError):  # the application has connected meanwhile
             with self._idle():
-                end = self._dispatcher.give_up(info)
+                end = self._bus.streams.give_up(info)
                 if last is not None:
                     self.publish(*last)
             self._sessionless.post(end)
@@ -240,10 +240,10 @@ class SessionManager:
             self._way = way
             session = Session(
                 way.transport,
-                self._dispatcher,
-                self.states,
+                self._bus,
                 self.media,
                 deadline,
+                conversation=self.conversation,
                 replaces=reconnector.replaces if reconnector is not None else None,
                 on_lost=reconnector.lost if reconnector is not None else None,
                 is_followed=partial(_is_followed, weakref.ref(call)) if call is not None else lambda _: True,
@@ -278,7 +278,7 @@ class SessionManager:
             session = self._session
             if self._beginning or (session is not None and not session.closed.is_set()):
                 raise BotAlreadyStartedError(
-                    f"A session is active (state {self.states.value}); call disconnect() before you connect again"
+                    f"A session is active (state {self._bus.state.value}); call disconnect() before you connect again"
                 )
             yield
 
@@ -307,14 +307,14 @@ class SessionManager:
             reconnecting = self._reconnector.stop(session)
             current = self._session_here
             # The reconnector has just begun another one; what the application has begun since is not meant.
-            if current is not session and current is not None and not current.publisher.in_connect:
+            if current is not session and current is not None and not current.in_connect:
                 session = current
                 reconnecting = self._reconnector.stop(session) or reconnecting
         if session is not None:
             session.end_and_wait(CloseInfo(initiator="client"))
-        if reconnecting is not None or self._dispatcher.awaits_replacement:
+        if reconnecting is not None or self._bus.streams.awaits_replacement:
             self.end_waiting_streams(CloseInfo(initiator="client"))
-        if reconnecting is not None and not self.states.queue.is_current:  # else in the handler of its last event
+        if reconnecting is not None and not self._bus.queue.is_current:  # else in the handler of its last event
             reconnecting.join(Deadline(EndLimits.STOP))
         self._sessionless.join(actions)
         self._sessionless.forget_bot()
@@ -347,7 +347,7 @@ class SessionManager:
     def state(self) -> TransportState:
         """The state; in a forked child, whose parent has the session, `disconnected`."""
         session = self._session
-        return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self.states.value
+        return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self._bus.state.value
 
     def session(self) -> Session:
         """Return the session, live or not.
@@ -366,7 +366,7 @@ class SessionManager:
     def wait_until_ready(self, timeout: float | None) -> None:
         """Wait until messages can be exchanged with the bot. See `RTVIClient.wait_until_ready()`."""
         deadline = Deadline(timeout)
-        with self._dispatcher.open_stream(_READINESS, None) as stream:
+        with self._bus.streams.add(_READINESS, None) as stream:
             ended = stream.after is not None and not stream.after.reconnecting
             while True:
                 try:
@@ -402,6 +402,17 @@ class SessionManager:
         return session is not None and self._reconnector is not None and self._reconnector.is_to_replace(session)
 
     @property
+    def conversation(self) -> ConversationTracker | None:
+        """Follows the turns of the client's sessions; None with `track_turns=False`."""
+        if self._conversation is None and self._options.track_turns:
+            from .conversation import ConversationTracker  # here, because an unconnected client needs none
+
+            with self._lock:
+                if self._conversation is None:
+                    self._conversation = ConversationTracker(max_turn_audio=self._options.max_turn_audio)
+        return self._conversation
+
+    @property
     def config(self) -> tuple[RTVIClientConfigOption, ...] | None:
         """The bot's config as last received, in this session or the last one."""
         return self._session.engine.config if self._session is not None else None
@@ -410,7 +421,7 @@ class SessionManager:
         """Return counters. See `RTVIClient.stats()`."""
         from .stats import stats_of
 
-        return stats_of(self.transport, self.media, self._dispatcher, self._session, self._reconnector)
+        return stats_of(self.transport, self.media, self._bus, self._session, self._reconnector)
 
     @system_failures_as(partial(DeviceError, devices=("mic", "speaker", "cam")), "The devices could not be opened")
     def init_devices(self) -> None:
@@ -430,7 +441,7 @@ class SessionManager:
         media, transport = self.media, self.transport
         if not media.is_held:
             runtime = acquire_runtime()
-            publisher = EventPublisher(self._dispatcher, self.states, runtime.workers, takes_states=False)
+            publisher = Publisher(self._bus, runtime.workers, takes_states=False)
             media.hold(runtime)
             media.expect(runtime, publisher)
         try:
@@ -484,9 +495,9 @@ class SessionManager:
         session = self._session
         is_replaced = self._reconnector is not None and self._reconnector.after_fork_in_child(session)
         if session is not None and session.lost_by_fork:
-            self._dispatcher.lose_session()
+            self._bus.streams.lose_session()
         elif session is not None and is_replaced:
-            self._dispatcher.give_up(session.close_info)()  # the parent replaces it
+            self._bus.streams.give_up(session.close_info)()  # the parent replaces it
 
 
 def _media_of(options: RTVIClientOptions) -> Media:
@@ -531,13 +542,13 @@ class Ending:
         elif session or self._calls or manager._sessionless.active or manager.media.is_held:
             if session is not None and must_not_block():  # the rest is done by another thread
                 session.end(CloseInfo(initiator="client"))
-            if manager.states.queue.is_current:  # then it waits for less, and depends on the calling thread
+            if manager._bus.queue.is_current:  # then it waits for less, and depends on the calling thread
                 self._end()
             else:
                 with contextlib.suppress(TimeoutError):
                     shielded(self._end, limit=EndLimits.TEARDOWN + EndLimits.STOP)
         if self._for_good:
-            manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
+            manager._bus.streams.end_for_good(CloseInfo(initiator="client"))
 
     def insist(self) -> None:
         """Let all be ended though an interrupt has ended `run()`, wherever that was. On return the state tells of the
@@ -545,7 +556,7 @@ class Ending:
         """
         manager = self._manager
         if self._for_good:
-            manager._dispatcher.end_for_good(CloseInfo(initiator="client"))
+            manager._bus.streams.end_for_good(CloseInfo(initiator="client"))
         if manager._session is not None and manager._session.lost_by_fork:
             return
         with contextlib.suppress(TimeoutError):

@@ -23,9 +23,8 @@ from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
-from ..session.dispatcher import Dispatcher
+from ..session.event_bus import EventBus, Publisher
 from ..session.params import RTVIClientParams
-from ..session.publisher import ClientState, EventPublisher
 from ..session.session import EndLimits
 from .connect_call import Operation
 
@@ -93,7 +92,7 @@ class Sessionless:
     """Makes the requests that need no session, and queues the events that belong to none.
 
     Args:
-        dispatcher, states: The client's.
+        bus: The client's.
         idle: enters a block that holds the client's lock; raises if the client has a session.
         check_open: raises if the client was closed for good.
         network: TLS and proxy.
@@ -102,16 +101,14 @@ class Sessionless:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        states: ClientState,
+        bus: EventBus,
         *,
         idle: Callable[[], AbstractContextManager[None]],
         check_open: Callable[[], object],
         network: Network,
         http_client: HTTPClient | None,
     ) -> None:
-        self._dispatcher = dispatcher
-        self._states = states
+        self._bus = bus
         self._idle = idle
         self._check_open = check_open
         self._network = network
@@ -181,11 +178,11 @@ class Sessionless:
         """Queue what is to run after the events that are queued."""
         with contextlib.suppress(RTVIError, OSError):
             runtime = acquire_runtime()
-            self._dispatcher.queue.post(item, runtime.workers, force=True)
+            self._bus.queue.post(item, runtime.workers, force=True)
             runtime.release()
 
     @contextlib.contextmanager
-    def _publishing(self, action: HTTPAction) -> Iterator[EventPublisher]:
+    def _publishing(self, action: HTTPAction) -> Iterator[Publisher]:
         self._actions.append(action)
         try:
             with self._publisher(on_overflow=action.overflow) as publisher:
@@ -201,7 +198,7 @@ class Sessionless:
         start: BotStart | None = None,
         forgets_bot: bool = False,
         on_overflow: Callable[[], object] = lambda: None,
-    ) -> Iterator[EventPublisher]:
+    ) -> Iterator[Publisher]:
         """Yield a publisher of events; for a `start`, and to forget its bot, also of states, which only one publisher
         may change.
         """
@@ -214,9 +211,7 @@ class Sessionless:
                 if takes_states:
                     self.check_no_start()
                     self._start = start
-                publisher = EventPublisher(
-                    self._dispatcher, self._states, runtime.workers, on_overflow=on_overflow, takes_states=takes_states
-                )
+                publisher = Publisher(self._bus, runtime.workers, on_overflow=on_overflow, takes_states=takes_states)
             yield publisher
         finally:
             if start is not None and self._start is start:
@@ -228,7 +223,7 @@ class Sessionless:
     @property
     def active(self) -> bool:
         """True if `disconnect()` has an action or a started bot to end here."""
-        return bool(self._actions) or self._states.value is TransportState.AUTHENTICATED
+        return bool(self._actions) or self._bus.state.value is TransportState.AUTHENTICATED
 
     def abandon_actions(self) -> list[HTTPAction]:
         """End the requests of actions, and return them."""
@@ -252,7 +247,7 @@ class Sessionless:
 
     def forget_bot(self) -> None:
         """Leave the state `authenticated`: the bot that `start_bot()` has started is not connected to."""
-        if self._states.value is not TransportState.AUTHENTICATED:
+        if self._bus.state.value is not TransportState.AUTHENTICATED:
             return
         try:
             with self._publisher(forgets_bot=True) as publisher:
@@ -261,11 +256,11 @@ class Sessionless:
             pass  # another thread has begun a session or a bot since
         except (NoThreadError, OSError):
             logger.warning("No event tells that the state is `disconnected` now", exc_info=True)
-            self._states.value = TransportState.DISCONNECTED
+            self._bus.state.value = TransportState.DISCONNECTED
 
     def after_fork_in_child(self) -> None:
         """Forget the requests, which are the parent's."""
         if self._start is not None:
-            self._states.value = TransportState.DISCONNECTED
+            self._bus.state.value = TransportState.DISCONNECTED
         self._start = None
         self._actions.clear()

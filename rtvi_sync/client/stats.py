@@ -11,7 +11,7 @@ from ..transports.base import Transport, TransportStats
 
 if TYPE_CHECKING:
     from ..media.media import Media
-    from ..session.dispatcher import Dispatcher
+    from ..session.event_bus import EventBus
     from ..session.reconnect import Reconnector
     from ..session.session import Session
 
@@ -91,7 +91,7 @@ def account_of(carried: TransportStats, media: MediaCounters) -> AudioAccount:
 def stats_of(
     transport: Transport | None,
     media: Media,
-    dispatcher: Dispatcher,
+    bus: EventBus,
     session: Session | None,
     reconnector: Reconnector | None,
 ) -> ClientStats:
@@ -100,10 +100,10 @@ def stats_of(
     return ClientStats(
         **attrs.asdict(carried),
         **attrs.asdict(media.counters),
-        sessions=dispatcher.sessions,
+        sessions=bus.streams.sessions,
         reconnects=reconnector.count if reconnector is not None else 0,
         messages_sent=session.messages_sent if session is not None else 0,
         messages_received=session.messages_received if session is not None else 0,
-        events_queued=len(dispatcher.queue),
-        event_bytes_queued=dispatcher.queue.bytes_queued,
+        events_queued=len(bus.queue),
+        event_bytes_queued=bus.queue.bytes_queued,
     )

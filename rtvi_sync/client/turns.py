@@ -84,7 +84,8 @@ class ClientTurns(ClientBase):
             DisconnectedError: the session ended first; `.turn` is what there was.
             BotError: the bot reported an error, and answered nothing; `.turn` has all errors.
             RequestRejectedError: the bot refused the question.
-            UnsupportedFeatureError: the bot's version knows no way to ask so.
+            UnsupportedFeatureError: the bot's version knows no way to ask so; or the client was made with
+                `track_turns=False`.
             DeviceError: the audio cannot be used, or the transport carries none.
             TypeError, ValueError: an argument cannot be used, such as audio of no length, or without an end.
             WouldDeadlockError: called inside a handler of this client.
@@ -99,15 +100,15 @@ class ClientTurns(ClientBase):
         deadline = Deadline(timeout)
         session = self._manager.session()
         session.check_ready()
-        conversation = self._conversation.get()
+        conversation = self._turns()
         # A function runs while the ask() to whose answer it belongs waits for that.
         in_function = session.functions.is_current
-        with contextlib.nullcontext() if in_function else self._conversation.ask_lock.hold(deadline):
+        with contextlib.nullcontext() if in_function else conversation.ask_lock.hold(deadline):
             session = self._manager.session()  # it may have been replaced meanwhile
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
             # Closed twice, because Ctrl-C may come before the first call has done anything.
-            with contextlib.closing(pending), contextlib.closing(pending), conversation.patience(settle):
+            with conversation.patience(settle), contextlib.closing(pending), contextlib.closing(pending):
                 pending.hold(deadline)
                 pending.ask(deadline)
                 return pending.answer(deadline)
@@ -155,14 +156,14 @@ class ClientTurns(ClientBase):
         session = self._manager.session()
         session.check_ready()
         pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
-        return PendingTurn(pending, self._dispatcher, session, after=event, delay=delay, where=where)
+        return PendingTurn(pending, self._bus, session, after=event, delay=delay, where=where)
 
     def listen(self, timeout: Seconds | None = 30.0, *, settle: Seconds = 0.0) -> Turn:
         """Return the next turn that is over and that no call has returned yet, once there is one.
 
-        A greeting of the bot, for example, or what a user said into the microphone and the bot answered. The first call
-        in a session also returns what came in the first 5 s of it. Turns before a `connect()` are not returned after
-        it; those before a loss are, if the client has replaced the session by itself.
+        A greeting of the bot, for example, or what a user said into the microphone and the bot answered. Turns before a
+        `connect()` are not returned after it; those before a loss are, if the client has replaced the session by
+        itself.
 
         Args:
             timeout: seconds; None: no limit.
@@ -178,16 +179,16 @@ class ClientTurns(ClientBase):
         WAIT.check(settle=settle)
         self._check_may_wait("listen()")
         deadline = Deadline(timeout)
-        conversation = self._conversation.get()
-        stream = self._dispatcher.open_stream([RTVIEvent.TURN_ENDED], None)
-        with stream, conversation.patience(settle):
+        conversation = self._turns()
+        with conversation.patience(settle), self._bus.streams.add([RTVIEvent.TURN_ENDED], None) as stream:
             while True:
-                try:
-                    return conversation.unclaimed.popleft()
-                except IndexError:
-                    session = self._manager.session()
-                    if stream.after is not None or not session.publisher.was_ready:
-                        session.check_ready()
+                if conversation.has_unclaimed:
+                    self._manager.session().publisher.await_delivery(deadline)
+                    if (turn := conversation.claim()) is not None:
+                        return turn
+                session = self._manager.session()
+                if stream.after is not None or not session.publisher.was_ready:
+                    session.check_ready()
                 try:
                     event = stream.next_before(deadline)
                 except RequestTimeoutError:
@@ -201,10 +202,14 @@ class ClientTurns(ClientBase):
     def turns(self) -> tuple[Turn, ...]:
         """Return the last 100 turns of the client's sessions, with those that are not over.
 
-        Turns are followed from the first call of this method, `ask()` or `listen()` on, or from the first handler of
-        `turn_started` or `turn_ended`; with the option `track_turns`, from the beginning.
+        They have audio, and the latencies that are measured by it, from the first call of this method, `ask()` or
+        `listen()` on, or from the first handler of `turn_started` or `turn_ended`; and what the bot said in the first 5
+        s of the session.
+
+        Raises:
+            UnsupportedFeatureError: The client was made with `track_turns=False`.
         """
-        return self._conversation.get().turns()
+        return self._turns().turns()
 
     def expect(self, within: Seconds = 10.0) -> Expect:
         """Return a context manager in whose block the bot is expected to do things, in order::
@@ -223,10 +228,10 @@ class ClientTurns(ClientBase):
         from .expect import Expect
 
         WAIT.check(within=within)
-        return Expect(self._dispatcher, self._conversation.get(), within)
+        return Expect(self._bus, self._turns(), within)
 
     def _check_may_wait(self, call: str) -> None:
-        if self._dispatcher.queue.is_current:
+        if self._bus.queue.is_current:
             raise WouldDeadlockError(
                 f"{call} was called inside a handler of its client, and waits for events that are delivered after the "
                 "handler has returned. Call it on another thread."
@@ -237,14 +242,14 @@ class ClientTurns(ClientBase):
     ) -> Question:
         from .ask import SpokenQuestion, TypedQuestion, source_of, text_messages
 
-        conversation = self._conversation.get()
+        conversation = self._turns()
         if sample_rate_hz is not None and not isinstance(question, (bytes, bytearray, memoryview)):
             raise TypeError(f"sample_rate_hz goes with PCM (bytes), not with {type(question).__name__}")
         if not isinstance(question, str):
             if not audio_response:
                 raise ValueError("audio_response must be True for a spoken question: bots speak their answer to it")
             source = source_of(question, sample_rate_hz)
-            return SpokenQuestion(conversation, self._dispatcher, session, source)
+            return SpokenQuestion(conversation, self._bus, session, source)
         if is_audio_file(question):
             shown = repr(question)[:200]
             logger.warning(
@@ -252,4 +257,4 @@ class ClientTurns(ClientBase):
             )
         service = self._helpers.service_of(LLMHelper) or "llm"
         ways = text_messages(question, audio_response=audio_response, llm_service=service)
-        return TypedQuestion(conversation, self._dispatcher, session, ways)
+        return TypedQuestion(conversation, self._bus, session, ways)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -44,6 +44,9 @@ _UNKNOWN = (RTVIEvent.UNKNOWN_MESSAGE, None)
 _EVENTS = {type_: (spec.event, spec) for type_, spec in INBOUND.items() if spec.event is not None}
 # The types that have effects other than `Deliver`.
 _WITH_EFFECTS = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error", "user-mute-started", "user-mute-stopped"}
+
+
+_UNDECODED: Final = object()
 
 
 @attrs.frozen
@@ -89,6 +92,8 @@ class Deliver:
     type: str
     data: Any
     id: str | None
+    # Made once: handlers, turns and functions get the same.
+    _payload: Any = attrs.field(default=_UNDECODED, init=False, eq=False, repr=False)
 
     @property
     def message(self) -> RTVIMessage:
@@ -101,7 +106,9 @@ class Deliver:
         Raises:
             ProtocolError: the data does not have the shape of its type.
         """
-        return decode_payload(self.spec, self.data) if self.spec is not None else self.message
+        if self._payload is _UNDECODED:
+            self._payload = decode_payload(self.spec, self.data) if self.spec is not None else self.message
+        return self._payload
 
 
 @attrs.frozen

@@ -9,6 +9,9 @@ import attrs
 
 from .message import RTVIMessage
 
+#: The types of messages that may say something in a conversation.
+SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
+
 
 @attrs.frozen
 class SentText:

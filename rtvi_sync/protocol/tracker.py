@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -83,40 +83,16 @@ class TurnTracker:
         # The sentence that a bot of 1.x speaks now, and for which answer, if that is known yet.
         self._sentence = SpokenText()
         self._speaker: Answer | None = None
-        self._handlers: dict[RTVIEvent, Callable[[float, Any], None]] = {
-            _E.USER_STARTED_SPEAKING: self._user_started,
-            _E.USER_STOPPED_SPEAKING: self._user_stopped,
-            _E.USER_INPUT: self._user_input,
-            _E.USER_TRANSCRIPT: self._user_transcript,
-            _E.USER_LLM_TEXT: self._user_llm_text,
-            _E.USER_MUTE_STARTED: self._mute_started,
-            _E.USER_MUTE_STOPPED: self._mute_stopped,
-            _E.BOT_INTERRUPTED: self._interrupted,
-            _E.BOT_LLM_STARTED: self._run_started,
-            _E.BOT_LLM_TEXT: self._wrote,
-            _E.BOT_LLM_STOPPED: self._run_stopped,
-            _E.BOT_OUTPUT: self._output,
-            _E.BOT_TTS_TEXT: self._tts_text,
-            _E.BOT_STARTED_SPEAKING: self._bot_started,
-            _E.BOT_STOPPED_SPEAKING: self._bot_stopped,
-            _E.LLM_FUNCTION_CALL: self._called,
-            _E.LLM_FUNCTION_CALL_START: self._called,
-            _E.LLM_FUNCTION_CALL_STARTED: self._called,
-            _E.LLM_FUNCTION_CALL_IN_PROGRESS: self._called,
-            _E.LLM_FUNCTION_CALL_STOPPED: self._returned,
-            _E.ERROR: self._failed,
-            _E.METRICS: self._measured,
-        }
-
-    @property
-    def events(self) -> tuple[RTVIEvent, ...]:
-        """Return the types of events that `take()` needs."""
-        return (*self._handlers,)
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
         """Return the last 100 turns, with those that are not over."""
         return tuple(turn.record() for turn in self._turns)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if all turns are over."""
+        return self._answered is None and self._fading is None and not self._asked
 
     @property
     def speeches(self) -> list[Speech | None]:
@@ -135,15 +111,18 @@ class TurnTracker:
 
     # -- what the client does -----------------------------------------------------------------------------------------
 
-    def start_session(self, *, audio_out: bool, version: Version | None, user_is_muted: bool = False) -> None:
+    def start_session(
+        self, *, audio_out: bool, version: Version | None, user_is_muted: bool = False, number: int | None = None
+    ) -> None:
         """Start a session, perhaps with another bot.
 
         Args:
             audio_out: False: the bot is known to send no audio.
             version: of its protocol.
             user_is_muted: the bot has reported that it does not hear the user.
+            number: of the session; None: the next one.
         """
-        self._session += 1
+        self._session = self._session + 1 if number is None else number
         self._bot = BotTraits(
             version=version,
             has_voice=None if audio_out else False,
@@ -221,11 +200,11 @@ class TurnTracker:
 
     def take(self, event: Event) -> list[TurnRecord]:
         """Process an event of the bot."""
-        handler = self._handlers.get(event.type)
+        handler = self.HANDLERS.get(event.type)
         if handler is None:
             return []
-        handler(event.received_at, event.data)
-        return self._changes()
+        handler(self, event.received_at, event.data)
+        return self._changes() if self._changed else []
 
     def _changes(self) -> list[TurnRecord]:
         """Return the turns that have started, or are over, since the last call."""
@@ -674,6 +653,32 @@ class TurnTracker:
         if not is_cut:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
         self._end(turn, now, "interrupted" if is_cut else "complete")
+
+    #: By the type of an event, the method that takes its moment and payload.
+    HANDLERS: Final[Mapping[RTVIEvent, Callable[[TurnTracker, float, Any], None]]] = {
+        _E.USER_STARTED_SPEAKING: _user_started,
+        _E.USER_STOPPED_SPEAKING: _user_stopped,
+        _E.USER_INPUT: _user_input,
+        _E.USER_TRANSCRIPT: _user_transcript,
+        _E.USER_LLM_TEXT: _user_llm_text,
+        _E.USER_MUTE_STARTED: _mute_started,
+        _E.USER_MUTE_STOPPED: _mute_stopped,
+        _E.BOT_INTERRUPTED: _interrupted,
+        _E.BOT_LLM_STARTED: _run_started,
+        _E.BOT_LLM_TEXT: _wrote,
+        _E.BOT_LLM_STOPPED: _run_stopped,
+        _E.BOT_OUTPUT: _output,
+        _E.BOT_TTS_TEXT: _tts_text,
+        _E.BOT_STARTED_SPEAKING: _bot_started,
+        _E.BOT_STOPPED_SPEAKING: _bot_stopped,
+        _E.LLM_FUNCTION_CALL: _called,
+        _E.LLM_FUNCTION_CALL_START: _called,
+        _E.LLM_FUNCTION_CALL_STARTED: _called,
+        _E.LLM_FUNCTION_CALL_IN_PROGRESS: _called,
+        _E.LLM_FUNCTION_CALL_STOPPED: _returned,
+        _E.ERROR: _failed,
+        _E.METRICS: _measured,
+    }
 
 
 class Questions:

@@ -27,8 +27,7 @@ from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol.text import quoted, raised
-from .dispatcher import HandlerError
-from .publisher import EventPublisher
+from .event_bus import HandlerError, Publisher
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -71,7 +70,7 @@ class FunctionCalls:
         send: of the session.
     """
 
-    def __init__(self, publisher: EventPublisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
+    def __init__(self, publisher: Publisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
         self._publisher = publisher
         self._workers = workers
         self._send = send
@@ -92,8 +91,8 @@ class FunctionCalls:
             effect: the message that announces the call.
             size: bytes that it holds, for the limit of the queue.
         """
-        functions = self._publisher.functions
-        if not functions:
+        bus = self._publisher.bus
+        if bus is None or not (functions := bus.functions):
             return
         try:
             data = effect.decode()
@@ -112,7 +111,7 @@ class FunctionCalls:
             self._warn_of_missing("arguments")
         call = FunctionCall(data.function_name, data.tool_call_id, data.arguments or {})
         event = Event(type=effect.event, data=data, received_at=monotonic(), message=effect.message)
-        if self._publisher.manual:
+        if self._publisher.queue.manual:
             self._publisher.call(partial(self._run, function, call, event), size)
         elif len(self._running) < MAX_RUNNING:
             number = next(self._numbers)
@@ -164,14 +163,15 @@ class FunctionCalls:
         if number:
             self._running[number] = threading.current_thread()
         else:
-            self._publisher.count()
+            if (bus := self._publisher.bus) is not None:
+                bus.count()  # for `process_events()`
         try:
             self._answer(call, _as_result(function(call)))
         except BaseException as error:
             logger.error("The function %s, which the bot called, failed", quoted(call.function_name), exc_info=error)
             self._fail(function, call, event, error)
             # In manual mode functions run on an application thread, where an exit or Ctrl-C has to get through.
-            if self._publisher.manual and not isinstance(error, Exception):
+            if self._publisher.queue.manual and not isinstance(error, Exception):
                 raise
         finally:
             self._running.pop(number, None)

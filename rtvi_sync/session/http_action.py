@@ -31,9 +31,9 @@ from ..net.http import HTTPClient, post_stream
 from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
-from .dispatcher import forked_error
+from .event_bus import Publisher
+from .event_stream import forked_error
 from .params import RTVIClientParams
-from .publisher import EventPublisher
 from .session import EndLimits
 
 
@@ -66,7 +66,7 @@ class HTTPAction:
         engine: protocol.Engine,
         network: Network,
         http_client: HTTPClient | None,
-        publishing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
+        publishing: Callable[[HTTPAction], AbstractContextManager[Publisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:
             missing = "base_url" if not params.base_url else "endpoints.action"
@@ -210,7 +210,7 @@ class HTTPAction:
         self._over = True
         self._notifier.notify_all()
 
-    def _converse(self, publisher: EventPublisher) -> BaseException | None:
+    def _converse(self, publisher: Publisher) -> BaseException | None:
         """Make the request and perform the effects of each message; return the error, if there was one."""
         try:
             self._engine.outbound(self._message, self._answer)
@@ -227,7 +227,7 @@ class HTTPAction:
             return error
         return None
 
-    def _receive(self, text: bytes, publisher: EventPublisher) -> None:
+    def _receive(self, text: bytes, publisher: Publisher) -> None:
         try:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:
@@ -246,8 +246,9 @@ class HTTPAction:
             if isinstance(effect, protocol.Close):
                 raise effect.error
             if isinstance(effect, protocol.Deliver):
-                publisher.collect(effect, message, monotonic(), size)
-                publisher.flush()
+                item = publisher.item_of(effect, message, monotonic(), size)
+                if item is not None:
+                    publisher.enqueue([item], size)
             else:
                 publisher.perform(effect)
         self._put(message)

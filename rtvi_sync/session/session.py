@@ -24,7 +24,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -45,6 +45,7 @@ from ..concurrency.lifecycle import (
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import Runtime, acquire_runtime
+from ..concurrency.serial_queue import Item
 from ..errors import (
     BotNotReadyError,
     DisconnectedError,
@@ -66,19 +67,24 @@ from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.engine import about_this_client
+from ..protocol.sent_text import SAYING
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import Inbound, Transport, TransportOptions
-from .dispatcher import Dispatcher, forked_error
-from .first_messages import SAYING, FirstMessages, Follower
+from .event_bus import EventBus, Publisher
+from .event_stream import forked_error
 from .function_calls import CALL_EVENTS, FunctionCalls
-from .publisher import ClientState, EventPublisher
+
+if TYPE_CHECKING:
+    from ..client.conversation import ConversationTracker, SessionFollower
 
 logger: logging.Logger = package_logger(__name__)
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
 _sessions_of_transports: dict[int, Session] = {}
+
+_NO_EVENTS: frozenset[RTVIEvent] = frozenset()
 
 # A further cause of a bot's silence.
 _SILENCE = {
@@ -93,14 +99,16 @@ class Session:
 
     Args:
         transport: Carries the session; no other session may use it until `closed` is set.
-        dispatcher, states, media: The client's.
+        bus, media: The client's.
         deadline: Limit of the attempt.
+        conversation: Follows the turns of the client's sessions; None: nothing does.
         replaces: Called on the close thread when a ready session is lost; True if a new one replaces it. None: never.
         on_lost: Called last on the close thread, if a new session replaces this one.
         is_followed: Called on the close thread if the attempt fails; True if another attempt follows. None: never.
         keep_devices: Called on the close thread if another attempt follows, which gets the open devices. The session is
             published as connected only when its bot is ready. None: a session that ends closes the devices.
-        in_connect: Whether it is an attempt of a call of `connect()`; see `EventPublisher`.
+        in_connect: Whether it is an attempt of a call of `connect()`, which may make another one if it fails; else it
+            replaces a lost session.
 
     Raises:
         InvalidTransportParamsError: The transport serves another session.
@@ -108,19 +116,19 @@ class Session:
 
     # Mutable state. `_lock` guards `_info`, `_tearing_down`, `_is_open` and `_early_ready`: the thread that sets one
     # first takes the next step. Any thread of the package may hold it, for an assignment; it is re-entrant, because a
-    # finalizer may end the session during one. `_order` guards nothing: it is held while the follower is told of a
-    # message and the transport takes it, so that both get the messages in the same order. It is re-entrant, because
+    # finalizer may end the session during one. `_order` guards nothing: it is held while the follower notes a message
+    # and the transport takes it, so that both get the messages in the same order. It is re-entrant, because
     # finalizers and signal handlers may send. All other attributes are changed in single steps; `messages_received` and
     # `_last_moment` only by the thread that delivers messages, of which there is one at a time.
 
     def __init__(
         self,
         transport: Transport,
-        dispatcher: Dispatcher,
-        states: ClientState,
+        bus: EventBus,
         media: Media,
         deadline: Deadline,
         *,
+        conversation: ConversationTracker | None = None,
         replaces: Callable[[CloseInfo], bool] | None = None,
         on_lost: Callable[[Session], object] | None = None,
         is_followed: Callable[[CloseInfo], bool] | None = None,
@@ -132,6 +140,7 @@ class Session:
         self._replaces, self._on_lost = replaces, on_lost
         self._is_followed, self._keep_devices = is_followed, keep_devices
         self._is_one_of_several = keep_devices is not None  # of the ways to the bot
+        self.in_connect: bool = in_connect
         self._generation = fork_generation()
         # Both are explained at the head of the class.
         self._lock = threading.RLock()
@@ -147,10 +156,9 @@ class Session:
         self._early_ready: protocol.Ready | None = None  # bot-ready, if it arrives before the transport is open
         # -- messages
         self.engine: protocol.Engine = protocol.Engine(about_this_client())
-        #: Keeps the first messages of the session, for a conversation that is followed later. None: keeps no more.
-        self.first_messages: FirstMessages | None = None
-        #: Is told of sent messages, if the conversation is followed.
-        self.follower: Follower | None = None
+        self._conversation = conversation
+        #: Takes what happens, from the moment when the bot is ready; None before, and if turns are not followed.
+        self.follower: SessionFollower | None = None
         self._waiting: list[AbortController] = []  # of the requests beside the session
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
@@ -182,15 +190,8 @@ class Session:
         try:
             self.runtime: Runtime = acquire_runtime()
             #: The number of the session, counted from 1 for each client.
-            self.number: int = dispatcher.begin_session()
-            self.publisher: EventPublisher = EventPublisher(
-                dispatcher,
-                states,
-                self.runtime.workers,
-                session=self.number,
-                on_overflow=self._overflow,
-                in_connect=in_connect,
-            )
+            self.number: int = bus.streams.start_session()
+            self.publisher: Publisher = Publisher(bus, self.runtime.workers, on_overflow=self._overflow)
             self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
             #: Abandons the attempt to connect.
             self.abort: AbortController = AbortController(
@@ -281,13 +282,8 @@ class Session:
             failure.__cause__ = error
             self.end(CloseInfo(initiator="client", error=failure))
             return
-        # Let the client's conversation follow the session; without one, keep what it would need.
-        self.first_messages = FirstMessages(
-            self.runtime.io, self.media.received, effect.data, user_is_muted=self.engine.user_is_muted
-        )
-        conversation = self.publisher.conversation  # read after: one that starts now finds what is kept
-        if conversation is not None:
-            conversation.follow(self)
+        if self._conversation is not None:  # before the application can send anything
+            self.follower = self._conversation.follow(self, effect.data)
         self.abort.signal._finish()
         if self.move(TransportState.READY):
             self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
@@ -378,8 +374,7 @@ class Session:
     def _transmit(self, message: RTVIMessage) -> None:
         """Send a message that was checked."""
         with self._order if message.type in SAYING else contextlib.nullcontext():
-            first = self.first_messages  # read first, because a conversation sets the follower and then takes them over
-            follower = self.follower or first
+            follower = self.follower
             if follower is not None:
                 follower.sent(message)  # before the bot can answer it
             try:
@@ -479,6 +474,9 @@ class Session:
         interruption, a function call.
         """
         receive, publisher = self.engine.receive, self.publisher
+        followed = self._conversation.events if self._conversation is not None else _NO_EVENTS
+        items: list[Item] = []
+        held = 0  # bytes, by the items
         try:
             for message in messages:
                 if self._info is not None:
@@ -490,25 +488,29 @@ class Session:
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: applications compare them to find out what came first.
-                        received_at = monotonic()
-                        if received_at <= self._last_moment:
-                            received_at = math.nextafter(self._last_moment, math.inf)
+                        received_at = max(monotonic(), math.nextafter(self._last_moment, math.inf))
                         self._last_moment = received_at
-                        if (first := self.first_messages) is not None and first.keeps:
-                            first.received(effect, received_at, size)
-                        publisher.collect(effect, text or effect.message, received_at, size)
-                        if effect.event in CALL_EVENTS:
-                            publisher.flush()
-                            self.functions.called(effect, size)
-                    else:
-                        publisher.flush()
-                        self._perform(effect)
+                        item = publisher.item_of(effect, text or effect.message, received_at, size)
+                        if item is not None:
+                            items.append(item)
+                            held += size
+                        if effect.event in followed and (follower := self.follower) is not None:
+                            items += follower.take(effect, received_at)
+                        if effect.event not in CALL_EVENTS:
+                            continue
+                    if items:
+                        batch, batch_size, items, held = items, held, [], 0
+                        publisher.enqueue(batch, batch_size)
+                    self._perform(effect, size)
         finally:
-            publisher.flush()
+            if items:
+                publisher.enqueue(items, held)
 
-    def _perform(self, effect: protocol.Effect) -> None:
-        """Perform an effect of the bot's message that is no event."""
-        if isinstance(effect, protocol.Interrupt):
+    def _perform(self, effect: protocol.Effect, size: int) -> None:
+        """Perform an effect of the bot's message, which holds `size` bytes; an event is a call of a function."""
+        if isinstance(effect, protocol.Deliver):
+            self.functions.called(effect, size)
+        elif isinstance(effect, protocol.Interrupt):
             self._interrupt()
         elif isinstance(effect, protocol.Ready):
             self._become_ready(effect)
@@ -615,7 +617,7 @@ class Session:
         Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
         when the handler returns.
         """
-        if self._on_own_thread() or self.publisher.in_handler or self.functions.is_current:
+        if self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current:
             return True
         return self.drained.wait(deadline) and (self._close_task is None or self._close_task.done.wait(deadline))
 
@@ -669,14 +671,14 @@ class Session:
             self._decide_on_replacement(self._replaces)
 
         # 6. Queue the last events, and free the transport. From now on another session may start.
-        delivered = publisher.finish(attrs.evolve(self.close_info, reconnecting=self.is_replaced), unsent)
+        delivered = self._publish_end(unsent)
         self.transport.state = publisher.state
         _sessions_of_transports.pop(id(self.transport), None)
         self.closed.set()
         self.connect_done.set()
 
         # 7. Wait for the application: handlers of the last events, and functions that the bot called.
-        if not publisher.manual:
+        if not publisher.queue.manual:
             self._await_delivery(delivered, deadline, at_exit=at_exit)
             busy = self.functions.join(Deadline(deadline.at_most(EndLimits.FUNCTIONS)))
             late = "A function that the bot called is still running though its session ended; its result is lost"
@@ -696,6 +698,13 @@ class Session:
     def _io_ended(self, error: BaseException) -> None:
         """End the session of a transport that has no socket on the I/O thread, and so no other sign of its end."""
         self.end(CloseInfo(initiator="network", error=error))
+
+    def _publish_end(self, unsent: DisconnectedError | None) -> Latch:
+        """Queue the last events; return what is set after their delivery."""
+        info = attrs.evolve(self.close_info, reconnecting=self.is_replaced)
+        if self.follower is not None:
+            self.follower.end(info)
+        return self.publisher.finish(self.number, info, unsent, in_connect=self.in_connect)
 
     def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
         """Decide whether to replace the session."""
@@ -748,8 +757,8 @@ class Session:
         publisher = self.publisher
         if at_exit:
             # There may be no worker left that delivers. On a thread of its own, because a handler may block.
-            timeout = deadline.at_most(EndLimits.EXIT_DELIVERY)
-            _run_apart(lambda: publisher.deliver_queued(delivered, timeout), deadline)
+            limit = Deadline(deadline.at_most(EndLimits.EXIT_DELIVERY))
+            _run_apart(lambda: publisher.queue.run_queued(limit, until=delivered.is_set), deadline)
         if delivered.wait(deadline) or publisher.overtaken:
             return  # a handler of the last event runs the next session already, so it is not late
         publisher.silence()

@@ -192,6 +192,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         client = _client_class(seconds).for_url(rtvi_url, **given)
         if "connect" in marked:
             client.params.request_data = marked["connect"]
+        _turns_of(client)  # from now on they have audio, and the latencies that are measured by it
         clients.append(client)
         client.on("handler_error", failures.append)
         client.on("reconnecting", lambda: client.once("connected", lambda: _ask_for_calls(client)))
@@ -224,7 +225,7 @@ def _with_defaults(options: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return options by which no device of the machine is used unless they name one, and no bot is waited for long."""
     devices = {} if options.get("text_only") else {"mic": False, "speaker": False}
     limit = {} if "timeout" in options else {"connect_timeout": seconds}
-    return {**devices, **limit, "track_turns": True, **options}
+    return {**devices, **limit, **options}
 
 
 def _client_class(seconds: float) -> type[RTVIClient]:
@@ -310,6 +311,11 @@ def _check_left(before: Collection[object]) -> None:
         pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
 
 
+def _turns_of(client: RTVIClient) -> tuple[Turn, ...]:
+    """Return the client's turns; none if it follows none."""
+    return client.turns() if client._manager.conversation is not None else ()
+
+
 def _check_handlers(failures: list[HandlerError]) -> None:
     """Fail a test for an assertion of a handler; other errors may be what is tested."""
     for failure in failures:
@@ -322,7 +328,7 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
     if budget is None:
         return
     for client in clients:
-        for turn in client.turns():
+        for turn in _turns_of(client):
             seconds = turn.time_to_first_audio
             if seconds is not None and seconds > budget:
                 pytest.fail(
@@ -342,7 +348,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     clients = item.stash.get(_clients, [])
     if call.when == "call" and clients:
-        turns = [turn for client in clients for turn in client.turns()]
+        turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
             item.stash[_has_failed] = True
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))

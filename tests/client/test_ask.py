@@ -352,7 +352,7 @@ def test_a_model_that_decides_whether_the_user_has_finished(is_unsure: bool) -> 
 def test_a_turn_that_a_spoken_question_interrupts() -> None:
     """A turn that a spoken question interrupts is returned by `listen()`, while the question is still being asked."""
     bot = TalkingBot(audio=True)
-    with bot.client(track_turns=True) as client:
+    with bot.client() as client:
         sent = transport_of(client).sent_audio
         says(client, [*heard("A story!"), *written("Once upon a time"), *begun("Once upon a time")])
         settle(client)
@@ -541,11 +541,10 @@ def test_speech_into_a_mute(call: str) -> None:
         assert "transport" not in str(error)
 
 
-@pytest.mark.parametrize("track_turns", [True, False])
-def test_what_a_muted_user_types(track_turns: bool) -> None:
+def test_what_a_muted_user_types() -> None:
     """The bot reports an interruption, and goes on to speak: the turn is whole."""
     story = "Once upon a time there was a dog."
-    with muting(track_turns=track_turns) as client:
+    with muting() as client:
         says(client, [*written(story), *begun(story)])
         settle(client)
         with running(lambda: client.ask("Hello", GUARD)) as asking:

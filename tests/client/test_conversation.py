@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync import RTVIMessage, Turn
+from rtvi_sync import ForkedProcessError, RTVIMessage, Turn
 from tests.support.clients import bot_says, settle
 from tests.support.forking import in_child
 from tests.support.garbage import collect
-from tests.support.moments import at
-from tests.support.probes import asking_on_another_thread
+from tests.support.probes import asking_on_another_thread, listeners
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, said, says, tone, written
 from tests.support.slowness import GUARD
+from tests.support.threads import InThread
 from tests.support.waiting import until
+
+
+def test_it_is_one() -> None:
+    """Threads that ask at the same time get the same one, and no call adds listeners."""
+    with TalkingBot().client() as client:
+        before = listeners(client)
+        for thread in [InThread(client.turns) for _ in range(8)]:
+            assert thread.get() == ()
+        assert listeners(client) == before
 
 
 def test_it_begins_while_events_are_queued() -> None:
@@ -42,24 +50,6 @@ def test_it_begins_while_events_are_queued() -> None:
         assert [turn.number for turn in client.turns()] == [1, 2]
 
 
-def test_it_begins_while_a_message_arrives() -> None:
-    """Each message is either kept for the conversation or taken by it, and so is what another thread sends."""
-
-    def late(go_on: Callable[[], object], _: object) -> None:
-        says(client, written("Hello you")[2:])
-        settle(client)
-        client.send_text("one")
-        settle(client)
-        go_on()
-
-    with TalkingBot().client() as client:
-        says(client, [*written("Hello you")[:2], *begun("Hello you"), *finished("Hello you")])
-        with at("a session gets its follower", late):
-            assert client.listen(GUARD).bot_text == "Hello you"
-        turn = client.listen(GUARD)
-        assert (turn.user_text, turn.bot_text) == ("one", "You said one")
-
-
 def test_it_begins_after_the_session() -> None:
     """turns() after the session waits for no event of it, and the next session is followed."""
     with TalkingBot().client() as client:
@@ -72,8 +62,9 @@ def test_it_begins_after_the_session() -> None:
 def test_the_next_session_begins_while_events_are_queued() -> None:
     """Events that are queued when the next session starts belong to the session that they came in."""
     ended: list[Turn] = []
-    with TalkingBot(greeting="Hello!").client(events="manual") as client:
-        client.on("turn_ended", ended.append)
+    client = TalkingBot(greeting="Hello!").client(events="manual")
+    client.on("turn_ended", ended.append)
+    with client:
         says(client, [*written("Half of"), *begun("Half of")])
         client.disconnect()
         client.connect()
@@ -97,8 +88,8 @@ def test_ctrl_c_in_a_handler_of_a_turn() -> None:
             raise KeyboardInterrupt
 
     with TalkingBot().client(events="manual") as client:
-        says(client, [*said("one"), *said("two")])
         client.on("turn_started", interrupt)
+        says(client, [*said("one"), *said("two")])
         with pytest.raises(KeyboardInterrupt):
             until(lambda: client.process_events(0.1) == 0)
         says(client, said("three"))
@@ -202,3 +193,29 @@ def test_a_fork_while_other_threads_follow_it() -> None:
 
     with asking_on_another_thread(client):
         assert in_child(child) == ("Hello you", "You said y")
+
+
+def test_a_forked_child_cannot_follow_turns() -> None:
+    """In a forked child, each call that follows turns raises `ForkedProcessError`."""
+    with TalkingBot().client() as client:
+        client.ask("x", GUARD)
+
+        def child() -> None:
+            asking = (lambda: client.ask("y"), lambda: client.barge_in("z"))
+            for call in (client.turns, client.listen, client.expect, *asking):
+                with pytest.raises(ForkedProcessError):
+                    call()
+
+        in_child(child)
+
+
+def test_a_fork_while_another_thread_asks() -> None:
+    """The child of a process whose client was not connected asks as ever."""
+    client = TalkingBot().client()
+
+    def child() -> object:
+        with client:
+            return client.ask("x", GUARD).bot_text
+
+    with asking_on_another_thread(client):
+        assert in_child(child) == "You said x"

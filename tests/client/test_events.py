@@ -1,4 +1,4 @@
-"""The client's methods for events. What they do in a session is tested with the dispatcher and its streams."""
+"""The client's methods for events. What they do in a session is tested with the event bus and its streams."""
 
 from __future__ import annotations
 

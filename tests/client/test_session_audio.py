@@ -7,21 +7,25 @@ from typing import Any, cast
 
 import pytest
 
-from rtvi_sync import BotReadyData, RTVIEvent, Turn
-from rtvi_sync.client.session_audio import Side
+from rtvi_sync import Turn
+from rtvi_sync.client.session_audio import SessionAudio, Side
+from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.media import AudioTrack
-from rtvi_sync.protocol.engine import Deliver
-from rtvi_sync.session.first_messages import FirstMessages
-from tests.support.timed_talk import RATE_HZ, SECOND, Talk, frames, kept_moments, pcm, publish, queued_frames, send
+from tests.support.timed_talk import (
+    RATE_HZ,
+    SECOND,
+    FakeMedia,
+    Talk,
+    bot_side,
+    frames,
+    kept_moments,
+    pcm,
+    publish,
+    queued_frames,
+    send,
+)
 
 pytestmark = pytest.mark.inside
-
-
-class FakeIO:
-    """An I/O thread without timers."""
-
-    def call(self, function: object) -> None:
-        """See `IOThread.call()`."""
 
 
 def levels(turn: Turn) -> list[int]:
@@ -76,9 +80,6 @@ def test_while_nobody_speaks() -> None:
 def test_more_than_a_reader_holds() -> None:
     """What comes between two reads of a turn is either there or counts as missing."""
     track, side = AudioTrack(label="x"), Side(120.0, 1.0)
-    first = FirstMessages(cast("Any", FakeIO()), lambda: track, BotReadyData(version="2.2.0"))
-    first.received(Deliver(RTVIEvent.BOT_LLM_STARTED, None, "bot-llm-started", None, None), 0.0, 10)
-    side.begin(track, first.forward_to(cast("Any", None))[1])
     side.read(track, idle=False, at=0.0)
     publish(track, range(45))
     side.read(track, idle=False, at=45.0)
@@ -239,17 +240,49 @@ def test_two_turns_end_at_once() -> None:
     assert levels(turn) == [3000] * 50
 
 
-def test_a_reader_that_held_little() -> None:
-    """A reader that a conversation takes over holds as much as the conversation's own, even before the next event."""
-    talk = Talk()
-    reader = talk.media.bot.frames(buffer=3600.0)
-    reader.shrink(0.2)
-    talk.audio.begin(reader)
-    send(talk.media.bot, frames(3000, 0.0, 30))
-    talk.tell(0.5, "bot-started-speaking")
-    (turn,) = talk.end(3.5)
-    assert turn.audio.pcm == pcm(3000) * 30
-    assert not turn.audio.truncated
+def unused() -> tuple[FakeMedia, SessionAudio]:
+    """Return the audio of a session whose turns are not used yet."""
+    media = FakeMedia()
+    return media, SessionAudio(cast("Any", media), 120.0, in_full=False)
+
+
+def test_little_is_kept_of_what_is_not_used() -> None:
+    """The bot's last two seconds while no turn is open, and nothing of the user's."""
+    media, audio = unused()
+    send(media.bot, frames(3000, 0.0, 100))
+    assert queued_frames(bot_side(audio)) == 20
+    assert not media.user.readers
+
+
+def test_what_is_used_in_time_is_kept() -> None:
+    """What the bot said before the first use is there, and from then on both sides are read."""
+    media, audio = unused()
+    send(media.bot, frames(3000, 0.0, 10))
+    audio.keep(is_turn_open=True)
+    send(media.bot, frames(3000, 1.0, 30))
+    audio.read([None], 4.0)
+    assert len(kept_moments(bot_side(audio))) == 40
+    assert not bot_side(audio).lacks(0.0, 4.0)
+    assert media.user.readers
+
+
+def test_what_is_not_used_is_forgotten() -> None:
+    """Then nothing is read, until it is used; what was before counts as missing."""
+    media, audio = unused()
+    send(media.bot, frames(3000, 0.0, 10))
+    audio.read([None], 1.0)
+    assert kept_moments(bot_side(audio))
+    audio.forget()
+    send(media.bot, frames(3000, 1.0, 10))
+    audio.read([None], 2.0)
+    assert (kept_moments(bot_side(audio)), media.bot.readers, media.user.readers) == ([], {}, {})
+    assert bot_side(audio).lacks(0.0, 2.0)
+    audio.keep(is_turn_open=True)
+    now = monotonic()
+    send(media.bot, frames(3000, now, 10))
+    audio.read([None], now)
+    assert len(kept_moments(bot_side(audio))) == 10
+    assert (bot_side(audio).lacks(0.0, 1.0), bot_side(audio).lacks(now, now + 1.0)) == (True, False)
 
 
 @pytest.mark.parametrize("seconds", [10, 29])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -423,10 +424,9 @@ class TestAsk:
 
 class TestListen:
     @pytest.mark.parametrize("audio", [False, True])
-    @pytest.mark.parametrize("track_turns", [False, True])
-    def test_a_greeting_that_came_before(self, audio: bool, track_turns: bool) -> None:
+    def test_a_greeting_that_came_before(self, audio: bool) -> None:
         """The first call after connect() returns it, with its audio, once."""
-        with TalkingBot(greeting="Hello!", audio=audio).client(track_turns=track_turns) as client:
+        with TalkingBot(greeting="Hello!", audio=audio).client() as client:
             settle(client)
             turn = client.listen(GUARD)
             assert (turn.initiator, turn.modality, turn.bot_text, turn.number) == ("bot", None, "Hello!", 1)
@@ -470,11 +470,11 @@ class TestListen:
 
     def test_settle(self) -> None:
         """What comes within that time belongs to the turn; one that is over is returned as it is."""
-        with TalkingBot(quiet).client(events="manual") as client:
-            client.turns()
-            client.process_events()
+        with TalkingBot(quiet).client() as client:
+            listening = InThread(lambda: client.listen(GUARD, settle=1.0))
+            until(lambda: waiting_calls(client) == 1)
             says(client, [*said("One moment."), *said("It is 12.")])
-            assert client.listen(GUARD, settle=1.0).bot_text == "One moment. It is 12."
+            assert listening.get().bot_text == "One moment. It is 12."
             says(client, [*said("One moment."), *said("It is 12.")])
             assert client.listen(GUARD).bot_text == "One moment."
             assert client.listen(GUARD, settle=GUARD).bot_text == "It is 12."
@@ -527,13 +527,12 @@ class TestListen:
             told_on.wait(GUARD)
 
         with TalkingBot().client() as client:
-            client.turns()
+            client.on("turn_ended", late)
             client.on("server-message", lambda: go_on.wait(GUARD))
             bot_says(client, "server-message", 1)
             says(client, said("old"))
             hangs_up(client)
             client.connect()
-            client.on("turn_ended", late)
             go_on.set()
             assert told.wait(GUARD)
             with pytest.raises(RequestTimeoutError):
@@ -548,10 +547,10 @@ class TestListen:
         with bot.client() as client:
             client.disconnect()
             client.connect()
-            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (1, 2)
+            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (2, 3)
             client.disconnect()
             client.connect()
-            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (2, 4)
+            assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (3, 5)
 
     def test_the_session_ends_meanwhile(self) -> None:
         """If the session ends meanwhile, listen() raises `DisconnectedError`."""
@@ -590,7 +589,7 @@ class TestEvents:
         assert ended[0].bot_text == "You said one"
 
     def test_signals(self) -> None:
-        """Receivers of signals get turns that are followed by the option."""
+        """Receivers of signals get turns."""
         from rtvi_sync import signals
 
         ended: list[Turn] = []
@@ -598,19 +597,49 @@ class TestEvents:
         def receive(sender: RTVIClient, event: Any) -> None:
             ended.append(event.data)
 
-        with TalkingBot().client(track_turns=True) as client:
+        with TalkingBot().client() as client:
             signals.turn_ended.connect(receive, sender=client)
             client.send_text("one")
             until(lambda: ended)
         assert ended[0].bot_text == "You said one"
 
-    def test_process_events_counts_none_without_use(self) -> None:
-        """A client whose turns nothing follows has no observer."""
-        with TalkingBot().client() as client:
+    def test_a_client_without_turns_has_no_observer(self) -> None:
+        """A client that follows no turns neither decodes nor queues what it has no handler for."""
+        with TalkingBot().client(track_turns=False) as client:
             assert listeners(client) == (0, 0, 0)
             client.send_text("one")
             settle(client)
             assert listeners(client) == (0, 0, 0)
+
+
+class TestWithoutTurns:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            *(lambda client: client.ask("x"), lambda client: client.barge_in("x"), lambda client: client.listen()),
+            *(lambda client: client.turns(), lambda client: client.expect()),
+            *(lambda client: client.on("turn_ended", print), lambda client: client.once("turn_started")),
+            *(lambda client: client.events("turn_ended"), lambda client: client.wait_for("turn_ended")),
+        ],
+    )
+    def test_each_call_says_why(self, call: Callable[[RTVIClient], object]) -> None:
+        """With `track_turns=False` whatever is about turns raises `UnsupportedFeatureError`, which names the option."""
+        with (
+            TalkingBot().client(track_turns=False) as client,
+            pytest.raises(UnsupportedFeatureError, match=r"track_turns=False.*without that option"),
+        ):
+            call(client)
+
+    def test_a_callback(self) -> None:
+        """The constructor refuses a callback of turns."""
+        with pytest.raises(UnsupportedFeatureError, match="track_turns=False"):
+            RTVIClient(track_turns=False, callbacks={"on_turn_ended": print})
+
+    def test_the_rest_works(self) -> None:
+        """Messages are sent, and events come."""
+        with TalkingBot().client(track_turns=False) as client, client.events("bot_llm_text", timeout=GUARD) as texts:
+            client.send_text("one")
+            assert next(texts).data.text
 
 
 class TestAudio:
@@ -626,10 +655,9 @@ class TestAudio:
                 assert turn.voice_to_voice is None
 
     @pytest.mark.parametrize("seconds", [3, 20])
-    @pytest.mark.parametrize("track_turns", [False, True])
-    def test_events_that_are_handled_late(self, track_turns: bool, seconds: int) -> None:
+    def test_events_that_are_handled_late(self, seconds: int) -> None:
         """A greeting whose audio came long before its events are handled is whole."""
-        with TalkingBot(audio=True).client(events="manual", track_turns=track_turns) as client:
+        with TalkingBot(audio=True).client(events="manual") as client:
             client.process_events()
             says(client, [*written("Hello you"), *begun("Hello you")])
             for _ in range(10 * seconds):

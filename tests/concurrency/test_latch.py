@@ -23,7 +23,7 @@ from rtvi_sync.concurrency import latch as module
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch, Notifier, sleepless
 from rtvi_sync.errors import WouldDeadlockError
-from rtvi_sync.session.dispatcher import Dispatcher
+from rtvi_sync.session.event_bus import EventBus
 from tests.support import limits
 from tests.support.forking import in_child
 from tests.support.processes import run_python
@@ -369,5 +369,5 @@ def test_no_shared_list_is_read_in_two_steps() -> None:
 
 def test_handlers_are_read_in_one_step() -> None:
     """Lists of handlers, which have no attribute of their own, are read in one step, too."""
-    source = inspect.getsource(Dispatcher) + inspect.getsource(RTVIClientHelper)
+    source = inspect.getsource(EventBus) + inspect.getsource(RTVIClientHelper)
     assert re.findall(r"[hH]andlers\w*(?:\([^()]*\)|\.get\([^()]*\))?\.copy\(\)", source) == []

@@ -37,7 +37,7 @@ MODULE = Module(
         Mutant(
             "`disconnected` is queued before the transport is closed.",
             "        if self._closes_transport:\n            unsent",
-            "        publisher.finish(self.close_info, None)\n        if self._closes_transport:\n            unsent",
+            "        publisher.finish(0, self._info, None)\n        if self._closes_transport:\n            unsent",
         ),
         Mutant(
             "The next session may start before the transport is free.",
@@ -103,7 +103,7 @@ MODULE = Module(
         ),
         Mutant(
             "A handler that disconnects waits for itself.",
-            "if self._on_own_thread() or self.publisher.in_handler or self.functions.is_current:",
+            "if self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current:",
             "if self._on_own_thread():",
         ),
         Mutant(

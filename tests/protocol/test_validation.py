@@ -15,7 +15,7 @@ import pytest
 from rtvi_sync import RTVIClientOptions, RTVIClientParams
 from rtvi_sync.protocol import validation as rules
 from rtvi_sync.protocol.validation import Rule, from_mapping, snake_case
-from rtvi_sync.session.dispatcher import takes_payload
+from rtvi_sync.session.event_bus import takes_payload
 from rtvi_sync.session.params import Endpoints
 
 pytestmark = pytest.mark.inside

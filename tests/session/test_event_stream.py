@@ -60,7 +60,7 @@ class TestEvents:
 
     def test_several_types_and_none(self) -> None:
         """events() yields the events it was asked for in their order, all of them if none is named."""
-        with memory_client() as client:
+        with memory_client(track_turns=False) as client:
             some = client.events("bot-llm-started", RTVIEvent.SERVER_MESSAGE, timeout=GUARD)
             everything = client.events(timeout=GUARD)
             bot_says(client, "bot-llm-started")

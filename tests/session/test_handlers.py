@@ -8,7 +8,7 @@ import pytest
 
 from rtvi_sync import RTVIMessage
 from rtvi_sync.protocol import envelope
-from rtvi_sync.session.dispatcher import SpecialHandler, function_of, message_of, takes_payload
+from rtvi_sync.session.event_bus import SpecialHandler, function_of, message_of, takes_payload
 
 pytestmark = pytest.mark.inside
 

@@ -77,14 +77,12 @@ class Recorded:
         self.publisher = SimpleNamespace(
             was_ready=ready,
             was_opened=opened,
-            manual=False,
-            in_handler=False,
+            queue=SimpleNamespace(manual=False, is_current=False, run_queued=lambda *_, **__: self.note("deliver")),
             overtaken=False,
             state=TransportState.READY,
             end=lambda: self.note("gate events"),
             move=lambda state: self.note(f"state {state.value}"),
             finish=self._finish,
-            deliver_queued=lambda *_: self.note("deliver"),
             silence=lambda: self.note("silence"),
             busy_threads=list,
         )
@@ -126,7 +124,7 @@ class Recorded:
         self.stop_limits = stop_limits[0], stop_limits[1]
         return self._noted("stop")
 
-    def _finish(self, info: CloseInfo, unsent: DisconnectedError | None) -> Latch:
+    def _finish(self, _: int, info: CloseInfo, unsent: DisconnectedError | None, **__: Any) -> Latch:
         self.note("tell")
         self.publisher.state = TransportState.DISCONNECTED
         self.info, self.unsent = info, unsent
@@ -199,7 +197,7 @@ def test_who_must_not_wait_for_the_last_event() -> None:
     """A handler, and a function that the bot called, wait for no end that waits for them."""
     session = Recorded()
     assert not session.session.wait_drained(Deadline(0.0))
-    session.publisher.in_handler = True
+    session.publisher.queue.is_current = True
     assert session.session.wait_drained(Deadline(0.0))
 
 

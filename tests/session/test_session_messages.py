@@ -30,12 +30,13 @@ class Publisher:
     def end(self) -> None:
         pass
 
-    def collect(self, effect: engine.Deliver, *_: Any) -> None:
+    def item_of(self, effect: engine.Deliver, *_: Any) -> str:
         self.steps.append(effect.event.snake)
+        return effect.event.snake
 
-    def flush(self) -> None:
-        if self.steps and self.steps[-1] != "flush":
-            self.steps.append("flush")
+    def enqueue(self, items: list[str], _: int) -> None:
+        assert items
+        self.steps.append("queue")
 
     def perform(self, effect: Any) -> None:
         self.steps.append(type(effect).__name__)
@@ -50,7 +51,7 @@ class Rig:
         self.publisher = Publisher()
         self.sent: list[RTVIMessage] = []
         parts = SimpleNamespace(workers=None, io=SimpleNamespace(on_end=set()))
-        self.session = bare_session(FollowedBetween, self, self.publisher, runtime=parts)
+        self.session = bare_session(Session, self, self.publisher, runtime=parts)
         self.receive("bot-ready", {"version": version})
         self.publisher.steps.clear()
 
@@ -70,41 +71,15 @@ def text_of(type_: str, data: Any, id_: str | None = None) -> str:
     return json.dumps({"label": "rtvi-ai", "type": type_, "data": data, "id": id_})
 
 
-class Noted:
-    """Notes what is sent, in the place of a conversation or of what a session keeps for one."""
-
-    def __init__(self) -> None:
-        self.messages: list[RTVIMessage] = []
-
-    def sent(self, message: RTVIMessage) -> None:
-        self.messages.append(message)
-
-    def unsent(self, message: RTVIMessage) -> None:
-        self.messages.remove(message)
-
-
-class FollowedBetween(Session):
-    """A session whose conversation begins to follow it between any two reads of what is told of messages."""
-
-    conversation: Any = None
-
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if name in ("follower", "first_messages") and (conversation := self.conversation) is not None:
-            self.conversation = None
-            self.follower, self.first_messages = conversation, None
-        return value
-
-
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
 
 
 def test_events_that_came_together_are_queued_together(rig: Rig) -> None:
-    """One `flush()` ends a batch of events."""
+    """A batch of events is queued at once."""
     rig.receive(("server-message", 1), ("server-message", 2), ("metrics", {}))
-    assert rig.publisher.steps == ["server_message", "server_message", "metrics", "flush"]
+    assert rig.publisher.steps == ["server_message", "server_message", "metrics", "queue"]
     assert rig.session.messages_received == 4  # with bot-ready
 
 
@@ -112,15 +87,15 @@ def test_events_are_queued_before_what_follows_them(rig: Rig) -> None:
     """An interruption empties the speaker, so the events that preceded it are queued first."""
     rig.receive(("server-message", 1), ("bot-interrupted", None), ("server-message", 2))
     steps = rig.publisher.steps
-    assert steps.index("flush") < steps.index("Interrupt")
+    assert steps.index("queue") < steps.index("Interrupt")
     assert steps[0] == "server_message"
-    assert steps[-2:] == ["server_message", "flush"]
+    assert steps[-2:] == ["server_message", "queue"]
 
 
 def test_what_is_no_message_is_a_warning(rig: Rig) -> None:
     """The rest of the batch is received all the same."""
     rig.session.receive_all(["{", text_of("server-message", 1)])
-    assert rig.publisher.steps == ["Warn", "server_message", "flush"]
+    assert rig.publisher.steps == ["Warn", "server_message", "queue"]
 
 
 def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
@@ -134,11 +109,11 @@ def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
                 second.join(0.2)  # it cannot end, unless it overtakes this one
             super().send_message(message)
 
-    class Follower:
+    class Noting:
         def sent(self, message: RTVIMessage) -> None:
             told.append(message.id)
 
-    rig, follower = Slow(), Follower()
+    rig, follower = Slow(), Noting()
     rig.session.follower = cast(Any, follower)
     second = threading.Thread(target=rig.session.send, args=(RTVIMessage("send-text", {"content": "Two"}, "second"),))
     rig.session.send(RTVIMessage("send-text", {"content": "One"}, "first"))
@@ -198,14 +173,3 @@ def test_a_config_that_the_bot_does_not_send(caplog: pytest.LogCaptureFixture) -
     rig.session.fetch_config(Deadline(0.01))
     assert [message.type for message in rig.sent] == ["get-config"]
     assert "client.config stays None" in caplog.text
-
-
-def test_a_conversation_that_begins_while_a_message_is_sent(rig: Rig) -> None:
-    """The message is kept for it or told to it: once."""
-    kept, told = Noted(), Noted()
-    session = rig.session
-    session.first_messages = cast("Any", kept)  # which passes on what comes when it was taken over
-    session.conversation = told
-    message = RTVIMessage("send-text", {"content": "x"})
-    session.send(message)
-    assert kept.messages + told.messages == [message]

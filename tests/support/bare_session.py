@@ -24,13 +24,13 @@ def bare_session(
         transport, publisher, runtime, media: its parts.
         follows: what follows it, as `Session` takes it.
     """
-    dispatcher: Any = SimpleNamespace(begin_session=lambda: 1)
+    bus: Any = SimpleNamespace(streams=SimpleNamespace(start_session=lambda: 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_sessions_of_transports", {})
         patch.setattr(module, "acquire_runtime", lambda: runtime)
         patch.setattr(module, "register_for_exit", lambda _: None)
-        patch.setattr(module, "EventPublisher", lambda *_, **__: publisher)
-        session = kind(transport, dispatcher, dispatcher, media, Deadline(None), **follows)
+        patch.setattr(module, "Publisher", lambda *_, **__: publisher)
+        session = kind(transport, bus, media, Deadline(None), **follows)
     session._closes_transport = True  # as if the transport had been told of the session
     return session
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIClient, RTVIError, Transport, Turn
+from rtvi_sync import RTVIClient, RTVIError, Transport
 from rtvi_sync.cli import talk
 from rtvi_sync.client.ways import Way
 from rtvi_sync.concurrency.deadline import Deadline
@@ -21,6 +21,7 @@ from rtvi_sync.concurrency.runtime import acquire_runtime
 from rtvi_sync.net.tls import default_context
 from rtvi_sync.protocol import envelope
 from rtvi_sync.protocol.frames import AudioRawFrame
+from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.session.connect_request import BotURL
 from tests.support.clients import manager_of, session_of, transport_of
 from tests.support.slowness import GUARD
@@ -29,24 +30,23 @@ from tests.support.threads import holding
 
 def waiting_calls(client: RTVIClient) -> int:
     """Return how many streams are open: those of the application, and those of calls that wait."""
-    return len(client._dispatcher._live_streams())
+    return len(client._bus.streams.live())
 
 
 def listeners(client: RTVIClient) -> tuple[int, int, int]:
     """Return how many streams, handlers and observers of events there are, handlers of the application among them."""
-    dispatcher = client._dispatcher
-    handlers, observers = dispatcher._handlers.values(), dispatcher._observers.values()
+    handlers, observers = client._bus._handlers.values(), client._bus._observers.values()
     return waiting_calls(client), sum(map(len, handlers)), sum(map(len, observers))
 
 
 def queued_events(client: RTVIClient) -> int:
     """Return how many events wait for their handlers."""
-    return len(client._dispatcher.queue)
+    return len(client._bus.queue)
 
 
 def in_handler(client: RTVIClient) -> bool:
     """Return whether a thread delivers events of the client now."""
-    return client._dispatcher.queue.runs_on is not None
+    return client._bus.queue.runs_on is not None
 
 
 def is_retrying(client: RTVIClient) -> bool:
@@ -62,12 +62,13 @@ def replaces_microphone(client: RTVIClient) -> bool:
 
 def follows_turns(client: RTVIClient) -> bool:
     """Return whether the client has begun to follow the turns of its sessions."""
-    return client._conversation._conversation is not None
+    return manager_of(client)._conversation is not None
 
 
 def questions_under_way(client: RTVIClient) -> int:
     """Return how many questions have turns that no other call may return."""
-    conversation = client._conversation.get()
+    conversation = manager_of(client).conversation
+    assert conversation is not None
     return len(conversation.asked) + len(conversation.speaking)
 
 
@@ -110,13 +111,14 @@ def thread_sleeps(thread: threading.Thread | None = None) -> Callable[[], bool]:
 
 def is_asking(client: RTVIClient) -> bool:
     """Return whether a spoken question is in the place of the microphone, or a call of `ask()` still holds it."""
-    return replaces_microphone(client) or bool(client._conversation.get().speaking)
+    conversation = manager_of(client).conversation
+    return replaces_microphone(client) or bool(conversation is not None and conversation.speaking)
 
 
 #: The locks of a client, and of its session over WebSocket, by name.
 LOCKS: dict[str, Callable[[RTVIClient], Any]] = {
     "manager": lambda client: manager_of(client)._lock,
-    "queue": lambda client: client._dispatcher.queue._lock,
+    "queue": lambda client: client._bus.queue._lock,
     "session": lambda client: session_of(client)._lock,
     "abort": lambda client: session_of(client).abort.signal._lock,
     "transport": lambda client: transport_of(client)._lock,
@@ -204,7 +206,7 @@ def bytes_of_calls(client: RTVIClient) -> int:
 
 def queued_bytes(client: RTVIClient) -> int:
     """Return how many bytes the events hold that wait for their handlers."""
-    return session_of(client).publisher._queue.bytes_queued
+    return session_of(client).publisher.queue.bytes_queued
 
 
 def look_for_devices(client: RTVIClient) -> None:
@@ -229,21 +231,19 @@ def run_on_io_thread(command: Callable[[], object]) -> None:
 class _Saying:
     """A question to which any turn may belong."""
 
-    def may_be(self, turn: Turn) -> bool:
+    def may_be(self, turn: TurnRecord) -> bool:
         return True
 
 
 @contextlib.contextmanager
 def asking_on_another_thread(client: RTVIClient) -> Iterator[None]:
     """Let another thread hold, in the block, all that one holds which asks, if the client follows its turns already."""
-    lazy, deadline = client._conversation, Deadline(GUARD)
     with contextlib.ExitStack() as stack:
-        if (conversation := lazy._conversation) is not None:
-            stack.enter_context(holding(lazy.ask_lock.hold(deadline)))
+        if (conversation := manager_of(client)._conversation) is not None:
+            stack.enter_context(holding(conversation.ask_lock.hold(Deadline(GUARD))))
             conversation.speaking.add(_Saying())
             stack.enter_context(conversation.patience(GUARD))
             stack.enter_context(holding(conversation._lock))
-        stack.enter_context(holding(lazy._lock))
         yield
 
 

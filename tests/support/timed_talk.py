@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from rtvi_sync import Event, RTVIEvent, Turn
+from rtvi_sync import BotReadyData, Event, RTVIEvent, Turn
 from rtvi_sync.client.conversation import ConversationTracker
 from rtvi_sync.client.session_audio import SessionAudio, Side
 from rtvi_sync.media import AudioTrack
@@ -52,27 +52,33 @@ class Talk:
     def __init__(self) -> None:
         self.media = FakeMedia()
         self.audio = SessionAudio(cast("Any", self.media), 120.0)
-        self.audio.begin(None)
         self.ended: list[Turn] = []
         follower = SimpleNamespace(
-            audio=self.audio, bot="", publish=self._publish, call_at=lambda due: None, read_at=0.0
+            audio=self.audio,
+            bot=BotReadyData(version="2.0.0"),
+            call_at=lambda due: None,
+            has_listener=lambda is_explicit: False,
+            item_of=self._take_turn,
+            number=1,
+            read_at=0.0,
+            timer_due=None,
+            user_is_muted=False,
         )
         self.follower = cast("Any", follower)
-        dispatcher = SimpleNamespace(observe=lambda types, function: None)
-        self.conversation = ConversationTracker(cast("Any", dispatcher), max_turn_audio=120.0)
-        self.conversation._follower, self.conversation._taken_until = self.follower, -1.0
-        self.conversation._tracker.start_session(audio_out=True, version=(2, 0))
+        self.conversation = ConversationTracker(max_turn_audio=120.0)
+        self.conversation._follower = self.follower
 
-    def _publish(self, type_: RTVIEvent, turn: Turn) -> None:
+    def _take_turn(self, type_: RTVIEvent, turn: Any) -> None:
         if type_ is RTVIEvent.TURN_ENDED:
-            self.ended.append(turn)
+            self.ended.append(turn.turn())
 
     def tell(self, at: float, *events: str) -> None:
         """Let events of the bot arrive; those of its texts have one."""
         for name in events:
             data = SimpleNamespace(text="Hi") if name == "bot-llm-text" else None
             self.follower.read_at = 0.0  # enough time has passed
-            self.conversation._take(Event(type=RTVIEvent(name), data=data, received_at=at, message=None))
+            event = Event(type=RTVIEvent(name), data=data, received_at=at, message=None)
+            self.conversation.take(self.follower, event)
 
     def ask(self, seconds: int) -> None:
         """Let the user speak from the beginning on, and the bot begin its answer a second later."""
@@ -90,7 +96,7 @@ class Talk:
         for number in range(seconds):
             send(self.media.user, frames(level, start + number, 10))
             self.follower.read_at = 0.0
-            self.conversation._read_audio(self.follower, start + number + 1)
+            self.conversation._read_audio(self.follower, self.conversation._start(self.follower), start + number + 1)
 
     @property
     def user_seconds(self) -> float:
@@ -105,13 +111,18 @@ class Talk:
 
     def end(self, at: float) -> list[Turn]:
         """End the session; return its turns."""
-        self.conversation._end_session(self.follower, at)
+        self.conversation.end_session(self.follower, at, lost=False)
         return self.ended
 
 
 def send(track: AudioTrack, frames: Iterable[AudioFrame]) -> None:
     for frame in frames:
         track.publish(frame.pcm, frame.sample_rate_hz, frame.timestamp)
+
+
+def bot_side(audio: SessionAudio) -> Side:
+    """Return what is kept of the bot's audio."""
+    return audio._bot
 
 
 def queued_frames(side: Side) -> int:

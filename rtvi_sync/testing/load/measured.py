@@ -99,7 +99,7 @@ class MeasuredClient(RTVIClient):
         given = (options,) if options is not None else ()
         super().__init__(*given, **keywords if given else {"max_turn_audio": 0, **keywords})
         self._on_measurement: Callable[[Measurement], object] | None = None
-        self._conversation.get()  # follows the turns, whatever the options say
+        self.turns()  # so that latencies are measured by the audio from the beginning
         # The last question that was sent; answers to earlier ones are not waited for.
         self._asked_at = 0.0
         self._outcomes = Outcomes()
@@ -236,7 +236,7 @@ class MeasuredClient(RTVIClient):
 
     def _awaited(self) -> list[Turn]:
         """Return the open questions whose turns no call returns that has asked them itself."""
-        ours = self._conversation.get()
+        ours = self._turns()
         return [
             turn
             for turn in self._open_questions()
@@ -278,7 +278,7 @@ class MeasuredClient(RTVIClient):
         if not turns:
             # The bot may still get what was said, or a text that was sent but just now.
             may_come = asked != "typed" or isinstance(error, RequestTimeoutError)
-            if may_come and not self._conversation.get().speaking:  # else it may be another thread's question
+            if may_come and not self._turns().speaking:  # else it may be another thread's question
                 self._outcomes.not_heard(max((turn.number for turn in self.turns()), default=0))
             self._report("answer", "first text" if asked == "typed" else _missing_part(None), called, error=error)
 
