@@ -11,6 +11,7 @@ handlers of earlier events have returned when `ask()` gets the end of its turn.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item
 from ..errors import ProtocolError, RequestTimeoutError, WouldDeadlockError
 from ..events import Event, RTVIEvent
@@ -56,6 +58,8 @@ Change: TypeAlias = Callable[[TurnTracker], list[TurnRecord]]
 """Something that happened: the tracker takes it, and returns the turns that started or ended with it."""
 
 _NOTHING: list[Item] = []
+
+logger: logging.Logger = package_logger(__name__)
 
 
 class Saying(Protocol):
@@ -145,9 +149,12 @@ class SessionFollower:
         """
         try:
             data = effect.decode()
+            return self._conversation.take(self, Event(type=effect.event, data=data, received_at=at, message=None))
         except ProtocolError:
             return _NOTHING  # the event `unknown_message` reports it
-        return self._conversation.take(self, Event(type=effect.event, data=data, received_at=at, message=None))
+        except Exception:
+            logger.exception("The turns could not be followed. Please report it: it is a fault of rtvi_sync")
+            return _NOTHING
 
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
@@ -174,7 +181,10 @@ class SessionFollower:
 
     def end(self, info: CloseInfo) -> None:
         """End the turns of the session, before its last events are queued. On the thread that ends it."""
-        self.publish(self._conversation.end_session(self, monotonic(), lost=_is_loss(info)))
+        try:
+            self.publish(self._conversation.end_session(self, monotonic(), lost=_is_loss(info)))
+        except Exception:
+            logger.exception("The turns could not be ended. Please report it: it is a fault of rtvi_sync")
 
     # -- the I/O thread -------------------------------------------------------------------------------------------
 
@@ -191,7 +201,9 @@ class SessionFollower:
         """Let time pass at `due`. Under the conversation's lock."""
         self.timer_due = due
         # The I/O thread reads first what arrived while the process was stopped.
-        self._call_later(due - monotonic(), lambda follower: follower._call_later(_READ_FIRST, _pass_time))
+        self._call_later(
+            due - monotonic(), lambda follower: follower._call_later(_READ_FIRST, SessionFollower._pass_time)
+        )
 
     def _call_later(self, seconds: float, call: Callable[[SessionFollower], object]) -> None:
         io, reference = self._io, weakref.ref(self)  # the session may end long before
@@ -232,10 +244,6 @@ class SessionFollower:
         """Queue events of turns."""
         if items:
             self._publisher.enqueue(items, 0)
-
-
-def _pass_time(follower: SessionFollower) -> None:
-    follower._pass_time()
 
 
 def _deliver(item: Item) -> None:
@@ -288,8 +296,7 @@ class ConversationTracker:
 
     # Mutable state. `_lock` guards the tracker, the audio of the current session, the turns that are over and the
     # followers. It is held for the work of one message, by the threads that take what happens and by those that read
-    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. Under it, turns are put on no
-    # queue. `noted`, `asked`, `speaking` and `_patience` are changed in single steps, by any thread.
+    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. `noted`, `asked`, `speaking` and `_patience` are changed in single steps, by any thread.
 
     #: Those of which turns are made.
     events: Final = frozenset(TurnTracker.HANDLERS)
@@ -346,10 +353,12 @@ class ConversationTracker:
     def _use(self) -> None:
         self._is_used = True
         follower = self._follower
-        if follower is not None and follower.audio is None:
+        if follower is None:
+            return
+        if follower.audio is None:
             follower.open_audio(in_full=True)
-        elif follower is not None and follower.audio is not None and self._tracker is not None:
-            follower.audio.keep(is_turn_open=bool(self._tracker.speeches))
+        else:
+            follower.audio.keep(is_turn_open=self._tracker is not None and not self._tracker.is_idle)
 
     def forget_audio(self, follower: SessionFollower) -> None:
         """Forget the audio of a session, unless turns are used meanwhile."""
