@@ -296,7 +296,8 @@ class ConversationTracker:
 
     # Mutable state. `_lock` guards the tracker, the audio of the current session, the turns that are over and the
     # followers. It is held for the work of one message, by the threads that take what happens and by those that read
-    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. `noted`, `asked`, `speaking` and `_patience` are changed in single steps, by any thread.
+    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. `noted`, `asked`, `speaking` and
+    # `_patience` are changed in single steps, by any thread.
 
     #: Those of which turns are made.
     events: Final = frozenset(TurnTracker.HANDLERS)
