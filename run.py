@@ -169,6 +169,7 @@ QUICK_FOLDERS = (
     "protocol",
     "concurrency",
     "session",
+    "conversation",
     "client",
     "media",
     "recording",

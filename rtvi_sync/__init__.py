@@ -14,16 +14,17 @@ from ._version import __version__
 if typing.TYPE_CHECKING:
     from . import signals
     from .client.actions import ActionArgument, RTVIActionRequestData, RTVIActionResponse
-    from .client.ask import PendingTurn
     from .client.base import DEFAULT_TIMEOUT, Timeout
     from .client.client import RTVIClient, connect
-    from .client.expect import Expect
     from .client.helpers import RTVIClientHelper
     from .client.llm_helper import LLMHelper
     from .client.options import RTVIClientOptions, RTVIEventCallbacks
     from .client.stats import ClientStats
-    from .client.turn import Turn
     from .concurrency.abort import AbortController, AbortSignal
+    from .conversation.ask import PendingTurn
+    from .conversation.expect import Expect
+    from .conversation.record import ReportedFunctionCall, TimelineEntry, TurnTimings
+    from .conversation.turn import Turn
     from .errors import (
         ActionEndpointNotSetError,
         BotAlreadyStartedError,
@@ -105,7 +106,6 @@ if typing.TYPE_CHECKING:
         UserTranscriptionData,
     )
     from .protocol.states import CloseInfo, TransportState
-    from .protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnTimings
     from .session.connect_request import BotStartedData
     from .session.event_bus import HandlerError
     from .session.event_stream import EventStream
@@ -252,15 +252,15 @@ __all__ = [
 # Each name is imported on first use: what an application does not use takes neither time nor memory. By module.
 _NAMES = {
     "client.actions": "ActionArgument RTVIActionRequestData RTVIActionResponse",
-    "client.ask": "PendingTurn",
+    "conversation.ask": "PendingTurn",
     "client.base": "DEFAULT_TIMEOUT Timeout",
     "client.client": "RTVIClient connect",
-    "client.expect": "Expect",
+    "conversation.expect": "Expect",
     "client.helpers": "RTVIClientHelper",
     "client.llm_helper": "LLMHelper",
     "client.options": "RTVIClientOptions RTVIEventCallbacks",
     "client.stats": "ClientStats",
-    "client.turn": "Turn",
+    "conversation.turn": "Turn",
     "concurrency.abort": "AbortController AbortSignal",
     "errors": (
         "ActionEndpointNotSetError BotAlreadyStartedError BotError BotNotReadyError ConfigUpdateError "
@@ -272,7 +272,7 @@ _NAMES = {
     "events": "Event RTVIEvent",
     "media.turn_audio": "TurnAudio",
     "protocol.states": "CloseInfo TransportState",
-    "protocol.turn_record": "ReportedFunctionCall TimelineEntry TurnTimings",
+    "conversation.record": "ReportedFunctionCall TimelineEntry TurnTimings",
     "session.connect_request": "BotStartedData",
     "session.event_bus": "HandlerError",
     "session.event_stream": "EventStream",

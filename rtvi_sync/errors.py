@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .installation import install_command
 
 if TYPE_CHECKING:
-    from .client.turn import Turn
+    from .conversation.turn import Turn
 
 E = TypeVar("E", bound=BaseException)
 

@@ -52,10 +52,10 @@ import attrs
 
 from .client.client import RTVIClient
 from .client.messaging import check_bot_takes
-from .client.turn import Turn
 from .concurrency.clock import monotonic
 from .concurrency.lifecycle import register_for_fork, start_thread
 from .concurrency.logs import package_logger
+from .conversation.turn import Turn
 from .errors import BotNotReadyError, MessageTooLargeError, MissingExtraError, RTVIError, UnsupportedFeatureError
 from .events import RTVIEvent, event_from
 from .protocol.session_payloads import BotReadyData

@@ -16,7 +16,7 @@ from ..session.params import Seconds
 from .session_manager import SessionManager
 
 if TYPE_CHECKING:
-    from .conversation import ConversationTracker
+    from ..conversation.follow import ConversationTracker
 
 T = TypeVar("T")
 

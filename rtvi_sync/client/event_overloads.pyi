@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
-from ..client.turn import Turn
+from ..conversation.turn import Turn
 from ..errors import DeviceError, UnsupportedFeatureError
 from ..events import Event, RTVIEvent
 from ..media.base import MediaDeviceInfo

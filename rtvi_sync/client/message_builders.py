@@ -134,3 +134,15 @@ def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, 
     BOOL.check(run_immediately=run_immediately, audio_response=audio_response)
     options = {"run_immediately": run_immediately, "audio_response": audio_response}
     return {**options, "custom_options": dict(more)} if more else options
+
+
+def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
+    """Return the messages that ask by a text: the first one that the bot knows is to be sent."""
+    message = {"role": "user", "content": text}
+    arguments = [{"name": "messages", "value": [message]}, {"name": "run_immediately", "value": True}]
+    ways = [
+        RTVIMessage("send-text", {"content": text, "options": run_options(True, audio_response)}),
+        RTVIMessage("append-to-context", {**message, "run_immediately": True}),
+        RTVIMessage("action", {"service": llm_service, "action": "append_to_messages", "arguments": arguments}),
+    ]
+    return ways if audio_response else ways[:1]  # the others cannot ask for text only

@@ -50,9 +50,9 @@ from .sessionless import BotStart, Sessionless
 from .ways import Way, params_for, video_first
 
 if TYPE_CHECKING:
+    from ..conversation.follow import ConversationTracker
     from ..session.http_action import HTTPAction
     from ..session.reconnect import Reconnector
-    from .conversation import ConversationTracker
     from .stats import ClientStats
 
 logger: logging.Logger = package_logger(__name__)
@@ -405,7 +405,7 @@ class SessionManager:
     def conversation(self) -> ConversationTracker | None:
         """Follows the turns of the client's sessions; None with `track_turns=False`."""
         if self._conversation is None and self._options.track_turns:
-            from .conversation import ConversationTracker  # here, because an unconnected client needs none
+            from ..conversation.follow import ConversationTracker  # here, because an unconnected client needs none
 
             with self._lock:
                 if self._conversation is None:
@@ -611,8 +611,8 @@ class SessionWatch:
 def _import_for_session(*, reconnects: bool) -> None:
     """Import what calls in a session need: later the process may have no descriptor left to do so."""
     # By name, because these modules import this one.
-    for module in ("ask", "conversation", "expect", "stats"):
-        importlib.import_module(f"{__package__}.{module}")
+    for module in ("client.stats", "conversation.ask", "conversation.expect"):
+        importlib.import_module(f"rtvi_sync.{module}")
     if reconnects:
         import tenacity  # noqa: F401
     for event in RTVIEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -37,55 +37,6 @@ class ClientStats(TransportStats, MediaCounters):
     messages_received: int = 0
     events_queued: int = 0
     event_bytes_queued: int = 0
-
-
-class AudioAccount(NamedTuple):
-    """What became of the user's audio, in seconds.
-
-    Attributes:
-        sent: what the system took from this process. 0: the transport does not count it.
-        not_taken: dropped because the server read too slowly; over WebRTC because this process was too busy.
-        late: what this process, or the source, did not have ready in time: replaced by silence, dropped, or delayed.
-    """
-
-    sent: float
-    not_taken: float
-    late: float
-
-    def since(self, before: AudioAccount) -> AudioAccount:
-        """Return the account of the time after `before`."""
-        return AudioAccount(
-            sent=self.sent - before.sent, not_taken=self.not_taken - before.not_taken, late=self.late - before.late
-        )
-
-    @property
-    def has_losses(self) -> bool:
-        """Whether a frame was lost, or was late."""
-        return self.not_taken >= _FRAME or self.late >= _FRAME
-
-    def describe(self) -> str:
-        """Return sentences that say on which side audio was lost; "" if the transport does not count it."""
-        found = []
-        if self.not_taken >= _FRAME:
-            found.append(
-                f"{self.not_taken:.1f} s of audio were dropped because the server read too slowly (over WebRTC: this "
-                "process was too busy)"
-            )
-        if self.late >= _FRAME:
-            found.append(f"{self.late:.1f} s of audio were late in this process or in its source")
-        if self.sent and not found:
-            found.append(f"{self.sent:.1f} s of audio were sent in time, and the server took all of it")
-        return "".join(f"{each}. " for each in found)
-
-
-# Seconds of one frame.
-_FRAME = 0.02
-
-
-def account_of(carried: TransportStats, media: MediaCounters) -> AudioAccount:
-    """Return what became of the user's audio in a session."""
-    late = _FRAME * (media.mic_underruns + media.mic_dropped) + media.mic_delayed
-    return AudioAccount(sent=carried.audio_sent, not_taken=carried.audio_unsent, late=late)
 
 
 def stats_of(

@@ -22,11 +22,12 @@ from ..session.session import Session
 from .base import ClientBase
 from .helpers import HelperRegistry
 from .llm_helper import LLMHelper
+from .message_builders import text_messages
 
 if TYPE_CHECKING:  # most clients need none of them
-    from .ask import PendingTurn, Question
-    from .expect import Expect
-    from .turn import Turn
+    from ..conversation.ask import PendingTurn, Question
+    from ..conversation.expect import Expect
+    from ..conversation.turn import Turn
 
 __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
@@ -150,7 +151,7 @@ class ClientTurns(ClientBase):
         BOOL.check(audio_response=audio_response)
         WAIT.check(delay=delay)
         EVENT_CONDITION.check(where=where)
-        from .ask import PendingTurn
+        from ..conversation.ask import PendingTurn
 
         event = event_from(after, "after")
         session = self._manager.session()
@@ -225,7 +226,7 @@ class ClientTurns(ClientBase):
             within: seconds for each expectation, from the latest of the beginning of the block, the last message that
                 the client sent, and what was met last.
         """
-        from .expect import Expect
+        from ..conversation.expect import Expect
 
         WAIT.check(within=within)
         return Expect(self._bus, self._turns(), within)
@@ -240,7 +241,7 @@ class ClientTurns(ClientBase):
     def _question(
         self, question: Askable, session: Session, *, audio_response: bool, sample_rate_hz: int | None
     ) -> Question:
-        from .ask import SpokenQuestion, TypedQuestion, source_of, text_messages
+        from ..conversation.ask import SpokenQuestion, TypedQuestion, source_of
 
         conversation = self._turns()
         if sample_rate_hz is not None and not isinstance(question, (bytes, bytearray, memoryview)):

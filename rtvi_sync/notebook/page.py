@@ -6,8 +6,8 @@ import html
 import os
 from collections.abc import Iterable, Sequence
 
+from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.protocol.text import LONGEST_LINE, clean
-from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.recording.tables import columns
 from rtvi_sync.recording.transcript import is_heard
 

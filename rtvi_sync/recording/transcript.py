@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from rtvi_sync import RTVIEvent
-from rtvi_sync.protocol.turn_record import TurnRecord
+from rtvi_sync.conversation.record import TurnRecord
 
 from ..protocol.text import LONGEST_LINE
 

@@ -76,15 +76,13 @@ from .event_stream import forked_error
 from .function_calls import CALL_EVENTS, FunctionCalls
 
 if TYPE_CHECKING:
-    from ..client.conversation import ConversationTracker, SessionFollower
+    from ..conversation.follow import ConversationTracker, SessionFollower
 
 logger: logging.Logger = package_logger(__name__)
 
 # The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
 # sessions, which nothing else may hold strongly.
 _sessions_of_transports: dict[int, Session] = {}
-
-_NO_EVENTS: frozenset[RTVIEvent] = frozenset()
 
 # A further cause of a bot's silence.
 _SILENCE = {
@@ -474,7 +472,6 @@ class Session:
         interruption, a function call.
         """
         receive, publisher = self.engine.receive, self.publisher
-        followed = self._conversation.events if self._conversation is not None else _NO_EVENTS
         items: list[Item] = []
         held = 0  # bytes, by the items
         try:
@@ -494,7 +491,7 @@ class Session:
                         if item is not None:
                             items.append(item)
                             held += size
-                        if effect.event in followed and (follower := self.follower) is not None:
+                        if effect.event.in_turns and (follower := self.follower) is not None:
                             items += follower.take(effect, received_at)
                         if effect.event not in CALL_EVENTS:
                             continue

@@ -368,7 +368,7 @@ def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:
 
 
 def _timeline(turns: list[Turn]) -> str:
-    from rtvi_sync.client.turn import timeline_of
+    from rtvi_sync.conversation.turn import timeline_of
 
     return "\n".join(timeline_of(turn) for turn in turns)
 

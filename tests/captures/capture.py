@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, RTVIMessage, WebSocketTransport
-from rtvi_sync.client.ask import text_messages
+from rtvi_sync.client.message_builders import text_messages
 from rtvi_sync.media import CallbackSource, NullSink
 from rtvi_sync.media.pcm import rms
 

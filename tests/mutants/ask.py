@@ -3,8 +3,8 @@
 from tools.mutants import Module, Mutant
 
 MODULE = Module(
-    "rtvi_sync/client/ask.py",
-    ("tests/client/test_ask.py", "tests/client/test_turns.py", "tests/client/test_pending_turn.py"),
+    "rtvi_sync/conversation/ask.py",
+    ("tests/conversation/test_ask.py", "tests/client/test_turns.py", "tests/conversation/test_pending_turn.py"),
     (
         Mutant(
             "A question for text only may be asked aloud.",
@@ -57,7 +57,7 @@ MODULE = Module(
             "The turn of a refused action stays open.",
             "session.follower.unsent(message)",
             "pass",
-            tests=("tests/client/test_ask.py::test_an_action_that_is_refused",),
+            tests=("tests/conversation/test_ask.py::test_an_action_that_is_refused",),
         ),
         Mutant(
             "The microphone does not speak again after a question.",
@@ -68,14 +68,14 @@ MODULE = Module(
             "A question that was said still claims turns.",
             "self._conversation.speaking.discard(self)",
             "pass",
-            tests=("tests/client/test_ask.py::test_what_the_user_says_after_a_question_is_another_turn",),
+            tests=("tests/conversation/test_ask.py::test_what_the_user_says_after_a_question_is_another_turn",),
         ),
         Mutant(
             "Turns before a spoken question may be its own.",
             "turn.number >= self._first",
             "True",
             within="SpokenQuestion.may_be",
-            tests=("tests/client/test_ask.py::test_a_turn_that_a_spoken_question_interrupts",),
+            tests=("tests/conversation/test_ask.py::test_a_turn_that_a_spoken_question_interrupts",),
         ),
         Mutant(
             "The turn that the question itself has interrupted is its answer.",
@@ -86,7 +86,9 @@ MODULE = Module(
             "The answer to the first part of a question counts as the answer.",
             "return heard_end is not None and heard_end >= self._voice_end - _SOFT_END",
             "return heard_end is not None",
-            tests=("tests/client/test_ask.py::test_the_answer_to_the_first_part_of_a_question_is_not_its_answer",),
+            tests=(
+                "tests/conversation/test_ask.py::test_the_answer_to_the_first_part_of_a_question_is_not_its_answer",
+            ),
         ),
         Mutant(
             "A source that fails in the middle keeps the call waiting.",

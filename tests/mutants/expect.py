@@ -3,8 +3,8 @@
 from tools.mutants import Module, Mutant
 
 MODULE = Module(
-    "rtvi_sync/client/expect.py",
-    ("tests/client/test_expect.py",),
+    "rtvi_sync/conversation/expect.py",
+    ("tests/conversation/test_expect.py",),
     (
         Mutant(
             "A block notes what the block before has noted.",
@@ -36,7 +36,7 @@ MODULE = Module(
             "The limit counts from the beginning of the block.",
             "self._next, self._since = position, max(self._since, event.received_at)",
             "self._next = position",
-            tests=("tests/client/test_expect.py::test_where_the_limit_counts_from",),
+            tests=("tests/conversation/test_expect.py::test_where_the_limit_counts_from",),
         ),
         Mutant(
             "The limit does not count from the last message sent.",

@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/protocol/spoken_text.py",
-    ("tests/protocol/test_spoken_text.py", "tests/protocol/test_turns.py", "tests/protocol/test_captures.py"),
+    ("tests/protocol/test_spoken_text.py", "tests/conversation/test_turns.py", "tests/conversation/test_captures.py"),
     (
         Mutant(
             "A text has 100,001 characters.",

@@ -3,12 +3,12 @@
 from tools.mutants import Module, Mutant
 
 MODULE = Module(
-    "rtvi_sync/protocol/tracker.py",
+    "rtvi_sync/conversation/tracker.py",
     (
-        "tests/protocol/test_tracker.py",
-        "tests/protocol/test_turns.py",
-        "tests/protocol/test_turns_random.py",
-        "tests/protocol/test_captures.py",
+        "tests/conversation/test_tracker.py",
+        "tests/conversation/test_turns.py",
+        "tests/conversation/test_turns_random.py",
+        "tests/conversation/test_captures.py",
     ),
     (
         Mutant(

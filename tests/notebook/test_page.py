@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtvi_sync.conversation.record import TurnRecord, TurnTimings
 from rtvi_sync.notebook.page import table_html, table_text, transcript_html, transcript_text
 from rtvi_sync.protocol.text import clean
-from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
 
 pytestmark = pytest.mark.inside
 

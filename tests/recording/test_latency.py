@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from rtvi_sync import Turn
+from rtvi_sync.conversation.record import TurnTimings
 from rtvi_sync.media import AudioFrame, ToneSource
-from rtvi_sync.protocol.turn_record import TurnTimings
 from rtvi_sync.recording.latency import HEADERS, Latency, as_rows, audible_timestamps, of_turn
 from rtvi_sync.testing import EmbeddedBot, MeasuredClient, Measurement
 from tests.support.slowness import GUARD

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync.conversation.record import TurnRecord, TurnTimings
 from rtvi_sync.protocol.text import clean
-from rtvi_sync.protocol.turn_record import TurnRecord, TurnTimings
 from rtvi_sync.recording.transcript import Line, Transcript, has_begun
 
 pytestmark = pytest.mark.inside

@@ -20,7 +20,7 @@ WITHOUT: Final[dict[str, str]] = {
     "protocol/service_payloads": _PAYLOADS,
     "protocol/session_payloads": _PAYLOADS,
     "protocol/speech_payloads": _PAYLOADS,
-    "protocol/turn_record": "classes of data without code: tests/protocol/test_turns.py makes each of them",
+    "conversation/record": "classes of data without code: tests/conversation/test_turns.py makes each of them",
     "testing/contract_rig": "the tools of transport_contract: tests/behaviour/contract uses each of them",
 }
 

@@ -20,7 +20,7 @@ _PLACES = {
     "no_thread_pause": "rtvi_sync.session.session.NO_THREAD_PAUSE",  # before the end of a session asks for one again
     "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # what a server has to say what it offers
     "contended_wait": "rtvi_sync.media.devices.speaker._CONTENDED_WAIT",  # until a speaker beside busy threads reopens
-    "hearing": "rtvi_sync.client.ask._HEARING_LIMIT",  # how long a bot may not have heard a question
+    "hearing": "rtvi_sync.conversation.ask._HEARING_LIMIT",  # how long a bot may not have heard a question
     "notebook_flush": "rtvi_sync.notebook.live._FLUSH_TIMEOUT",  # what the last output has at the end
     "function_calls": "rtvi_sync.session.function_calls.MAX_RUNNING",  # how many run at once: a number
     "late_answers": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # how many may still come: a number
@@ -64,7 +64,7 @@ _PLACES = {
     "restart_age": "rtvi_sync.media.devices.portaudio._MIN_RESTART_AGE",
     "speaker_close": "rtvi_sync.media.devices.speaker._CLOSE_TIME",
     # conversations
-    "user_lead": "rtvi_sync.client.session_audio._USER_LEAD",  # how long what the user has said is remembered
+    "user_lead": "rtvi_sync.conversation.audio._USER_LEAD",  # how long what the user has said is remembered
     "unawaited": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # a count
     # tools
     "talk_answer": "rtvi_sync.cli.talk_session._ANSWER_TIMEOUT",  # until the next line of a pipe is sent

@@ -20,8 +20,8 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "an event is queued": ("session.event_bus:Publisher.event", lambda _, type_, *__, **___: type_),
     "listeners are looked for": ("session.event_bus:Publisher._step", lambda _, type_, data=None: data),
     "an event between sessions is queued": ("client.sessionless:Sessionless.publish", lambda _, event, __: event),
-    "the turns of a session are followed": ("client.conversation:ConversationTracker.follow", lambda *_: None),
-    "a session gets its follower": ("client.conversation:SessionFollower.__init__", lambda *_: None),
+    "the turns of a session are followed": ("conversation.follow:ConversationTracker.follow", lambda *_: None),
+    "a session gets its follower": ("conversation.follow:SessionFollower.__init__", lambda *_: None),
     "the connect thread runs": ("session.attempt:ConnectAttempt._work", lambda *_: None),
     "a thread of the pool gets a task": ("concurrency.pool_task:PoolTask._run", lambda task, _: task.role),
     "a state is set": ("session.event_bus:Publisher.move", lambda _, state: state),
@@ -31,7 +31,7 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "a device is opened": ("media.media:Media._prepare", lambda *_, **__: None),
     "WebRTC is looked for": ("transports.small_webrtc:is_installed", lambda *_: None),
     "a speaker gets audio": ("media.devices.speaker:DeviceSpeaker.write", lambda *_: None),
-    "the source of a question is made": ("client.ask:source_of", lambda *_: None),
+    "the source of a question is made": ("conversation.ask:source_of", lambda *_: None),
 }
 
 

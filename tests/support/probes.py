@@ -18,10 +18,10 @@ from rtvi_sync.client.ways import Way
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.runtime import acquire_runtime
+from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.net.tls import default_context
 from rtvi_sync.protocol import envelope
 from rtvi_sync.protocol.frames import AudioRawFrame
-from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.session.connect_request import BotURL
 from tests.support.clients import manager_of, session_of, transport_of
 from tests.support.slowness import GUARD

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from rtvi_sync import BotReadyData, Event, RTVIEvent, Turn
-from rtvi_sync.client.conversation import ConversationTracker
-from rtvi_sync.client.session_audio import SessionAudio, Side
+from rtvi_sync.conversation.audio import SessionAudio, Side
+from rtvi_sync.conversation.follow import ConversationTracker
 from rtvi_sync.media import AudioTrack
 from rtvi_sync.media.base import AudioFrame
 

@@ -152,7 +152,7 @@ def test_the_traceback_of_a_failure(run: Run) -> None:
     result.assert_outcomes(failed=3)
     result.stdout.no_fnmatch_line("*rtvi_sync/*.py:*")
     result.stdout.fnmatch_lines(["*.py:2: ExpectationError", "*.py:6: ExpectationError", "*.py:9: RequestTimeoutError"])
-    run(code, "--full-trace").stdout.fnmatch_lines(["*rtvi_sync/client/expect.py:*"])
+    run(code, "--full-trace").stdout.fnmatch_lines(["*rtvi_sync/conversation/expect.py:*"])
 
 
 def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

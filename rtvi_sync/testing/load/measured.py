@@ -25,16 +25,16 @@ from rtvi_sync import (
     Turn,
     signals,
 )
-from rtvi_sync.client.ask import failure_of
 from rtvi_sync.client.base import payload_of
-from rtvi_sync.client.stats import account_of
 from rtvi_sync.client.ways import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
+from rtvi_sync.conversation.ask import failure_of
+from rtvi_sync.conversation.audio import account_of
+from rtvi_sync.conversation.record import TurnRecord
+from rtvi_sync.conversation.tracker import MAX_TURNS
 from rtvi_sync.errors import fresh_copy
 from rtvi_sync.protocol.sent_text import sent_text
-from rtvi_sync.protocol.tracker import MAX_TURNS
-from rtvi_sync.protocol.turn_record import TurnRecord
 from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
 from rtvi_sync.testing.load.outcomes import Outcomes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rtvi_sync.protocol.tracker import MAX_TURNS
+from rtvi_sync.conversation.tracker import MAX_TURNS
 
 from ...concurrency.clock import monotonic
 

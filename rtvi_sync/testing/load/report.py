@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 import attrs
 
 from rtvi_sync import ClientStats, RTVIError
-from rtvi_sync.client.stats import account_of
+from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rtvi_sync.protocol.tracker import MAX_TURNS
+from rtvi_sync.conversation.tracker import MAX_TURNS
 from rtvi_sync.testing.load.outcomes import Outcomes
 
 pytestmark = pytest.mark.inside

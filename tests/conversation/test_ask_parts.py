@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import RequestTimeoutError, TurnAudio, WouldDeadlockError
-from rtvi_sync.client.ask import at_microphone_rate, source_of
-from rtvi_sync.client.conversation import AskLock
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.conversation.ask import at_microphone_rate, source_of
+from rtvi_sync.conversation.follow import AskLock
 from rtvi_sync.media import AudioSource, BytesSource, CallbackSource, SilenceSource, ToneSource, WavSource
 from rtvi_sync.media.convert import ResamplingSource
 from tests.support.probes import waiters

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from rtvi_sync import Event, RTVIMessage
+from rtvi_sync.conversation.record import TurnRecord
+from rtvi_sync.conversation.tracker import TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload, parse_version
-from rtvi_sync.protocol.tracker import TurnTracker
-from rtvi_sync.protocol.turn_record import TurnRecord
 
 _PAUSE = 100.0
 _FOR_EVER = 1e6  # longer than all waits of the tracker

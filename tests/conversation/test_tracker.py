@@ -7,13 +7,13 @@ from typing import Any, Literal
 import pytest
 
 from rtvi_sync import Event, RTVIMessage
-from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
+from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
+from rtvi_sync.conversation.record import TurnRecord
+from rtvi_sync.conversation.tracker import OpenTurn, Questions, TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 from rtvi_sync.protocol.service_payloads import PipecatMetricsData
 from rtvi_sync.protocol.session_payloads import ErrorData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
-from rtvi_sync.protocol.tracker import OpenTurn, Questions, TurnTracker
-from rtvi_sync.protocol.turn_record import TurnRecord
 
 pytestmark = pytest.mark.inside
 

@@ -1,20 +1,23 @@
-"""The audio of a session, divided into its turns."""
+"""The audio of a session: divided into its turns, and what became of the user's."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import attrs
 
 from ..concurrency.clock import monotonic
 from ..media.base import AudioFrame
+from ..media.device_slots import MediaCounters
 from ..media.levels import FLOOR, audible
 from ..media.media import Media
 from ..media.pcm import rms
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
-from ..protocol.turn_record import Speech, TurnRecord, TurnTimings, speech_of
+from ..transports.base import TransportStats
+from .record import Speech, TurnRecord, TurnTimings, speech_of
 
 # Seconds of the user's audio that a turn keeps, the last ones: the end of the voice is what latencies are counted from.
 _MAX_USER_SECONDS = 60.0
@@ -33,6 +36,9 @@ _PAUSE = 0.3
 # Seconds of the bot's audio that are kept while no turn is open, if turns are not used yet: in a load test a thousand
 # sessions start at once.
 _FIRST_LAG = 2.0
+
+# Seconds of one frame of the user's audio.
+_FRAME = 0.02
 
 # For `Side`: nothing was dropped, or everything.
 _NOTHING: Speech = (math.inf, -math.inf)
@@ -334,3 +340,48 @@ class SessionAudio:
         """Read the tracks no longer."""
         self._bot.close()
         self._user.close()
+
+
+class AudioAccount(NamedTuple):
+    """What became of the user's audio, in seconds.
+
+    Attributes:
+        sent: what the system took from this process. 0: the transport does not count it.
+        not_taken: dropped because the server read too slowly; over WebRTC because this process was too busy.
+        late: what this process, or the source, did not have ready in time: replaced by silence, dropped, or delayed.
+    """
+
+    sent: float
+    not_taken: float
+    late: float
+
+    def since(self, before: AudioAccount) -> AudioAccount:
+        """Return the account of the time after `before`."""
+        return AudioAccount(
+            sent=self.sent - before.sent, not_taken=self.not_taken - before.not_taken, late=self.late - before.late
+        )
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether a frame was lost, or was late."""
+        return self.not_taken >= _FRAME or self.late >= _FRAME
+
+    def describe(self) -> str:
+        """Return sentences that say on which side audio was lost; "" if the transport does not count it."""
+        found = []
+        if self.not_taken >= _FRAME:
+            found.append(
+                f"{self.not_taken:.1f} s of audio were dropped because the server read too slowly (over WebRTC: this "
+                "process was too busy)"
+            )
+        if self.late >= _FRAME:
+            found.append(f"{self.late:.1f} s of audio were late in this process or in its source")
+        if self.sent and not found:
+            found.append(f"{self.sent:.1f} s of audio were sent in time, and the server took all of it")
+        return "".join(f"{each}. " for each in found)
+
+
+def account_of(carried: TransportStats, media: MediaCounters) -> AudioAccount:
+    """Return what became of the user's audio in a session."""
+    late = _FRAME * (media.mic_underruns + media.mic_dropped) + media.mic_delayed
+    return AudioAccount(sent=carried.audio_sent, not_taken=carried.audio_unsent, late=late)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import ErrorData, ExpectationError, ReportedFunctionCall, TimelineEntry, Turn, TurnTimings
-from rtvi_sync.client.turn import timeline_of
+from rtvi_sync.conversation.turn import timeline_of
 
 pytestmark = pytest.mark.inside
 

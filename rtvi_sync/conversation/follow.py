@@ -15,7 +15,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
@@ -34,10 +34,10 @@ from ..protocol.engine import Deliver
 from ..protocol.sent_text import SAYING
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
-from ..protocol.tracker import MAX_TURNS, TurnTracker
-from ..protocol.turn_record import TurnRecord, speech_of
 from ..session.event_bus import Publisher
-from .session_audio import SessionAudio, TurnCut
+from .audio import SessionAudio, TurnCut
+from .record import TurnRecord, speech_of
+from .tracker import MAX_TURNS, TurnTracker
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -299,11 +299,8 @@ class ConversationTracker:
     # turns; it is re-entrant, because a finalizer may run on a thread that holds it. `noted`, `asked`, `speaking` and
     # `_patience` are changed in single steps, by any thread.
 
-    #: Those of which turns are made.
-    events: Final = frozenset(TurnTracker.HANDLERS)
-
     def __init__(self, *, max_turn_audio: float) -> None:
-        for event in self.events:
+        for event in TurnTracker.HANDLERS:
             load_payload(event)  # now: a process may have no descriptor left when the first one arrives
         self.max_turn_audio = max_turn_audio
         #: How many sessions were followed.

@@ -14,12 +14,12 @@ from ..events import Event, RTVIEvent, event_from
 from ..protocol.speech_payloads import BotOutputData
 from ..protocol.states import CloseInfo
 from ..protocol.text import MAX_LENGTH, one_line, quoted
-from ..protocol.turn_record import ReportedFunctionCall
 from ..protocol.validation import EVENT_CONDITION, NAME, WAIT, Rule
 from ..session.event_bus import EventBus
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
-from .conversation import ConversationTracker
+from .follow import ConversationTracker
+from .record import ReportedFunctionCall
 from .turn import (
     ARGUMENTS,
     PATTERN,

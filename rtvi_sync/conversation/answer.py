@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import attrs
 
-from .dialects import Version
-from .speech_payloads import BotOutputData
-from .spoken_text import MAX_CHARACTERS, SpokenText, letters_of
-from .turn_record import ReportedFunctionCall
+from ..protocol.dialects import Version
+from ..protocol.speech_payloads import BotOutputData
+from ..protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
+from .record import ReportedFunctionCall
 
 _MAX_PARTS = 1000
 _MAX_SEGMENTS = 1000

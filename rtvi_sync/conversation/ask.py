@@ -48,16 +48,15 @@ from ..media.sources import BytesSource, MemorySource, PackagedSource, SourceRun
 from ..messages import RTVIMessage
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line, quoted
-from ..protocol.tracker import VOICE_UNKNOWN
-from ..protocol.turn_record import TurnRecord
 from ..protocol.validation import WAIT
 from ..session.event_bus import EventBus
 from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from ..session.session import Session
-from .conversation import ConversationTracker
-from .message_builders import run_options
-from .stats import AudioAccount, account_of
+from .audio import AudioAccount, account_of
+from .follow import ConversationTracker
+from .record import TurnRecord
+from .tracker import VOICE_UNKNOWN
 from .turn import Turn
 
 __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
@@ -644,18 +643,6 @@ class PendingTurn:
             self._question.rest()
             if not self._question.all_sent:
                 self._question.fail(RTVIError(_CANCELLED))
-
-
-def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
-    """Return the messages that ask by a text: the first one that the bot knows is to be sent."""
-    message = {"role": "user", "content": text}
-    arguments = [{"name": "messages", "value": [message]}, {"name": "run_immediately", "value": True}]
-    ways = [
-        RTVIMessage("send-text", {"content": text, "options": run_options(True, audio_response)}),
-        RTVIMessage("append-to-context", {**message, "run_immediately": True}),
-        RTVIMessage("action", {"service": llm_service, "action": "append_to_messages", "arguments": arguments}),
-    ]
-    return ways if audio_response else ways[:1]  # the others cannot ask for text only
 
 
 def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:

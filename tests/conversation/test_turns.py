@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 from rtvi_sync import Event, RTVIMessage
-from rtvi_sync.protocol.answer import Waits
+from rtvi_sync.conversation.answer import Waits
+from rtvi_sync.conversation.record import TurnRecord
+from rtvi_sync.conversation.tracker import TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
-from rtvi_sync.protocol.tracker import TurnTracker
-from rtvi_sync.protocol.turn_record import TurnRecord
 
 pytestmark = pytest.mark.inside
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rtvi_sync import Event, RTVIEvent, RTVIMessage
+from rtvi_sync.conversation.record import TurnRecord
+from rtvi_sync.conversation.tracker import TurnTracker
 from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
-from rtvi_sync.protocol.tracker import TurnTracker
-from rtvi_sync.protocol.turn_record import TurnRecord
 
 pytestmark = pytest.mark.inside
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from rtvi_sync import Turn
-from rtvi_sync.client.session_audio import SessionAudio, Side
 from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.conversation.audio import SessionAudio, Side
 from rtvi_sync.media import AudioTrack
 from tests.support.timed_talk import (
     RATE_HZ,

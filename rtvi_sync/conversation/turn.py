@@ -14,9 +14,9 @@ from ..errors import ExpectationError
 from ..media.turn_audio import TurnAudio
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.text import MAX_LENGTH, one_line, quoted
-from ..protocol.turn_record import ReportedFunctionCall, TimelineEntry, TurnRecord
 from ..protocol.validation import BOOL, WAIT, Rule
 from ..session.params import Seconds
+from .record import ReportedFunctionCall, TimelineEntry, TurnRecord
 
 __tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtvi_sync.protocol.answer import Answer, BotTraits, Waits
+from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
 from rtvi_sync.protocol.speech_payloads import BotOutputData, SpokenProgressData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
 

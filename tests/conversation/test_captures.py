@@ -7,11 +7,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rtvi_sync.protocol.turn_record import TurnRecord
+from rtvi_sync.conversation.record import TurnRecord
 from tests.captures.expected import Expected, expected_of
 from tests.captures.logs import LOGS, rows_of
 from tests.captures.scenarios import SCENARIOS
-from tests.protocol.replay import Replay
+from tests.conversation.replay import Replay
 
 pytestmark = pytest.mark.inside
 

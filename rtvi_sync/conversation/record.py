@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from .service_payloads import PipecatMetricsData
-from .session_payloads import ErrorData
-from .text import quoted
+from ..protocol.service_payloads import PipecatMetricsData
+from ..protocol.session_payloads import ErrorData
+from ..protocol.text import quoted
 
 TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "failed"]
 """Whether the bot is still to answer or answering, has said everything, was interrupted, or is gone."""

@@ -15,16 +15,16 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from ..events import Event, RTVIEvent
+from ..protocol.dialects import Version
+from ..protocol.message import RTVIMessage
+from ..protocol.sent_text import sent_text
+from ..protocol.service_payloads import PipecatMetricsData
+from ..protocol.session_payloads import ErrorData
+from ..protocol.speech_payloads import BotOutputData
+from ..protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
+from ..protocol.text import one_line
 from .answer import Answer, BotTraits, Waits
-from .dialects import Version
-from .message import RTVIMessage
-from .sent_text import sent_text
-from .service_payloads import PipecatMetricsData
-from .session_payloads import ErrorData
-from .speech_payloads import BotOutputData
-from .spoken_text import MAX_CHARACTERS, SpokenText, letters_of
-from .text import one_line
-from .turn_record import Speech, TimelineEntry, TurnRecord, TurnStatus, TurnTimings, speech_of
+from .record import Speech, TimelineEntry, TurnRecord, TurnStatus, TurnTimings, speech_of
 
 _E: TypeAlias = RTVIEvent
 
