@@ -235,7 +235,7 @@ class SessionFollower:
         is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
         return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
 
-    def item_of(self, type_: RTVIEvent, turn: EndedTurn | Turn) -> Item | None:
+    def item_of(self, type_: RTVIEvent, turn: EndedTurn | TurnRecord) -> Item | None:
         """Return the queue item that delivers an event of a turn; None if it has no listener."""
         publisher = self._publisher
         return (_deliver, publisher, type_, turn, monotonic(), 0) if publisher.has_listener(type_) else None
@@ -249,8 +249,7 @@ class SessionFollower:
 def _deliver(item: Item) -> None:
     """Deliver an event of a turn. On the queue's worker, which also puts the audio of the turn together."""
     _, publisher, type_, turn, at, _ = item
-    if isinstance(turn, EndedTurn):
-        turn = turn.turn()
+    turn = turn.turn() if isinstance(turn, EndedTurn) else turn_of(turn)
     publisher.deliver(type_, turn, at, len(turn.audio.pcm) + len(turn.user_audio.pcm))
 
 
@@ -455,7 +454,7 @@ class ConversationTracker:
             else:
                 if not self._is_used and follower.has_listener(is_explicit=True):
                     self._use()
-                items.append(follower.item_of(RTVIEvent.TURN_STARTED, turn_of(record)))
+                items.append(follower.item_of(RTVIEvent.TURN_STARTED, record))
         if records and follower.audio is not None:
             follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
         self._set_timer(follower, tracker)
@@ -492,8 +491,8 @@ class ConversationTracker:
         ended = EndedTurn(record, _about(follower.bot), follower.audio.cut(record, speeches, at))
         over = self._over
         over[record.number] = ended
-        for number in [number for number in over if number <= record.number - MAX_TURNS]:
-            del over[number]
+        while len(over) > MAX_TURNS:
+            del over[next(iter(over))]
         if record.message_id in self.asked:
             self.asked.discard(record.message_id)
         elif not any(question.may_be(record) for question in self.speaking.copy()):
