@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from rtvi_sync import Event, RTVIMessage
+from rtvi_sync import Event, RTVIEvent, RTVIMessage
 from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import OpenTurn, Questions, TurnTracker
@@ -308,3 +308,8 @@ def test_speech_may_be_answered_before_its_end_is_reported() -> None:
     assert questions.may_first_be_answered(by_model=True)
     bot.tells_spoken = True
     assert not questions.may_first_be_answered(by_model=True)
+
+
+def test_what_it_takes() -> None:
+    """The tracker takes the events that the table marks as those of turns."""
+    assert {*TurnTracker.HANDLERS} == {event for event in RTVIEvent if event.in_turns}
