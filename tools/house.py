@@ -63,7 +63,7 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
 OTHER: Final[Mapping[str, tuple[str, ...]]] = {
     "Publisher": ("_warnings",),
     "Session": ("_last_moment", "follower", "messages_received"),
-    "SessionManager": ("params", "ways"),
+    "SessionManager": ("_conversation", "params", "ways"),
     "Transport": ("on_message", "options"),
 }
 #: What a redesign aims at.

@@ -299,8 +299,6 @@ class ConversationTracker:
     # `_patience` are changed in single steps, by any thread.
 
     def __init__(self, *, max_turn_audio: float) -> None:
-        for event in TurnTracker.HANDLERS:
-            load_payload(event)  # now: a process may have no descriptor left when the first one arrives
         self.max_turn_audio = max_turn_audio
         #: How many sessions were followed.
         self.sessions: int = 0
@@ -343,6 +341,8 @@ class ConversationTracker:
     def use(self) -> ConversationTracker:
         """Keep the audio of turns from now on: the application uses them. Any thread."""
         if not self._is_used:
+            for event in TurnTracker.HANDLERS:
+                load_payload(event)  # before connect(), after which nothing is imported: a process may fork
             with self._lock:
                 self._use()
         return self
