@@ -485,8 +485,8 @@ class Session:
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
                         # Each has a time of its own: applications compare them to find out what came first.
-                        received_at = max(monotonic(), math.nextafter(self._last_moment, math.inf))
-                        self._last_moment = received_at
+                        now, last = monotonic(), self._last_moment
+                        self._last_moment = received_at = now if now > last else math.nextafter(last, math.inf)
                         item = publisher.item_of(effect, text or effect.message, received_at, size)
                         if item is not None:
                             items.append(item)
