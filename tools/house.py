@@ -46,7 +46,7 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
     "Connecting": ("_call", "last"),
     "BotStart": ("_abort", "bundle"),
     "EventStreams": ("sessions", "_over", "_given_up", "_closed", "_forked"),
-    "Publisher": ("_ending", "_silenced", "_over", "was_opened", "was_ready"),
+    "EventPublisher": ("_ending", "_silenced", "_over", "was_opened", "was_ready"),
     "Reconnector": ("_run", "_unwanted", "_repeated", "failed"),
     "_Run": ("_attempts", "_first", "_loss", "_started", "_thread", "stopped", "pending"),
     "Session": (
@@ -61,7 +61,7 @@ LIFE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: The fields of these classes that are assigned outside of the constructor and say nothing about where a client is.
 OTHER: Final[Mapping[str, tuple[str, ...]]] = {
-    "Publisher": ("_warnings",),
+    "EventPublisher": ("_warnings",),
     "Session": ("_last_moment", "follower", "messages_received"),
     "SessionManager": ("_conversation", "params", "ways"),
     "Transport": ("on_message", "options"),

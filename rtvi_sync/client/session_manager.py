@@ -38,7 +38,7 @@ from ..protocol.states import CloseInfo, TransportState
 from ..protocol.validation import from_mapping
 from ..session.attempt import ConnectAttempt
 from ..session.connect_request import ConnectRequest
-from ..session.event_bus import EventBus, Publisher
+from ..session.event_bus import EventBus, EventPublisher
 from ..session.event_stream import forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.reconnect_policy import limit_attempt
@@ -441,7 +441,7 @@ class SessionManager:
         media, transport = self.media, self.transport
         if not media.is_held:
             runtime = acquire_runtime()
-            publisher = Publisher(self._bus, runtime.workers, takes_states=False)
+            publisher = EventPublisher(self._bus, runtime.workers, takes_states=False)
             media.hold(runtime)
             media.expect(runtime, publisher)
         try:

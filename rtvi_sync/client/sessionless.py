@@ -23,7 +23,7 @@ from ..protocol.engine import Engine, about_this_client
 from ..protocol.states import TransportState
 from ..session.attempt import on_a_thread, was_disconnected
 from ..session.connect_request import BotStartedData, Bundle, ConnectRequest
-from ..session.event_bus import EventBus, Publisher
+from ..session.event_bus import EventBus, EventPublisher
 from ..session.params import RTVIClientParams
 from ..session.session import EndLimits
 from .connect_call import Operation
@@ -182,7 +182,7 @@ class Sessionless:
             runtime.release()
 
     @contextlib.contextmanager
-    def _publishing(self, action: HTTPAction) -> Iterator[Publisher]:
+    def _publishing(self, action: HTTPAction) -> Iterator[EventPublisher]:
         self._actions.append(action)
         try:
             with self._publisher(on_overflow=action.overflow) as publisher:
@@ -198,7 +198,7 @@ class Sessionless:
         start: BotStart | None = None,
         forgets_bot: bool = False,
         on_overflow: Callable[[], object] = lambda: None,
-    ) -> Iterator[Publisher]:
+    ) -> Iterator[EventPublisher]:
         """Yield a publisher of events; for a `start`, and to forget its bot, also of states, which only one publisher
         may change.
         """
@@ -211,7 +211,9 @@ class Sessionless:
                 if takes_states:
                     self.check_no_start()
                     self._start = start
-                publisher = Publisher(self._bus, runtime.workers, on_overflow=on_overflow, takes_states=takes_states)
+                publisher = EventPublisher(
+                    self._bus, runtime.workers, on_overflow=on_overflow, takes_states=takes_states
+                )
             yield publisher
         finally:
             if start is not None and self._start is start:

@@ -10,10 +10,10 @@ import attrs
 
 from ..concurrency.clock import monotonic
 from ..media.base import AudioFrame
-from ..media.device_slots import MediaCounters
 from ..media.levels import FLOOR, audible
 from ..media.media import Media
 from ..media.pcm import rms
+from ..media.slot import MediaCounters
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
 from ..transports.base import TransportStats

@@ -34,7 +34,7 @@ from ..protocol.engine import Deliver
 from ..protocol.sent_text import SAYING
 from ..protocol.states import CloseInfo
 from ..protocol.text import one_line
-from ..session.event_bus import Publisher
+from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
 from .record import TurnRecord, speech_of
 from .tracker import MAX_TURNS, TurnTracker
@@ -126,7 +126,7 @@ class SessionFollower:
 
     def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
         self._conversation = conversation
-        self._publisher: Publisher = session.publisher
+        self._publisher: EventPublisher = session.publisher
         self._io = session.runtime.io
         self._media: Media = session.media
         self.bot = bot

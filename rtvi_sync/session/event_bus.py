@@ -290,7 +290,7 @@ class _Measured:
         self.queued = False  # an item on the queue will deliver it
 
 
-class Publisher:
+class EventPublisher:
     """Publishes the states and events of one session, or of one request without a session, on the client's bus.
 
     It refers to the bus weakly, so that a client which is dropped while connected can be collected.
@@ -384,7 +384,7 @@ class Publisher:
     def event(self, type_: RTVIEvent, data: Any = None, cause: Cause | None = None, size: int = 0) -> None:
         """Queue an event, if it has a listener."""
         if self.has_listener(type_):
-            self.enqueue([(Publisher._deliver, self, type_, data, monotonic(), cause, size)], size)
+            self.enqueue([(EventPublisher._deliver, self, type_, data, monotonic(), cause, size)], size)
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
         """Queue an event like `event()`; it replaces the last one of its type if that was not delivered yet.
@@ -439,7 +439,7 @@ class Publisher:
             event, data = RTVIEvent.UNKNOWN_MESSAGE, effect.message
             if not bus.has_listener(event):
                 return None
-        return Publisher._deliver, self, event, data, received_at, cause, size
+        return EventPublisher._deliver, self, event, data, received_at, cause, size
 
     def enqueue(self, items: list[Item], size: int) -> None:
         """Queue events that have listeners and hold `size` bytes. An event after the session's last one is never
@@ -560,7 +560,7 @@ class Publisher:
     @staticmethod
     def _deliver(item: Item) -> None:
         """Deliver an event. On the queue's worker."""
-        self: Publisher
+        self: EventPublisher
         _, self, type_, data, received_at, cause, size = item
         bus = self._bus()
         if bus is None or self._silenced:

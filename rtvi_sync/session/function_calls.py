@@ -27,7 +27,7 @@ from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol.text import quoted, raised
-from .event_bus import HandlerError, Publisher
+from .event_bus import EventPublisher, HandlerError
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -70,7 +70,7 @@ class FunctionCalls:
         send: of the session.
     """
 
-    def __init__(self, publisher: Publisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
+    def __init__(self, publisher: EventPublisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
         self._publisher = publisher
         self._workers = workers
         self._send = send

@@ -31,7 +31,7 @@ from ..net.http import HTTPClient, post_stream
 from ..net.urls import printable
 from ..protocol import engine as protocol
 from ..protocol import envelope
-from .event_bus import Publisher
+from .event_bus import EventPublisher
 from .event_stream import forked_error
 from .params import RTVIClientParams
 from .session import EndLimits
@@ -66,7 +66,7 @@ class HTTPAction:
         engine: protocol.Engine,
         network: Network,
         http_client: HTTPClient | None,
-        publishing: Callable[[HTTPAction], AbstractContextManager[Publisher]],
+        publishing: Callable[[HTTPAction], AbstractContextManager[EventPublisher]],
     ) -> None:
         if not params.base_url or params.endpoints.action is None:
             missing = "base_url" if not params.base_url else "endpoints.action"
@@ -210,7 +210,7 @@ class HTTPAction:
         self._over = True
         self._notifier.notify_all()
 
-    def _converse(self, publisher: Publisher) -> BaseException | None:
+    def _converse(self, publisher: EventPublisher) -> BaseException | None:
         """Make the request and perform the effects of each message; return the error, if there was one."""
         try:
             self._engine.outbound(self._message, self._answer)
@@ -227,7 +227,7 @@ class HTTPAction:
             return error
         return None
 
-    def _receive(self, text: bytes, publisher: Publisher) -> None:
+    def _receive(self, text: bytes, publisher: EventPublisher) -> None:
         try:
             message = envelope.decode(text)
         except envelope.ForeignMessageError:

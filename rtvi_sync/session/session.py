@@ -71,7 +71,7 @@ from ..protocol.sent_text import SAYING
 from ..protocol.states import CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import Inbound, Transport, TransportOptions
-from .event_bus import EventBus, Publisher
+from .event_bus import EventBus, EventPublisher
 from .event_stream import forked_error
 from .function_calls import CALL_EVENTS, FunctionCalls
 
@@ -189,7 +189,7 @@ class Session:
             self.runtime: Runtime = acquire_runtime()
             #: The number of the session, counted from 1 for each client.
             self.number: int = bus.streams.start_session()
-            self.publisher: Publisher = Publisher(bus, self.runtime.workers, on_overflow=self._overflow)
+            self.publisher: EventPublisher = EventPublisher(bus, self.runtime.workers, on_overflow=self._overflow)
             self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
             #: Abandons the attempt to connect.
             self.abort: AbortController = AbortController(

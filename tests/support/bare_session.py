@@ -29,7 +29,7 @@ def bare_session(
         patch.setattr(module, "_sessions_of_transports", {})
         patch.setattr(module, "acquire_runtime", lambda: runtime)
         patch.setattr(module, "register_for_exit", lambda _: None)
-        patch.setattr(module, "Publisher", lambda *_, **__: publisher)
+        patch.setattr(module, "EventPublisher", lambda *_, **__: publisher)
         session = kind(transport, bus, media, Deadline(None), **follows)
     session._closes_transport = True  # as if the transport had been told of the session
     return session
