@@ -28,7 +28,7 @@ from rtvi_sync.media.media import Media
 from rtvi_sync.media.sources import SourceRun
 from tests.support import limits, part_probes
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, media_threads, running
+from tests.support.threads import InThread, holding, media_threads, running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
@@ -119,12 +119,13 @@ def test_a_forked_child_starts_afresh(talk, timer):
     """In the child of a fork neither the parent's session nor a lock that it held blocks a new session."""
     source = ToneSource()
     session = talk(mic=source).begin()
-    with part_probes.lock_of(session.manager):
+    with holding(part_probes.lock_of(session.manager)):
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(10)  # a child that hangs must not outlive the test
             try:
+                assert session.manager.session is None
                 assert session.manager.stop(1.0) == []
                 session.chunks.clear()
                 session.begin()
@@ -217,6 +218,20 @@ def test_stop_is_idempotent_and_leaves_nothing(talk, timer):
     session.hear(b"ab")
     timer.advance(1.0)
     assert session.chunks == []
+
+
+def test_nothing_is_sent_after_pause(talk, timer):
+    """From the return of pause() on nothing is sent, and the bot is still heard."""
+    sink = BytesSink()
+    session = talk(mic=ToneSource(), speaker=sink).begin()
+    timer.advance(0.1)
+    before = len(session.chunks)
+    session.manager.pause()
+    timer.advance(0.1)
+    session.hear(b"ab")
+    assert before
+    assert len(session.chunks) == before
+    assert sink.pcm == b"ab"
 
 
 def test_stop_without_start(talk):

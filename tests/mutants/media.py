@@ -95,7 +95,6 @@ MODULE = Module(
             "pause() leaves the microphone on.",
             "for slot in (self.mic, self.cam, self.screen):",
             "for slot in (self.cam, self.screen):",
-            tests=("tests/media/test_playback.py", *_DEVICES, *_LIFE),
         ),
         Mutant(
             "What was dropped is not logged.",
