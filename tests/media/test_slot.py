@@ -165,6 +165,8 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
     session.hear(b"ab")
     assert session.sent == ToneSource().read(5 * 320)
     assert sink.pcm == b"ab"
+    session.manager.stop(GUARD)
+    session.begin()  # what could not be opened is not kept for later sessions either
 
 
 def test_a_sink_is_replaced_while_it_runs(talk):

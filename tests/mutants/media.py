@@ -129,7 +129,6 @@ MODULE = Module(
             "A choice that can't be opened is kept for later sessions.",
             "            session, choice = self.session, given\n",
             "            session, choice = self.session, given\n            slot.given = given\n",
-            tests=_DEVICES,
         ),
         Mutant("A choice is forgotten after the session.", "            slot.given = given\n", "", tests=_DEVICES),
         Mutant(
