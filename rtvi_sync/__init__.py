@@ -111,8 +111,7 @@ if typing.TYPE_CHECKING:
     from .session.event_stream import EventStream
     from .session.function_calls import FunctionCall
     from .session.params import APIRequest, ConnectTimeout, Endpoints, RTVIClientParams
-    from .session.reconnect import ReconnectFailedData, ReconnectingData
-    from .session.reconnect_policy import ReconnectPolicy, is_transient
+    from .session.reconnect_policy import ReconnectFailedData, ReconnectingData, ReconnectPolicy, is_transient
     from .transports.base import Transport, TransportOptions, TransportStats
     from .transports.eval import EvalTransport
     from .transports.memory import MemoryTransport
@@ -278,8 +277,7 @@ _NAMES = {
     "session.event_stream": "EventStream",
     "session.function_calls": "FunctionCall",
     "session.params": "APIRequest ConnectTimeout Endpoints RTVIClientParams",
-    "session.reconnect": "ReconnectFailedData ReconnectingData",
-    "session.reconnect_policy": "ReconnectPolicy is_transient",
+    "session.reconnect_policy": "ReconnectFailedData ReconnectPolicy ReconnectingData is_transient",
     "transports.base": "Transport TransportOptions TransportStats",
     "transports.eval": "EvalTransport",
     "transports.memory": "MemoryTransport",

@@ -39,31 +39,27 @@ PACKAGE: Final = ROOT / "rtvi_sync"
 #: of a transport. The table is kept by hand: `field_faults()` finds a field that no longer exists, and a field of these
 #: classes that is assigned outside of the constructor and is in neither table.
 LIFE: Final[Mapping[str, tuple[str, ...]]] = {
+    "Attempt": ("_phase", "_until", "_error"),
     "ClientState": ("value", "owner"),
-    "ConnectAttempt": ("_phase", "_error", "_end", "_patience_timer", "session", "abandoned"),
-    "ConnectCall": ("_untried", "_left_early", "_round", "_attempt", "_failures", "abandoned", "was_followed"),
-    "Operation": ("stopped", "begun", "over", "_succeeded"),
-    "Connecting": ("_call", "last"),
-    "BotStart": ("_abort", "bundle"),
+    "Connect": ("_candidate", "_has_next", "_limit"),
     "EventStreams": ("sessions", "_over", "_given_up", "_closed", "_forked"),
     "EventPublisher": ("_ending", "_silenced", "_over", "was_opened", "was_ready"),
-    "Reconnector": ("_run", "_unwanted", "_repeated", "failed"),
-    "_Run": ("_attempts", "_first", "_loss", "_started", "_thread", "stopped", "pending"),
+    "Life": ("_holder", "_closed", "_actions", "operations", "last_session", "started", "failed"),
+    "Operation": ("progress", "abandoned", "session", "pending"),
+    "Reconnect": ("_thread", "lost"),
     "Session": (
-        *("_early_ready", "_is_open", "introduced", "bot", "_info", "_tearing_down", "_close_task"),
-        *("_transport_deadline", "connecting", "_closes_transport", "bot_dismissed", "is_replaced", "connect_done"),
-        *("announced", "closed", "drained"),
+        *("phase", "_early_ready", "introduced", "bot", "_info", "_close_task", "_transport_deadline", "connecting"),
+        *("_closes_transport", "nothing_follows", "follows", "_owner"),
     ),
-    "SessionManager": ("_way", "_beginning", "_closed", "_session", "_under_way", "_last_start"),
-    "SessionWatch": ("_session", "is_dropped"),
-    "Sessionless": ("_start", "_actions", "started"),
+    "StartBot": ("_abort", "_bundle"),
     "Transport": ("state",),
+    "Watch": ("operation",),
 }
 #: The fields of these classes that are assigned outside of the constructor and say nothing about where a client is.
 OTHER: Final[Mapping[str, tuple[str, ...]]] = {
     "EventPublisher": ("_warnings",),
     "Session": ("_last_moment", "follower", "messages_received"),
-    "SessionManager": ("_conversation", "params", "ways"),
+    "Life": ("_conversation", "params", "candidates", "reconnects"),
     "Transport": ("on_message", "options"),
 }
 #: What a redesign aims at.

@@ -109,7 +109,7 @@ class BotActions(ClientBase):
             UnsupportedFeatureError: bots of this version have no actions.
         """
         message = request_of(action).as_message()
-        if self._manager.has_session:
+        if self._life.has_session:
             return _checked(self._ask(message, timeout))
         return _checked(self._observe(message, lambda: self._ask_server(message, timeout)))
 
@@ -132,18 +132,18 @@ class BotActions(ClientBase):
         return self._action_stream(request_of(action).as_message(), timeout)
 
     def _action_stream(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
-        if self._manager.has_session:
+        if self._life.has_session:
             yield _checked(self._ask(message, timeout))
         else:
             yield from self._stream_from_server(message, timeout)
 
     def _ask_server(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        with self._manager.http_action(message) as action:
+        with self._life.http_action(message) as action:
             return action.result(deadline)
 
     def _stream_from_server(self, message: RTVIMessage, timeout: Timeout) -> Generator[RTVIActionResponse, None, None]:
-        with self._manager.http_action(message) as action:
+        with self._life.http_action(message) as action:
             while (received := action.next_before(self._deadline(timeout))) is not None:
                 yield received
 

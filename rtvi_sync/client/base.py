@@ -13,7 +13,7 @@ from ..protocol.dialects import INBOUND, decode_payload
 from ..protocol.validation import WAIT, Rule
 from ..session.event_bus import EventBus
 from ..session.params import Seconds
-from .session_manager import SessionManager
+from .life import Life
 
 if TYPE_CHECKING:
     from ..conversation.follow import ConversationTracker
@@ -49,7 +49,7 @@ TIMEOUT: Final = Rule(
 class ClientBase:
     """Base of the classes that `RTVIClient` inherits. None of them has logic."""
 
-    _manager: SessionManager
+    _life: Life
     _bus: EventBus
     _request_timeout: Seconds | None
 
@@ -74,7 +74,7 @@ class ClientBase:
             UnsupportedFeatureError: The client follows no turns.
         """
         self._bus.streams.check_process()
-        conversation = self._manager.conversation
+        conversation = self._life.conversation
         if conversation is None:
             raise UnsupportedFeatureError(
                 "This client follows no turns: it was made with track_turns=False. Make it without that option for "
@@ -90,7 +90,7 @@ class ClientBase:
 
     def _ask(self, message: RTVIMessage, timeout: Timeout) -> RTVIMessage:
         deadline = self._deadline(timeout)
-        return self._observe(message, lambda: self._manager.session().request(message, deadline))
+        return self._observe(message, lambda: self._life.session().request(message, deadline))
 
 
 def payload_of(answer: RTVIMessage) -> Any:

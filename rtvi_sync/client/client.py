@@ -1,4 +1,4 @@
-"""The client, a blocking facade without logic over `session_manager`, `session` and `event_bus`; and `connect()`."""
+"""The client, a blocking facade without logic over `life`, `session` and `event_bus`; and `connect()`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
 from ..transports.base import Transport
 from .actions import BotActions
+from .candidates import TransportName, candidates_for, video_first
 from .config import BotConfig
 from .devices import ClientDevices
 from .helpers import HelperRegistry, RTVIClientHelper
+from .life import Life
 from .messaging import BotMessages
 from .options import RTVIClientOptions, api_request, callbacks_of, check_option_names, documents_options
-from .session_manager import SessionManager
 from .turns import ClientTurns
-from .ways import TransportName, video_first, ways_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -78,11 +78,11 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         callbacks = callbacks_of(given.callbacks)
         for event, function in callbacks:
             self._bus.add(event, function, name=f"on_{event.snake}")
-        self._manager = SessionManager(given, self._bus)
+        self._life = Life(given, self._bus)
         self._use_turns(*(event for event, _ in callbacks))
         self._helpers = HelperRegistry(self._bus)
-        weakref.finalize(self, self._manager.watch.collected).atexit = False
-        weakref.finalize(self, self._manager.media.collected).atexit = False
+        weakref.finalize(self, self._life.watch.collected).atexit = False
+        weakref.finalize(self, self._life.media.collected).atexit = False
 
     @classmethod
     def for_url(
@@ -121,20 +121,20 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             TypeError: an unknown option, or `custom_connect_handler`, which returns the bot's address, too.
             ValueError: `transport` is not the name of a transport.
         """
-        ways = ways_to(url, transport, token, headers)
+        candidates = candidates_for(url, transport, token, headers)
         if any(options.get(name) for name in ("enable_cam", "enable_camera", "enableCam", "enableCamera")):
-            ways = video_first(ways)
+            candidates = video_first(candidates)
         if options.get("custom_connect_handler", options.get("customConnectHandler")) is not None:
             raise TypeError("for_url() and custom_connect_handler both say where the bot is: give one of them")
         check_option_names("for_url()", options, by_url=True)
-        client = cls(transport=ways[0].transport, **options)
-        client._manager.use(ways, headers)
+        client = cls(transport=candidates[0].transport, **options)
+        client._life.use(candidates, headers)
         return client
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_manager"):  # a traceback that shows locals has it, if the constructor has raised
+        if not hasattr(self, "_life"):  # a traceback that shows locals has it, if the constructor has raised
             return "<RTVIClient, not constructed>"
-        transport = self._manager.transport
+        transport = self._life.transport
         return f"<RTVIClient {self.state.value}, {transport.name if transport is not None else 'no'} transport>"
 
     def __reduce__(self) -> NoReturn:
@@ -173,7 +173,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         After any of them it may be called again, and so it may after Ctrl-C or an exception of a signal handler, which
         leave no session. It may be called inside a handler, too, for example that of `disconnected`.
         """
-        call = self._manager.connecting(given=connection_params)
+        call = self._life.connecting(given=connection_params)
         try:
             return self._observe("connect", call.run)
         except BaseException:
@@ -206,7 +206,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             DisconnectedError: `disconnect()` was called on another thread.
         """
         request = api_request(endpoint, request_data, headers, timeout)
-        call = self._manager.starting(request)
+        call = self._life.starting(request)
         try:
             return self._observe("start_bot", call.run)
         except BaseException:
@@ -222,7 +222,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     ) -> BotReadyData:
         """Call `start_bot()` and `connect()` under one limit. Arguments as of `start_bot()`, errors as of both."""
         request = api_request(endpoint, request_data, headers, timeout)
-        call = self._manager.connecting(start=request)
+        call = self._life.connecting(start=request)
         try:
             return self._observe("start_bot_and_connect", call.run)
         except BaseException:
@@ -243,10 +243,10 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         """
         call = None
         try:
-            call = self._manager.ending()
+            call = self._life.ending()
             call.run()
         except BaseException:
-            (call or self._manager.ending()).insist()
+            (call or self._life.ending()).insist()
             raise
 
     def wait(self, timeout: Seconds | None = None) -> CloseInfo:
@@ -286,16 +286,16 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             ForkedProcessError: the client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
-        self._manager.wait_until_ready(timeout)
+        self._life.wait_until_ready(timeout)
 
     def close(self) -> None:
         """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
         call = None
         try:
-            call = self._manager.ending(for_good=True)
+            call = self._life.ending(for_good=True)
             call.run()
         except BaseException:
-            (call or self._manager.ending(for_good=True)).insist()
+            (call or self._life.ending(for_good=True)).insist()
             raise
 
     def __enter__(self: ClientT) -> ClientT:
@@ -312,7 +312,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         try:
             self.disconnect()
         except BaseException:  # an interrupt, which may have been there before the call had begun
-            self._manager.ending().insist()
+            self._life.ending().insist()
             raise
 
     # -- properties ---------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     @property
     def state(self) -> TransportState:
         """Return the state. In a forked child, whose parent holds the session, it is `disconnected`."""
-        return self._manager.state
+        return self._life.transport_state
 
     @property
     def connected(self) -> bool:
@@ -335,12 +335,12 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     @property
     def transport(self) -> Transport | None:
         """Return the transport of the current or last session; before the first one, the one that is tried first."""
-        return self._manager.transport
+        return self._life.transport
 
     @property
     def transport_expiry(self) -> float | None:
         """Return the Unix time at which the server will end the session, if the transport knows it."""
-        transport = self._manager.transport
+        transport = self._life.transport
         return transport.expiry if transport is not None else None
 
     def stats(self) -> ClientStats:
@@ -348,16 +348,16 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
         Fast enough to be called every second. Never raises.
         """
-        return self._manager.stats()
+        return self._life.stats()
 
     @property
     def params(self) -> RTVIClientParams:
         """Return the parameters of the requests to your server. They may be changed or replaced at any time."""
-        return self._manager.params
+        return self._life.params
 
     @params.setter
     def params(self, value: RTVIClientParams | Mapping[str, Any]) -> None:
-        self._manager.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
+        self._life.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
 
     def construct_url(self, endpoint: str) -> str:
         """Return the URL of an endpoint: "connect", "action", or a path below `params.base_url`.

@@ -33,7 +33,7 @@ class BotConfig(ClientBase):
         """Return the bot's config as last received: after `connect()`, and after each `config` message. None: it sent
         none.
         """
-        config = self._manager.config
+        config = self._life.config
         return configs.config_of(config) if config is not None else None
 
     def get_bot_config(self, timeout: Timeout = DEFAULT_TIMEOUT) -> Config:
@@ -125,7 +125,7 @@ class BotConfig(ClientBase):
     def _given_or_known(self, config: ConfigLike | None) -> ConfigLike:
         if config is not None:
             return config
-        session = self._manager.session()
+        session = self._life.session()
         session.check_ready()
         known = self.config
         if known is None:

@@ -32,7 +32,7 @@ class ClientDevices(ClientBase):
             DeviceError: a device that was requested by its id cannot be used.
             MissingExtraError: a device needs a library that is not installed; the message says how to install it.
         """
-        self._manager.init_devices()
+        self._life.init_devices()
 
     def get_all_mics(self) -> list[MediaDeviceInfo]:
         """Return the microphones that are present.
@@ -41,32 +41,32 @@ class ClientDevices(ClientBase):
             MissingExtraError: PyAudio, or the library under it, is not installed; the message says how to install it.
             DeviceError: the machine's sound system does not answer.
         """
-        return self._manager.media.devices("mic")
+        return self._life.media.devices("mic")
 
     def get_all_speakers(self) -> list[MediaDeviceInfo]:
         """Return the speakers that are present. Errors as of `get_all_mics()`."""
-        return self._manager.media.devices("speaker")
+        return self._life.media.devices("speaker")
 
     def get_all_cams(self) -> list[MediaDeviceInfo]:
         """Return the cameras that are present. Errors as of `get_all_mics()`, for OpenCV."""
-        return self._manager.media.devices("cam")
+        return self._life.media.devices("cam")
 
     @property
     def selected_mic(self) -> MediaDeviceInfo | None:
         """Return the microphone that is used, or will be; None: the default, which was not opened yet, or a source
         object.
         """
-        return self._manager.media.mic.info
+        return self._life.media.mic.info
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
         """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
-        return self._manager.media.speaker.info
+        return self._life.media.speaker.info
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
         """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
-        return self._manager.media.cam.info
+        return self._life.media.cam.info
 
     def update_mic(self, device_id: MicChoice) -> None:
         """Use another microphone, in this session and later ones. In a session the local track goes on.
@@ -109,13 +109,13 @@ class ClientDevices(ClientBase):
             DeviceError, MissingExtraError: a microphone that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
-        self._manager.media.settings.mic = enable  # also if the transport has devices of its own
+        self._life.media.settings.mic = enable  # also if the transport has devices of its own
         self._in_charge.enable_mic(enable)
 
     @property
     def is_mic_enabled(self) -> bool:
         """Return whether the microphone is not muted."""
-        return self._manager.media.settings.mic
+        return self._life.media.settings.mic
 
     def enable_cam(self, enable: bool) -> None:
         """Turn the camera on or off, in this session and later ones. Off, the device is closed.
@@ -130,7 +130,7 @@ class ClientDevices(ClientBase):
     @property
     def is_cam_enabled(self) -> bool:
         """Return whether the camera is on. A transport without video sends nothing of it."""
-        return self._manager.media.settings.cam
+        return self._life.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
         """Begin or end sharing the screen of this machine.
@@ -145,17 +145,17 @@ class ClientDevices(ClientBase):
     @property
     def is_sharing_screen(self) -> bool:
         """Return whether the screen is shared."""
-        return self._manager.media.settings.screen
+        return self._life.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
         """Unmute or mute the speaker. Sinks and tracks get the bot's audio in any case."""
         BOOL.check(enable=enable)
-        self._manager.media.settings.speaker = enable
+        self._life.media.settings.speaker = enable
 
     @property
     def is_speaker_enabled(self) -> bool:
         """Return whether the speaker is not muted."""
-        return self._manager.media.settings.speaker
+        return self._life.media.settings.speaker
 
     @property
     def speaker_volume(self) -> float:
@@ -165,16 +165,16 @@ class ClientDevices(ClientBase):
         Raises:
             TypeError, ValueError: it is set to something else.
         """
-        return self._manager.media.settings.volume
+        return self._life.media.settings.volume
 
     @speaker_volume.setter
     def speaker_volume(self, volume: float) -> None:
-        self._manager.media.set_speaker_volume(volume)
+        self._life.media.set_speaker_volume(volume)
 
     @property
     def media_state(self) -> MediaState:
         """Return the status of microphone, speaker and camera."""
-        return self._manager.media.state
+        return self._life.media.state
 
     def tracks(self) -> Tracks:
         """Return the tracks of the client and the bot that exist now."""
@@ -183,14 +183,14 @@ class ClientDevices(ClientBase):
     @property
     def _in_charge(self) -> Transport | Media:
         """Return what the devices obey now: the transport of a session, which may have devices of its own, or Media."""
-        transport = self._manager.transport_in_use()
-        return transport if transport is not None else self._manager.media
+        transport = self._life.transport_in_use()
+        return transport if transport is not None else self._life.media
 
     def _update(self, kind: Literal["mic", "speaker", "cam"], choice: Any) -> None:
         """Replace a device now, or for later sessions."""
-        transport = self._manager.transport_in_use()
+        transport = self._life.transport_in_use()
         if transport is None:
-            self._manager.media.select(kind, choice)
+            self._life.media.select(kind, choice)
         else:
             {"mic": transport.update_mic, "speaker": transport.update_speaker, "cam": transport.update_cam}[kind](
                 choice
@@ -198,20 +198,20 @@ class ClientDevices(ClientBase):
 
     def _enable_video(self, feature: Literal["cam", "screen-share"], enable: bool) -> None:
         """Turn the camera or the sharing of the screen on or off, if the transport carries video."""
-        manager = self._manager
-        transport = manager.transport_in_use()
-        in_charge = transport if transport is not None else manager.media
+        life = self._life
+        transport = life.transport_in_use()
+        in_charge = transport if transport is not None else life.media
         try:
-            if enable and not (manager.prefer_video() if transport is None else transport.supports_video):
-                who = "There is no transport" if manager.transport is None else "This transport carries no video"
+            if enable and not (life.prefer_video() if transport is None else transport.supports_video):
+                who = "There is no transport" if life.transport is None else "This transport carries no video"
                 raise UnsupportedFeatureError(f"{who}. Use one that carries video, or leave it off", feature=feature)
             if feature == "cam":
-                manager.media.settings.cam = enable
+                life.media.settings.cam = enable
                 in_charge.enable_cam(enable)
             else:
                 in_charge.enable_screen_share(enable)
         except UnsupportedFeatureError as error:
-            has_publisher = transport is not None or manager.media.is_held
-            publish = manager.media.publish if has_publisher else manager.publish
+            has_publisher = transport is not None or life.media.is_held
+            publish = life.media.publish if has_publisher else life.publish
             publish(RTVIEvent.UNSUPPORTED_FEATURE, fresh_copy(error))
             raise

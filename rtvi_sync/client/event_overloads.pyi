@@ -18,7 +18,7 @@ from ..protocol.states import CloseInfo, TransportState
 from ..session.connect_request import BotStartedData
 from ..session.event_bus import HandlerError
 from ..session.event_stream import EventStream
-from ..session.reconnect import ReconnectFailedData, ReconnectingData
+from ..session.reconnect_policy import ReconnectFailedData, ReconnectingData
 from .base import ClientBase
 from .event_names import *
 

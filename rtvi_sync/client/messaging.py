@@ -40,7 +40,7 @@ class BotMessages(ClientBase):
     def send_message(self, message: RTVIMessage) -> None:
         """Send a message of any type. Returns at once and waits for no answer."""
         _MESSAGE.check(message=message)
-        self._manager.session().send(message)
+        self._life.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
         """Send a message of your application's own; waits for no answer."""
@@ -117,7 +117,7 @@ class BotMessages(ClientBase):
         NAME.or_none.check(format=format, name=name)
         MAPPING.or_none.check(custom_options=custom_options)
         options = run_options(run_immediately, audio_response, custom_options)
-        session = self._manager.session()
+        session = self._life.session()
         session.check_ready()  # before the file is read
         check_bot_takes(self, "send-file")  # before it is read and uploaded
         limit = session.transport.max_message_size
@@ -155,7 +155,7 @@ class BotMessages(ClientBase):
             ValueError: a character other than 0-9, * and #, or none.
         """
         KEYS.check(keys=keys)
-        session = self._manager.session()
+        session = self._life.session()
         for message in dtmf_messages(keys, session.engine.version):
             session.send(message)
 
@@ -175,7 +175,7 @@ class BotMessages(ClientBase):
         """Request the bot to cancel a group of jobs; `ui_job_group` events report the result."""
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
-        session = self._manager.session()
+        session = self._life.session()
         session.send(cancel_message(job_id, reason, session.engine.version))
 
     def disconnect_bot(self) -> None:
@@ -183,7 +183,7 @@ class BotMessages(ClientBase):
 
         The session is not replaced, whatever `ReconnectPolicy` there is.
         """
-        self._manager.dismiss_bot()
+        self._life.dismiss_bot()
         self.send_message(RTVIMessage("disconnect-bot", {}))
 
     # -- functions that the bot calls ---------------------------------------------------------------------------------
@@ -236,4 +236,4 @@ def check_bot_takes(client: ClientBase, type_: str) -> None:
     Raises:
         BotNotReadyError, DisconnectedError, UnsupportedFeatureError: as sending it does.
     """
-    client._manager.session().engine.outbound(RTVIMessage(type_))
+    client._life.session().engine.outbound(RTVIMessage(type_))

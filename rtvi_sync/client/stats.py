@@ -12,7 +12,6 @@ from ..transports.base import Transport, TransportStats
 if TYPE_CHECKING:
     from ..media.media import Media
     from ..session.event_bus import EventBus
-    from ..session.reconnect import Reconnector
     from ..session.session import Session
 
 
@@ -44,15 +43,21 @@ def stats_of(
     media: Media,
     bus: EventBus,
     session: Session | None,
-    reconnector: Reconnector | None,
+    reconnects: int,
 ) -> ClientStats:
-    """Return the counters of the parts of a client; `session` is the current or last one."""
+    """Return the counters of the parts of a client.
+
+    Args:
+        transport, media, bus: of the client.
+        session: the current or last one.
+        reconnects: how many sessions were replaced.
+    """
     carried = transport.stats() if transport is not None else TransportStats()
     return ClientStats(
         **attrs.asdict(carried),
         **attrs.asdict(media.counters),
         sessions=bus.streams.sessions,
-        reconnects=reconnector.count if reconnector is not None else 0,
+        reconnects=reconnects,
         messages_sent=session.messages_sent if session is not None else 0,
         messages_received=session.messages_received if session is not None else 0,
         events_queued=len(bus.queue),

@@ -99,13 +99,13 @@ class ClientTurns(ClientBase):
         WAIT.check(settle=settle)
         self._check_may_wait("ask()")
         deadline = Deadline(timeout)
-        session = self._manager.session()
+        session = self._life.session()
         session.check_ready()
         conversation = self._turns()
         # A function runs while the ask() to whose answer it belongs waits for that.
         in_function = session.functions.is_current
         with contextlib.nullcontext() if in_function else conversation.ask_lock.hold(deadline):
-            session = self._manager.session()  # it may have been replaced meanwhile
+            session = self._life.session()  # it may have been replaced meanwhile
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
             # Closed twice, because Ctrl-C may come before the first call has done anything.
@@ -154,7 +154,7 @@ class ClientTurns(ClientBase):
         from ..conversation.ask import PendingTurn
 
         event = event_from(after, "after")
-        session = self._manager.session()
+        session = self._life.session()
         session.check_ready()
         pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
         return PendingTurn(pending, self._bus, session, after=event, delay=delay, where=where)
@@ -184,10 +184,10 @@ class ClientTurns(ClientBase):
         with conversation.patience(settle), self._bus.streams.add([RTVIEvent.TURN_ENDED], None) as stream:
             while True:
                 if conversation.has_unclaimed:
-                    self._manager.session().publisher.await_delivery(deadline)
+                    self._life.session().publisher.await_delivery(deadline)
                     if (turn := conversation.claim()) is not None:
                         return turn
-                session = self._manager.session()
+                session = self._life.session()
                 if stream.after is not None or not session.publisher.was_ready:
                     session.check_ready()
                 try:

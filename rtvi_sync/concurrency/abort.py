@@ -68,6 +68,9 @@ class AbortSignal:
     def on_abort(self, callback: Callable[[], object]) -> None:
         """Call `callback()` when the attempt is abandoned, on the thread that aborts it; at once if it already is."""
         function_taking().check(callback=callback)
+        self._on_abort(callback)
+
+    def _on_abort(self, callback: Callable[[], object]) -> None:
         with self._lock:
             if self._reason is None:
                 self._callbacks.append(callback)
@@ -88,7 +91,8 @@ class AbortSignal:
         Raises:
             BaseException: the reason, if the attempt was abandoned already.
         """
-        _SOCKET.check(sock=sock)
+        if type(sock) is not socket.socket:  # most are; the check takes as long as all the rest
+            _SOCKET.check(sock=sock)
         duplicate = socket.socket(sock.family, sock.type, sock.proto, fileno=socket.dup(sock.fileno()))
         with self._lock:
             reason = self._reason

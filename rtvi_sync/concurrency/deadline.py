@@ -19,7 +19,8 @@ def on_main_thread() -> bool:
 
 def slice_of(remaining: float | None) -> float:
     """Return how long one block of `remaining` seconds (None: no limit) may last, so that no signal is missed."""
-    longest = _SLICE if on_main_thread() else threading.TIMEOUT_MAX
+    is_main = threading.get_ident() == threading.main_thread().ident
+    longest = _SLICE if is_main else threading.TIMEOUT_MAX
     return longest if remaining is None else min(remaining, longest)
 
 

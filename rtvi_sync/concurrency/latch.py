@@ -73,7 +73,7 @@ class Notifier:
                 remaining = deadline.remaining()
                 if remaining == 0.0:
                     return False
-                if must_not_block():
+                if threading.get_ident() in sleepless:
                     raise WouldDeadlockError(
                         "A call would block the thread that reads the network, and so wait for itself. Do not make "
                         "calls that wait in a finalizer: it may run on any thread."

@@ -1,7 +1,8 @@
-"""The policy of automatic reconnection: which lost sessions are replaced, how often and with which delays."""
+"""The policy of automatic reconnection: when to replace a lost session, how often to try, and what reports it."""
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.logs import package_logger
 from ..errors import (
     ConnectError,
     ConnectionTimeoutError,
@@ -18,6 +20,7 @@ from ..errors import (
     StartBotError,
     TransportStartError,
     UsageError,
+    fresh_copy,
 )
 from ..protocol.validation import (
     BOOL,
@@ -30,6 +33,52 @@ from .params import Seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+logger: logging.Logger = package_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectingData:
+    """The payload of `reconnecting`: a session was lost, or an attempt to replace it failed, and another one follows.
+
+    Attributes:
+        attempt: number of the attempt that follows, from 1.
+        max_attempts: of the policy; None: no limit.
+        delay: seconds until it starts.
+        error: how the session was lost, or why the last attempt failed.
+    """
+
+    attempt: int
+    max_attempts: int | None
+    delay: float
+    error: BaseException
+
+    def describe(self) -> str:
+        """Return a sentence without its full stop."""
+        return f"the client reconnects by itself, {self.describe_attempt()}"
+
+    def describe_attempt(self) -> str:
+        """Return which attempt follows, and when."""
+        of = f" of {self.max_attempts}" if self.max_attempts is not None else ""
+        return f"attempt {self.attempt}{of} within {self.delay:.1f} s"
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectFailedData:
+    """The payload of `reconnect_failed`: no further attempt is made.
+
+    Attributes:
+        attempts: how many were made.
+        error: why the last one failed.
+    """
+
+    attempts: int
+    error: BaseException
+
+    def describe(self) -> str:
+        """Return a sentence without its full stop."""
+        plural = "" if self.attempts == 1 else "s"
+        return f"the session was lost and not replaced, after {self.attempts} attempt{plural}: {self.error}"
 
 
 def is_transient(error: BaseException) -> bool:
@@ -144,3 +193,45 @@ def limit_attempt(policy: ReconnectPolicy | None, deadline: Deadline) -> Deadlin
     """Return the deadline of one attempt: `deadline`, or the limit of the policy if it is shorter."""
     limit = None if policy is None else policy.attempt_timeout
     return deadline if limit is None or deadline.at_most(limit) != limit else Deadline(limit)
+
+
+class Retries:
+    """The attempts that a policy allows after a first failure.
+
+    Args:
+        policy: the client's.
+        first: number of the attempt that follows the first failure: 1 after a lost session, 2 after a first attempt.
+        left: seconds after which no further attempt starts, beside the policy's own limit; None: no other limit.
+    """
+
+    def __init__(self, policy: ReconnectPolicy, *, first: int, left: float | None = None) -> None:
+        import tenacity  # imports asyncio, and most applications never reconnect
+
+        self._policy = policy
+        self._next = first
+        limits = [limit for limit in (policy.max_elapsed, left) if limit is not None]
+        self._deadline = Deadline(min(limits, default=None))
+        self._wait = tenacity.wait_random_exponential(multiplier=policy.initial_delay, max=policy.max_delay)
+        self._state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only its number is read
+
+    def after(self, error: BaseException) -> ReconnectingData | None:
+        """Return the attempt that follows a failure by `error`, which the policy retries; None: no attempt is left."""
+        attempt, most = self._next, self._policy.max_attempts
+        if most is not None and attempt > most:
+            return None
+        delay, remaining = self._wait(self._state), self._deadline.remaining()
+        if remaining is not None and delay >= remaining:
+            return None
+        self._next += 1
+        self._state.attempt_number += 1
+        # A copy, because the frames of the error keep the client, which must be collected if it is dropped.
+        return ReconnectingData(attempt=attempt, max_attempts=most, delay=delay, error=fresh_copy(error))
+
+
+def should_retry(policy: ReconnectPolicy, error: BaseException) -> bool:
+    """Whether the policy retries after `error`. Calls the application's rule."""
+    try:
+        return bool((policy.retry_on or is_transient)(error))
+    except BaseException:
+        logger.exception("retry_on of the reconnect policy raised; no further attempt is made")
+        return False

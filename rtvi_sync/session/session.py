@@ -1,19 +1,16 @@
 """One session: from the first step of an attempt to the last event after its end.
 
-| phase | starts with | moved by | on |
-|---|---|---|---|
-| not started | `Session()` | `SessionManager` | the thread of `connect()`, or the reconnect thread |
-| connecting | `connecting` | `ConnectAttempt.run()` | the same |
-| open | `opened()` | `ConnectAttempt` | the connect thread |
-| ready | `bot`, `connect_done` | `_become_ready()` | the thread that delivers messages, or the connect thread |
-| ending | `is_ending` | `end()` | any thread |
-| closed | `closed` | `_tear_down()` | the close thread, or the exiting one |
-| drained | `drained` | `_tear_down()` | the same |
+| phase | entered by | on |
+|---|---|---|
+| connecting | `Session()` | the thread of `connect()`, or the reconnect thread |
+| open | `opened()` | the connect thread |
+| ready | `_become_ready()` | the thread that delivers messages, or the connect thread |
+| closing | `End.run()`, soon after `end()`, which any thread may call | the close thread, or the exiting one |
+| announced, closed, drained | the steps of `End` | the same |
 
-Phases only move downwards, and any of them may be skipped: an attempt that fails goes from connecting to ending. A
-session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It refers
-to the client and its handlers only weakly, so that a client which is dropped while connected can be collected; its
-session is then torn down. docs/threading.md draws the life cycle.
+A session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It
+refers to the client and its handlers only weakly, so that a client which is dropped while connected can be collected;
+its session is then torn down. docs/threading.md draws the life cycle.
 """
 
 from __future__ import annotations
@@ -24,7 +21,8 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import attrs
 
@@ -33,7 +31,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.descriptors import closed_error
 from ..concurrency.future import Future
-from ..concurrency.latch import Latch, must_not_block
+from ..concurrency.latch import Latch, Notifier, must_not_block
 from ..concurrency.lifecycle import (
     NO_THREAD_PAUSE,
     fork_generation,
@@ -92,32 +90,56 @@ _SILENCE = {
 }
 
 
+class Phase(IntEnum):
+    """How far a session is. It only moves forward, and may skip phases: a failed attempt goes from 0 to `CLOSING`."""
+
+    CONNECTING = 0
+    OPEN = 1  # the transport is open
+    READY = 2  # the bot is ready: `bot` is set
+    CLOSING = 3  # the steps of the end run
+    ANNOUNCED = 4  # the state says that the session is ending, if it said before that there was one
+    CLOSED = 5  # the transport is closed, every waiting call has failed, and another session may start
+    DRAINED = 6  # the last event was delivered and the session's threads have ended, or the limit has passed
+
+
+#: How a session ends by the application's wish. One object, because each is validated when it is made.
+BY_CLIENT: Final = CloseInfo(initiator="client")
+
+
+class SessionOwner(Protocol):
+    """The operation that makes a session, and decides what follows it. On the close thread."""
+
+    def after(self, session: Session) -> bool:
+        """Whether another session or attempt follows `session`, which ends. Called once."""
+
+    def drained(self, session: Session) -> None:
+        """Start what follows `session`, which was ready and has ended completely."""
+
+
 class Session:
     """One attempt to connect and the session that results.
 
     Args:
-        transport: Carries the session; no other session may use it until `closed` is set.
+        transport: Carries the session; no other session may use it until this one is closed.
         bus, media: The client's.
         deadline: Limit of the attempt.
         conversation: Follows the turns of the client's sessions; None: nothing does.
-        replaces: Called on the close thread when a ready session is lost; True if a new one replaces it. None: never.
-        on_lost: Called last on the close thread, if a new session replaces this one.
-        is_followed: Called on the close thread if the attempt fails; True if another attempt follows. None: never.
-        keep_devices: Called on the close thread if another attempt follows, which gets the open devices. The session is
-            published as connected only when its bot is ready. None: a session that ends closes the devices.
+        owner: Decides what follows the session. None: nothing.
         in_connect: Whether it is an attempt of a call of `connect()`, which may make another one if it fails; else it
             replaces a lost session.
+        is_one_of_several: Whether the same call may make another attempt, which gets the open devices. The session is
+            published as connected only when its bot is ready.
 
     Raises:
         InvalidTransportParamsError: The transport serves another session.
     """
 
-    # Mutable state. `_lock` guards `_info`, `_tearing_down`, `_is_open` and `_early_ready`: the thread that sets one
-    # first takes the next step. Any thread of the package may hold it, for an assignment; it is re-entrant, because a
-    # finalizer may end the session during one. `_order` guards nothing: it is held while the follower notes a message
-    # and the transport takes it, so that both get the messages in the same order. It is re-entrant, because
-    # finalizers and signal handlers may send. All other attributes are changed in single steps; `messages_received` and
-    # `_last_moment` only by the thread that delivers messages, of which there is one at a time.
+    # Mutable state. `_lock` guards `phase`, `_info` and `_early_ready`: the thread that moves the phase first takes the
+    # next step. Any thread of the package may hold it, for an assignment; it is re-entrant, because a finalizer may end
+    # the session during one. `_order` guards nothing: it is held while the follower notes a message and the
+    # transport takes it, so that both get the messages in the same order. It is re-entrant, because finalizers and
+    # signal handlers may send. All other attributes are changed in single steps; `messages_received` and `_last_moment`
+    # only by the thread that delivers messages, of which there is one at a time.
 
     def __init__(
         self,
@@ -127,18 +149,20 @@ class Session:
         deadline: Deadline,
         *,
         conversation: ConversationTracker | None = None,
-        replaces: Callable[[CloseInfo], bool] | None = None,
-        on_lost: Callable[[Session], object] | None = None,
-        is_followed: Callable[[CloseInfo], bool] | None = None,
-        keep_devices: Callable[[], object] | None = None,
+        owner: SessionOwner | None = None,
         in_connect: bool = False,
+        is_one_of_several: bool = False,
     ) -> None:
         self.transport: Transport = transport
         self.media: Media = media
-        self._replaces, self._on_lost = replaces, on_lost
-        self._is_followed, self._keep_devices = is_followed, keep_devices
-        self._is_one_of_several = keep_devices is not None  # of the ways to the bot
+        self._owner = owner
         self.in_connect: bool = in_connect
+        self._is_one_of_several = is_one_of_several
+        #: How far the session is.
+        self.phase: Phase = Phase.CONNECTING
+        # Notified when the phase has moved, the second one by the last phase: `disconnect()` waits for that one alone,
+        # and is not woken by the others.
+        self._moved, self._drained = Notifier(), Notifier()
         self._generation = fork_generation()
         # Both are explained at the head of the class.
         self._lock = threading.RLock()
@@ -150,7 +174,6 @@ class Session:
         self.introduced: bool = False
         #: What the ready bot said about itself; None before.
         self.bot: BotReadyData | None = None
-        self._is_open = False
         self._early_ready: protocol.Ready | None = None  # bot-ready, if it arrives before the transport is open
         # -- messages
         self.engine: protocol.Engine = protocol.Engine(about_this_client())
@@ -164,22 +187,13 @@ class Session:
         self._last_moment = -math.inf
         # -- the end
         self._info: CloseInfo | None = None
-        self._tearing_down = False
         self._close_task: PoolTask | None = None
         self._closes_transport = False  # the transport was told of this session, and must be told of its end
         self._transport_deadline: Deadline | None = None
-        #: The application has requested the bot to leave, so the end of the session is no loss.
-        self.bot_dismissed: bool = False
-        #: A new session or attempt follows. Known once `closed` is set.
-        self.is_replaced: bool = False
-        #: The attempt to connect has ended: the bot is ready, or the session closed.
-        self.connect_done: Latch = Latch()
-        #: The state says that the session is ending, if it said before that there was one.
-        self.announced: Latch = Latch()
-        #: The transport is closed, every waiting call has failed, and another session may start.
-        self.closed: Latch = Latch()
-        #: The last event was delivered and the session's threads have ended, or the limit has passed.
-        self.drained: Latch = Latch()
+        #: The application has ended the session, or requested the bot to leave: the end is no loss.
+        self.nothing_follows: bool = False
+        #: Another session or attempt follows. Known once the session is closed.
+        self.follows: bool = False
 
         if _sessions_of_transports.setdefault(id(transport), self) is not self:
             raise InvalidTransportParamsError(
@@ -195,7 +209,7 @@ class Session:
             self.abort: AbortController = AbortController(
                 deadline, lambda: StartBotError("The connect request was aborted")
             )
-            self.abort.signal.on_abort(self._aborted)
+            self.abort.signal._on_abort(self._aborted)
             register_for_exit(self)
             self.runtime.io.on_end.add(self._io_ended)
         except BaseException:
@@ -236,8 +250,8 @@ class Session:
 
     def check_wanted(self) -> None:
         """Raise if the attempt was abandoned: its thread must not continue."""
-        self.abort.signal.raise_if_aborted()
-        if self.is_ending:  # the signal follows in a moment
+        if self._info is not None:  # an abort ends the session, too
+            self.abort.signal.raise_if_aborted()
             raise self.close_info.as_error()
 
     def move(self, state: TransportState) -> bool:
@@ -252,7 +266,7 @@ class Session:
         if not (self._is_one_of_several or self._publish_opened()):
             return
         with self._lock:
-            self._is_open = True
+            self._enter(Phase.OPEN)
             early, self._early_ready = self._early_ready, None
         if early is not None:
             self._become_ready(early)
@@ -267,7 +281,7 @@ class Session:
         open, else on the connect thread.
         """
         with self._lock:
-            if not self._is_open:
+            if self.phase is Phase.CONNECTING:
                 self._early_ready = effect
                 return
         if self._is_one_of_several and not self._publish_opened():
@@ -286,7 +300,8 @@ class Session:
         if self.move(TransportState.READY):
             self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
             self.bot = effect.data
-            self.connect_done.set()
+            if not self._enter(Phase.READY):  # the session is closing already
+                self._moved.notify_all()
 
     def _aborted(self) -> None:
         """End the attempt: the application has called `abort_controller.abort()`, or the end has."""
@@ -303,7 +318,7 @@ class Session:
     @property
     def lost_by_fork(self) -> bool:
         """True in a child process that was forked while the session was live."""
-        return self.in_other_process and not self.closed.is_set()
+        return self.in_other_process and self.phase < Phase.CLOSED
 
     @property
     def live(self) -> bool:
@@ -324,6 +339,51 @@ class Session:
     def messages_sent(self) -> int:
         """The number of messages that were sent."""
         return sum(self._sent.copy().values())
+
+    @property
+    def was_ready(self) -> bool:
+        """True once the bot was ready."""
+        return self.publisher.was_ready
+
+    @property
+    def is_closed(self) -> bool:
+        """True once another session may start."""
+        return self.phase >= Phase.CLOSED
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the session has ended against the application's will."""
+        return self.is_ending and not (self.close_info.by_application or self.nothing_follows)
+
+    @property
+    def may_leave_devices(self) -> bool:
+        """True if the next attempt may get the open devices. Those that have sent or played something are not left."""
+        return self._is_one_of_several and not self.publisher.was_opened
+
+    def _enter(self, phase: Phase) -> bool:
+        """Move to `phase`; return False if the session is that far already. Any thread."""
+        with self._lock:
+            if self.phase >= phase:
+                return False
+            self.phase = phase
+        if phase >= Phase.READY:  # nothing waits for an earlier one
+            (self._drained if phase is Phase.DRAINED else self._moved).notify_all()
+        return True
+
+    def wait_for(self, phase: Phase, deadline: Deadline) -> bool:
+        """Wait until the session is as far as `phase`; return False if `deadline` passed first."""
+        notifier = self._drained if phase is Phase.DRAINED else self._moved
+        return notifier.wait_for(lambda: self.phase >= phase, deadline)
+
+    def wait_settled(self, deadline: Deadline, or_when: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until the bot is ready or the session closed, or `or_when()`, after `wake()`, is true; return False if
+        `deadline` passed first.
+        """
+        return self._moved.wait_for(lambda: self.bot is not None or self.phase >= Phase.CLOSED or or_when(), deadline)
+
+    def wake(self) -> None:
+        """Let `wait_settled()` check again."""
+        self._moved.notify_all()
 
     def check_ready(self) -> None:
         """Raise unless messages can be exchanged.
@@ -531,23 +591,24 @@ class Session:
 
     # -- the end: any thread ------------------------------------------------------------------------------------------
 
-    def end(self, info: CloseInfo) -> None:
-        """End the session, as `info` says if this is the first call. Does not wait."""
-        self._fail_calls(info)
+    def end(self, info: CloseInfo) -> bool:
+        """End the session, as `info` says if this is the first call; return whether it is. Does not wait."""
+        is_first = self._fail_calls(info)
         # Not only in the first call: Ctrl-C may have interrupted that one here.
-        if self._close_task is not None or self._tearing_down:
-            return
-        task = PoolTask("close", lambda: self._tear_down(task))
+        if self._close_task is not None or self.phase >= Phase.CLOSING:
+            return is_first
+        task = PoolTask("close", lambda: End(self, task).run())
         try:
             task.start()
             # Of two tasks that are started at once one does the work, and stores itself.
             self._close_task = self._close_task or task
         except RuntimeError:
             if is_exiting():
-                self._tear_down(None, Deadline(EndLimits.TEARDOWN))
+                End(self, None, Deadline(EndLimits.TEARDOWN)).run()
             else:  # the system has no thread to give at the moment, and the calling one may be the I/O thread
                 io = self.runtime.io
                 io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
+        return is_first
 
     def end_and_wait(self, info: CloseInfo, linger: float | None = None) -> None:
         """End the session and wait until it has ended, within the limit of `disconnect()`.
@@ -558,20 +619,36 @@ class Session:
         """
         self.end(info)
         deadline = Deadline(EndLimits.TEARDOWN)
-        if self.wait_closed(deadline):
-            self.wait_drained(deadline if linger is None else Deadline(linger))
+        if linger is not None or self._end_waits_for_caller:
+            if self.wait_closed(deadline) and linger is not None:
+                self.wait_drained(Deadline(linger))
+        elif not self._wait_drained(deadline):
+            self.wait_closed(Deadline(0.0))  # for its log entry
 
     def at_exit(self, deadline: Deadline) -> None:
         """End the session on this thread, before `deadline`: the interpreter exits."""
         if not self.lost_by_fork:
-            self._fail_calls(CloseInfo(initiator="client"))
-            self._tear_down(None, deadline)
-            self.drained.wait(deadline)
+            self._fail_calls(BY_CLIENT)
+            End(self, None, deadline).run()
+            self.wait_for(Phase.DRAINED, deadline)
 
-    def _fail_calls(self, info: CloseInfo) -> None:
-        """Record how the session ends, if it is not ending already, and fail all calls that wait or send."""
+    def _release_runtime(self) -> None:
+        self.runtime.io.on_end.discard(self._io_ended)
+        self.runtime.release()
+
+    def _io_ended(self, error: BaseException) -> None:
+        """End the session of a transport that has no socket on the I/O thread, and so no other sign of its end."""
+        self.end(CloseInfo(initiator="network", error=error))
+
+    def _fail_calls(self, info: CloseInfo) -> bool:
+        """Record how the session ends, if it is not ending already, and fail all calls that wait or send.
+
+        Returns:
+            Whether it was not ending.
+        """
         with self._lock:
-            if self._info is None:
+            is_first = self._info is None
+            if is_first:
                 self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
         # Before anything that takes time: no call may wait for an answer that cannot arrive. Not only in the first
         # call, which Ctrl-C may have interrupted here. Each call that fails has an error of its own.
@@ -580,6 +657,7 @@ class Session:
         for controller in [*self._waiting]:
             controller.abort(make_error())
         self.publisher.end()
+        return is_first
 
     def explain_end(self, error: BaseException) -> None:
         """Let later errors name `error`, which the call of `connect()` raises, if it has ended with this session.
@@ -593,7 +671,7 @@ class Session:
 
     def await_end(self, deadline: Deadline) -> None:
         """Wait until an ending session is closed. End it first if its descriptors are gone."""
-        if self.in_other_process or self.closed.is_set():
+        if self.in_other_process or self.is_closed:
             return
         if self.runtime.io.detect_loss():
             self.end(CloseInfo(initiator="network", error=closed_error()))
@@ -602,7 +680,7 @@ class Session:
 
     def wait_closed(self, deadline: Deadline) -> bool:
         """Wait until another session may start; False, and a log entry, if `deadline` passed first."""
-        if self._on_own_thread() or self.closed.wait(deadline):
+        if self._on_own_thread() or self.wait_for(Phase.CLOSED, deadline):
             return True
         if self._close_task is not None:
             log_stack_of(self._close_task.threads, "A session is not closed in time")
@@ -614,145 +692,236 @@ class Session:
         Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
         when the handler returns.
         """
-        if self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current:
-            return True
-        return self.drained.wait(deadline) and (self._close_task is None or self._close_task.done.wait(deadline))
+        return self._end_waits_for_caller or self._wait_drained(deadline)
+
+    def _wait_drained(self, deadline: Deadline) -> bool:
+        drained = self.wait_for(Phase.DRAINED, deadline)
+        return drained and (self._close_task is None or self._close_task.done.wait(deadline))
+
+    @property
+    def _end_waits_for_caller(self) -> bool:
+        """True inside a handler of the client or a function that its bot called, and on the session's own threads."""
+        return self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current
 
     def _on_own_thread(self) -> bool:
         """Whether the end of the session waits for the calling thread, which must not wait for the end."""
-        own = self.runtime.io, self._close_task, self.connecting
-        return any(each is not None and each.is_current for each in own)
+        close, connecting = self._close_task, self.connecting
+        return (
+            self.runtime.io.is_current
+            or (close is not None and close.is_current)
+            or (connecting is not None and connecting.is_current)
+        )
 
     def time_to_close(self) -> float:
         """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
+        limit = EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE
         deadline = self._transport_deadline or Deadline(EndLimits.TEARDOWN)
-        return EndLimits.SENDING_SHARE * deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE)
+        return EndLimits.SENDING_SHARE * deadline.at_most(limit)
 
-    # -- the steps of the end: on the close thread, or on the exiting one ---------------------------------------------
 
-    def _tear_down(self, task: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
-        """Do everything that ends with the session, in order. As a task, or, with a deadline, at exit."""
-        with self._lock:
-            if self._tearing_down:
-                return
-            self._tearing_down = True
-        self._close_task = task or self._close_task
-        publisher, at_exit = self.publisher, exit_deadline is not None
-        limit = EndLimits.TEARDOWN * EndLimits.OWN_SHARE
-        deadline = Deadline(limit if exit_deadline is None else exit_deadline.at_most(limit))
-        unsent: DisconnectedError | None = None
+class EndLimits:
+    """Limits of the end of a session, in seconds or as shares. `End.STEPS` has the order in which they count."""
 
-        # 1. Wake the connect thread from whatever blocks it, and give it a moment to end.
-        if not publisher.was_ready:
+    #: What `disconnect()` promises.
+    TEARDOWN = 5.0
+    #: How long `disconnect()` waits for an attempt or the reconnect thread that it has stopped.
+    STOP = 1.0
+    #: How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt, and an
+    #: action without a session, or all that `disconnect()` abandons, for its thread. They end at once, unless the
+    #: application's own code runs in them.
+    LINGER = 0.1
+    #: A thread whose socket was shut down needs this long to notice it, even on a busy machine; one that sits in a name
+    #: look-up or in the application's code is left behind after it.
+    SETTLE = 0.1
+    #: The share of `TEARDOWN` after which a transport that hangs leaves the rest to the handlers of the last events.
+    TRANSPORT_SHARE = 0.8
+    #: The part of the transport's time in which it may send what waits; the rest is for closing.
+    SENDING_SHARE = 0.9
+    #: Audio that was received and not played yet is played to its end, up to this. A speaker beside busy threads has
+    #: 0.6 s. A sink of the application that takes nothing for this long hangs.
+    FLUSH = 1.5
+    #: A sink that is slow and works continues until this share of `TEARDOWN` has passed.
+    SINK_SHARE = 0.6
+    #: The result of a function that the bot called has no receiver any more, so the wait for it is shorter.
+    FUNCTIONS = 1.0
+    #: At exit there may be no thread that delivers events: the exiting thread does so, up to this.
+    EXIT_DELIVERY = 1.0
+
+
+class Step(NamedTuple):
+    """A step of the end of a session.
+
+    Attributes:
+        take: Takes it.
+        share: The share of `EndLimits.TEARDOWN` after which it stops waiting, measured from the first step. A step that
+            is done early leaves its time to the next ones. None: it hardly waits.
+    """
+
+    take: Callable[[Any, Deadline], None]
+    share: float | None = None
+
+
+class End:
+    """The end of one session: `STEPS`, once, in order, on the close thread or on the exiting one.
+
+    Args:
+        session: The session, which is ending.
+        task: Runs the steps; None: the calling thread does.
+        exit_deadline: Limit at the exit of the interpreter, which all sessions share; None: the limit of `EndLimits`.
+    """
+
+    def __init__(self, session: Session, task: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
+        self._session = session
+        self._publisher = session.publisher
+        self._task = task
+        self._at_exit = exit_deadline is not None
+        self._limit = exit_deadline or Deadline(EndLimits.TEARDOWN)
+        self._started = monotonic()
+        self._unsent: DisconnectedError | None = None
+        self._delivered = Latch()
+
+    def run(self) -> None:
+        """Take the steps, unless another thread does."""
+        session = self._session
+        if not session._enter(Phase.CLOSING):
+            return
+        session._close_task = self._task or session._close_task
+        for take, share in self.STEPS:
+            take(self, self._limit if share is None else self._until(share))
+
+    def _until(self, share: float) -> Deadline:
+        """Return the deadline of a step that waits until this share of the limit has passed."""
+        return Deadline(self._limit.at_most(max(0.0, EndLimits.TEARDOWN * share - (monotonic() - self._started))))
+
+    def abandon_attempt(self, _: Deadline) -> None:
+        """Wake the connect thread from whatever blocks it, and give it a moment to end.
+
+        Then decide whether another attempt follows a failed one: it may get the open devices.
+        """
+        session, connecting = self._session, self._session.connecting
+        was_ready = self._publisher.was_ready
+        if not was_ready:
             # With an error of its own: one that is raised on two threads mixes their tracebacks.
-            error = self.close_info.as_error()
-            _run_apart(lambda: self.abort.abort(error), Deadline(EndLimits.SETTLE))
-        if self.connecting is not None and not self.connecting.is_current:
-            self.connecting.done.wait(Deadline(EndLimits.SETTLE))
+            error = session.close_info.as_error()
+            _run_apart(lambda: session.abort.abort(error), Deadline(EndLimits.SETTLE))
+        if connecting is not None and not (connecting.done.is_set() or connecting.is_current):
+            connecting.done.wait(Deadline(EndLimits.SETTLE))
+        if not was_ready:
+            self._decide()
 
-        # 2. After a failed attempt, decide whether another one follows: it may get the open devices.
-        if not at_exit and not publisher.was_ready:
-            self._decide_on_replacement(self._is_followed)
+    def announce(self, _: Deadline) -> None:
+        """Publish that the session is ending, if it was published as connected."""
+        if self._publisher.was_opened:
+            self._session.move(TransportState.DISCONNECTING)
+        self._session._enter(Phase.ANNOUNCED)
 
-        # 3. Publish that the session is ending, if it was published as connected.
-        if publisher.was_opened:
-            self.move(TransportState.DISCONNECTING)
-        self.announced.set()
+    def close_transport(self, deadline: Deadline) -> None:
+        """Stop recording, and let the transport send what waits and close."""
+        session = self._session
+        if session._closes_transport:
+            if not self._leaves_devices:
+                session.media.pause()
+            session._transport_deadline = deadline
+            self._unsent = self._disconnect(deadline)
 
-        # 4. Stop recording, let the transport send what waits and close, and stop the devices.
-        if self._closes_transport:
-            unsent = self._close_transport_and_devices(deadline, at_exit=at_exit)
-
-        # 5. Decide whether to replace a session whose bot was ready: now, because the application's rule may be slow.
-        if not at_exit and publisher.was_ready:
-            self._decide_on_replacement(self._replaces)
-
-        # 6. Queue the last events, and free the transport. From now on another session may start.
-        delivered = self._publish_end(unsent)
-        self.transport.state = publisher.state
-        _sessions_of_transports.pop(id(self.transport), None)
-        self.closed.set()
-        self.connect_done.set()
-
-        # 7. Wait for the application: handlers of the last events, and functions that the bot called.
-        if not publisher.queue.manual:
-            self._await_delivery(delivered, deadline, at_exit=at_exit)
-            busy = self.functions.join(Deadline(deadline.at_most(EndLimits.FUNCTIONS)))
-            late = "A function that the bot called is still running though its session ended; its result is lost"
-            log_stack_of(busy, late)
-
-        # 8. Release the threads. The end is complete, and a new session may replace this one.
-        self._release_runtime()
-        unregister_for_exit(self)
-        self.drained.set()
-        if self._on_lost is not None and publisher.was_ready and self.is_replaced:
-            self._on_lost(self)
-
-    def _release_runtime(self) -> None:
-        self.runtime.io.on_end.discard(self._io_ended)
-        self.runtime.release()
-
-    def _io_ended(self, error: BaseException) -> None:
-        """End the session of a transport that has no socket on the I/O thread, and so no other sign of its end."""
-        self.end(CloseInfo(initiator="network", error=error))
-
-    def _publish_end(self, unsent: DisconnectedError | None) -> Latch:
-        """Queue the last events; return what is set after their delivery."""
-        info = attrs.evolve(self.close_info, reconnecting=self.is_replaced)
-        if self.follower is not None:
-            self.follower.end(info)
-        return self.publisher.finish(self.number, info, unsent, in_connect=self.in_connect)
-
-    def _decide_on_replacement(self, follows: Callable[[CloseInfo], bool] | None) -> None:
-        """Decide whether to replace the session."""
-        if follows is not None and not (self.close_info.by_application or self.bot_dismissed):
-            self.is_replaced = follows(self.close_info)
-
-    def _close_transport_and_devices(self, deadline: Deadline, *, at_exit: bool) -> DisconnectedError | None:
-        """Close both, or leave the devices to the attempt that follows; return the result of `_close_transport()`."""
-        # Devices that have sent or played something are this session's, and so is their end.
-        if self._keep_devices is not None and self.is_replaced and not self.publisher.was_opened:
-            unsent = self._close_transport(deadline)
-            self._keep_devices()
-            return unsent
-        media_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE))
+    def stop_devices(self, deadline: Deadline) -> None:
+        """Stop the devices, or leave them to the attempt that follows."""
+        if not self._session._closes_transport or self._leaves_devices:
+            return
+        timeout = deadline.at_most(EndLimits.FLUSH)
         # At exit all sessions share one limit, so a slow sink must not take the time of the others.
-        sink_share = 0.0 if at_exit else EndLimits.SINK_SHARE
-        sink_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * sink_share))
-        self.media.pause()
-        unsent = self._close_transport(deadline)
-        timeout = media_deadline.at_most(EndLimits.FLUSH)
-        threads = self.media.stop(timeout, max(timeout, sink_deadline.remaining() or 0.0))
-        log_stack_of(threads, "A source, a sink or a device does not return")
-        return unsent
+        sinks = 0.0 if self._at_exit else EndLimits.TEARDOWN * EndLimits.SINK_SHARE - (monotonic() - self._started)
+        log_stack_of(
+            self._session.media.stop(timeout, max(timeout, sinks)), "A source, a sink or a device does not return"
+        )
 
-    def _close_transport(self, deadline: Deadline) -> DisconnectedError | None:
+    def close(self, _: Deadline) -> None:
+        """Queue the last events, and free the transport. From now on another session may start.
+
+        First decide whether to replace a session whose bot was ready: now, because the application's rule may be slow.
+        """
+        session, publisher = self._session, self._publisher
+        if publisher.was_ready:
+            self._decide()
+        info = session.close_info
+        if session.follows:
+            info = attrs.evolve(info, reconnecting=True)
+        if session.follower is not None:
+            session.follower.end(info)
+        self._delivered = publisher.finish(session.number, info, self._unsent, in_connect=session.in_connect)
+        session.transport.state = publisher.state
+        _sessions_of_transports.pop(id(session.transport), None)
+        session._enter(Phase.CLOSED)
+
+    def await_application(self, deadline: Deadline) -> None:
+        """Wait for handlers of the last events, and functions that the bot called."""
+        if self._publisher.queue.manual:
+            return
+        self._await_delivery(deadline)
+        busy = self._session.functions.join(Deadline(deadline.at_most(EndLimits.FUNCTIONS)))
+        late = "A function that the bot called is still running though its session ended; its result is lost"
+        log_stack_of(busy, late)
+
+    def release(self, _: Deadline) -> None:
+        """Release the threads. The end is complete, and a new session may replace this one."""
+        session = self._session
+        session._release_runtime()
+        unregister_for_exit(session)
+        session._enter(Phase.DRAINED)
+        # An operation refers to the session that it replaces, which must not refer to its own for ever.
+        owner, session._owner = session._owner, None
+        if owner is not None and self._publisher.was_ready and session.follows:
+            owner.drained(session)
+
+    STEPS: Final = (
+        Step(abandon_attempt),  # up to twice `SETTLE`
+        Step(announce),
+        Step(close_transport, EndLimits.TRANSPORT_SHARE),  # 4 s, of which 3.6 s for sending
+        Step(stop_devices, 0.85),  # 4.25 s; each device up to `FLUSH`, a slow sink until `SINK_SHARE`
+        Step(close),
+        Step(await_application, 0.9),  # 4.5 s, so that the waiting call still sees its result in time
+        Step(release),
+    )
+
+    # -- parts of the steps -------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        session = self._session
+        if self._at_exit:
+            session.nothing_follows = True
+        if session._owner is not None:
+            session.follows = session._owner.after(session)
+
+    @property
+    def _leaves_devices(self) -> bool:
+        return self._session.follows and self._session.may_leave_devices
+
+    def _disconnect(self, deadline: Deadline) -> DisconnectedError | None:
         """Close the transport; return its error if messages could not be sent."""
-        self._transport_deadline = Deadline(deadline.at_most(EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE))
-        transport = self.transport
+        transport = self._session.transport
         unsent: list[DisconnectedError] = []
 
         def disconnect() -> None:
             try:
                 transport.disconnect()
             except DisconnectedError as error:
-                if self.publisher.was_ready:  # before, the application had sent nothing
+                if self._publisher.was_ready:  # before, the application had sent nothing
                     logger.warning("%s", error)
                 unsent.append(fresh_copy(error))
             except BaseException:
                 logger.exception("Closing the %s transport failed", transport.name)
 
-        hanging = _run_apart(disconnect, self._transport_deadline)
+        hanging = _run_apart(disconnect, deadline)
         if hanging:
             late = f"The {transport.name} transport does not disconnect in time"
             log_stack_of(hanging, late)
             return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")
         return unsent[0] if unsent else None
 
-    def _await_delivery(self, delivered: Latch, deadline: Deadline, *, at_exit: bool) -> None:
+    def _await_delivery(self, deadline: Deadline) -> None:
         """Wait until the last event was delivered."""
-        publisher = self.publisher
-        if at_exit:
+        publisher, delivered = self._publisher, self._delivered
+        if self._at_exit:
             # There may be no worker left that delivers. On a thread of its own, because a handler may block.
             limit = Deadline(deadline.at_most(EndLimits.EXIT_DELIVERY))
             _run_apart(lambda: publisher.queue.run_queued(limit, until=delivered.is_set), deadline)
@@ -761,52 +930,6 @@ class Session:
         publisher.silence()
         busy = publisher.busy_threads()
         log_stack_of(busy, "A handler is still running though its session ended; its events are dropped")
-
-
-class EndLimits:
-    """Limits of the end of a session, in seconds or as shares.
-
-    `disconnect()` returns within `TEARDOWN`, 5 s. The steps of the end share it, one after the other:
-
-    | step | ends after | limits |
-    |---|---|---|
-    | abandon the attempt: its thread, and a thread that aborts it | 0.2 s | twice `SETTLE` |
-    | the transport sends what waits (3.6 s), then closes | 4.2 s | `TRANSPORT_SHARE`, `SENDING_SHARE` |
-    | sources, sinks and devices stop | 4.25 s | `MEDIA_SHARE`; each `FLUSH`, or a slow sink until `SINK_SHARE` |
-    | handlers of the last events, functions that the bot called | 4.5 s | `OWN_SHARE`, `FUNCTIONS` |
-    | the waiting call sees the result | 5.0 s | |
-
-    A step that ends early leaves its time to the next ones.
-    """
-
-    # What `disconnect()` promises.
-    TEARDOWN = 5.0
-    # The teardown itself stops waiting before that, so that the waiting call still sees its result.
-    OWN_SHARE = 0.9
-    # A transport that does not return leaves the rest of the limit to the handlers of the last events.
-    TRANSPORT_SHARE = 0.8
-    # The part of the transport's time in which it may send what waits; the rest is for closing.
-    SENDING_SHARE = 0.9
-    # A speaker with a long buffer leaves the rest of the limit to these handlers, too.
-    MEDIA_SHARE = 0.85
-    # Audio that was received and not played yet is played to its end, up to this. A speaker beside busy threads has
-    # 0.6 s. A sink of the application that takes nothing for this long hangs.
-    FLUSH = 1.5
-    # A sink that is slow and works goes on until this share of the limit has passed. Handlers get the rest.
-    SINK_SHARE = 0.6
-    # A thread whose socket was shut down needs this long to notice it, even on a busy machine; one that sits in a name
-    # look-up or in the application's code is left behind after it.
-    SETTLE = 0.1
-    # The result of a function that the bot called has no receiver any more, so the wait for it is shorter.
-    FUNCTIONS = 1.0
-    # At exit there may be no thread that delivers events: the exiting thread does so, up to this.
-    EXIT_DELIVERY = 1.0
-    # How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt, and an
-    # action without a session, or all that `disconnect()` abandons, for its thread. They end at once, unless the
-    # application's own code runs in them.
-    LINGER = 0.1
-    # How long `disconnect()` waits for an attempt or the reconnect thread that it has stopped.
-    STOP = 1.0
 
 
 def _run_apart(work: Callable[[], object], deadline: Deadline) -> list[threading.Thread]:

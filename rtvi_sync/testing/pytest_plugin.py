@@ -313,7 +313,7 @@ def _check_left(before: Collection[object]) -> None:
 
 def _turns_of(client: RTVIClient) -> tuple[Turn, ...]:
     """Return the client's turns; none if it follows none."""
-    return client.turns() if client._manager.conversation is not None else ()
+    return client.turns() if client._life.conversation is not None else ()
 
 
 def _check_handlers(failures: list[HandlerError]) -> None:

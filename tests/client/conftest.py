@@ -14,6 +14,7 @@ from tests.support.client_fixtures import no_threads_before  # noqa: F401 - a fi
 from tests.support.clients import acting_bot, memory_client
 from tests.support.fake_devices import FakeBackend, machine_of
 from tests.support.limits import changed
+from tests.support.limits import limits as limits
 from tests.support.slowness import GUARD
 
 

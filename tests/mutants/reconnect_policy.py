@@ -4,7 +4,7 @@ from tools.mutants import Module, Mutant
 
 MODULE = Module(
     "rtvi_sync/session/reconnect_policy.py",
-    ("tests/session/test_reconnect_policy.py", "tests/session/test_reconnect.py"),
+    ("tests/session/test_reconnect_policy.py", "tests/client/test_reconnect.py"),
     (
         Mutant("Close code 1012 is final.", "1011, 1012, 1013, 1014)", "1011, 1013, 1014)"),
         Mutant("Close code 1006 is final.", "(1001, 1006,", "(1001,"),
@@ -35,6 +35,33 @@ MODULE = Module(
             "An attempt has the time of the call.",
             "return deadline if limit is None or deadline.at_most(limit) != limit else Deadline(limit)",
             "return deadline",
+        ),
+        Mutant(
+            "An attempt begins after the elapsed limit.",
+            "for limit in (policy.max_elapsed, left)",
+            "for limit in (left,)",
+        ),
+        Mutant(
+            "An attempt begins after the time of connect().",
+            "for limit in (policy.max_elapsed, left)",
+            "for limit in (policy.max_elapsed,)",
+            tests=("tests/session/test_forever.py::test_connect_timeout_limits_all_attempts_together",),
+        ),
+        Mutant(
+            "There is one attempt more than allowed.",
+            "if most is not None and attempt > most:",
+            "if most is not None and attempt > most + 1:",
+        ),
+        Mutant(
+            "The delays do not grow.",
+            "        self._state.attempt_number += 1\n",
+            "",
+        ),
+        Mutant(
+            "An exception of the rule ends the thread.",
+            "        return False\n",
+            "        raise\n",
+            within="should_retry",
         ),
         Mutant(
             "The cause of an error is not looked for.",

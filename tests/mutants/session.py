@@ -8,8 +8,8 @@ MODULE = Module(
     (
         Mutant(
             "The last of several causes counts.",
-            "if self._info is None:",
-            "if True:",
+            "            is_first = self._info is None\n            if is_first:\n",
+            "            is_first = self._info is None\n            if True:\n",
             within="Session._fail_calls",
         ),
         Mutant(
@@ -20,66 +20,66 @@ MODULE = Module(
         ),
         Mutant(
             "A session ends twice.",
-            "            if self._tearing_down:\n                return\n",
-            "",
-            within="Session._tear_down",
+            "        if not session._enter(Phase.CLOSING):\n            return\n",
+            "        session._enter(Phase.CLOSING)\n",
         ),
         Mutant(
             "Devices record while the transport closes.",
-            "        self.media.pause()\n",
-            "",
+            "                session.media.pause()\n",
+            "                pass\n",
         ),
         Mutant(
             "Devices stop before the transport closes.",
-            "        self.media.pause()\n",
-            "        self.media.pause()\n        self.media.stop(0.0, 0.0)\n",
+            "                session.media.pause()\n",
+            "                session.media.pause()\n                session.media.stop(0.0, 0.0)\n",
         ),
         Mutant(
             "`disconnected` is queued before the transport is closed.",
-            "        if self._closes_transport:\n            unsent",
-            "        publisher.finish(0, self._info, None)\n        if self._closes_transport:\n            unsent",
+            "        session = self._session\n        if session._closes_transport:\n",
+            "        session = self._session\n        self._publisher.finish(0, session.close_info, None)\n"
+            "        if session._closes_transport:\n",
         ),
         Mutant(
             "The next session may start before the transport is free.",
-            "        self.transport.state = publisher.state\n        _sessions",
-            "        self.closed.set()\n        self.transport.state = publisher.state\n        _sessions",
+            "        session.transport.state = publisher.state\n        _sessions",
+            "        session._enter(Phase.CLOSED)\n        session.transport.state = publisher.state\n"
+            "        _sessions",
         ),
         Mutant(
             "connect() waits though its session has ended.",
-            "        self.connect_done.set()\n",
-            "",
-            within="Session._tear_down",
+            "self.bot is not None or self.phase >= Phase.CLOSED or or_when()",
+            "self.bot is not None or or_when()",
         ),
         Mutant(
             "The end counts as over before the last event was delivered.",
-            "            self._await_delivery(delivered, deadline, at_exit=at_exit)\n",
+            "        self._await_delivery(deadline)\n",
             "",
         ),
         Mutant(
             "The runtime's threads stay.",
-            "        self.runtime.release()\n",
+            "        session._release_runtime()\n",
             "",
-            within="Session._tear_down",
+            within="End.release",
         ),
         Mutant(
             "The end is never complete.",
-            "        self.drained.set()\n",
+            "        session._enter(Phase.DRAINED)\n",
             "",
         ),
         Mutant(
             "A dismissed bot is replaced.",
-            "if follows is not None and not (self.close_info.by_application or self.bot_dismissed):",
-            "if follows is not None and not self.close_info.by_application:",
+            "return self.is_ending and not (self.close_info.by_application or self.nothing_follows)",
+            "return self.is_ending and not self.close_info.by_application",
         ),
         Mutant(
             "A session that the application ended is replaced.",
-            "if follows is not None and not (self.close_info.by_application or self.bot_dismissed):",
-            "if follows is not None and not self.bot_dismissed:",
+            "return self.is_ending and not (self.close_info.by_application or self.nothing_follows)",
+            "return self.is_ending and not self.nothing_follows",
         ),
         Mutant(
             "`disconnected` does not say that the session is replaced.",
-            "attrs.evolve(self.close_info, reconnecting=self.is_replaced)",
-            "self.close_info",
+            "            info = attrs.evolve(info, reconnecting=True)\n",
+            "            pass\n",
         ),
         Mutant(
             "Messages that could not be sent are not reported.",
@@ -98,18 +98,18 @@ MODULE = Module(
         ),
         Mutant(
             "An attempt that is abandoned is not woken.",
-            "        if not publisher.was_ready:\n            # With",
+            "        if not was_ready:\n            # With",
             "        if False:\n            # With",
         ),
         Mutant(
             "A handler that disconnects waits for itself.",
-            "if self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current:",
-            "if self._on_own_thread():",
+            "return self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current",
+            "return self._on_own_thread()",
         ),
         Mutant(
             "Devices that the next attempt needs are closed.",
-            "            self._keep_devices()\n",
-            "            self.media.stop(0.0, 0.0)\n",
+            "        if not self._session._closes_transport or self._leaves_devices:\n            return\n",
+            "        if not self._session._closes_transport:\n            return\n",
         ),
         Mutant(
             "A handler that hangs gets events of the session later.",
@@ -118,12 +118,38 @@ MODULE = Module(
         ),
         Mutant(
             "At exit a slow sink has the time of the others.",
-            "sink_share = 0.0 if at_exit else EndLimits.SINK_SHARE",
-            "sink_share = EndLimits.SINK_SHARE",
+            "sinks = 0.0 if self._at_exit else EndLimits.TEARDOWN",
+            "sinks = EndLimits.TEARDOWN",
+        ),
+        Mutant(
+            "A phase moves back.",
+            "            if self.phase >= phase:\n                return False\n",
+            "",
+        ),
+        Mutant(
+            "A session is replaced at exit.",
+            "            session.nothing_follows = True\n",
+            "            pass\n",
+        ),
+        Mutant(
+            "What follows starts while the session still has threads.",
+            "        session._release_runtime()\n        unregister",
+            "        if session._owner is not None:\n            session._owner.drained(session)\n"
+            "        session._release_runtime()\n        unregister",
+        ),
+        Mutant(
+            "A failed attempt is replaced as a lost session.",
+            "if owner is not None and self._publisher.was_ready and session.follows:",
+            "if owner is not None and session.follows:",
+        ),
+        Mutant(
+            "Whether a failed attempt is followed is decided too late for its devices.",
+            "        if not was_ready:\n            self._decide()\n",
+            "",
         ),
         Mutant(
             "The state is not disconnecting meanwhile.",
-            "            self.move(TransportState.DISCONNECTING)\n",
+            "            self._session.move(TransportState.DISCONNECTING)\n",
             "            pass\n",
         ),
     ),

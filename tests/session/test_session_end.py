@@ -15,8 +15,8 @@ from rtvi_sync import (
 )
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch
-from rtvi_sync.session.session import EndLimits, Session
-from tests.support.bare_session import bare_session, time_to_close
+from rtvi_sync.session.session import End, EndLimits, Phase, Session
+from tests.support.bare_session import bare_session, enter, fail_calls, time_to_close
 from tests.support.clients import (
     memory_client,
     session_of,
@@ -56,7 +56,7 @@ class FakeTransport:
     @state.setter
     def state(self, state: TransportState) -> None:
         if state is TransportState.DISCONNECTED:
-            self._owner.note("closed" + " too late" * self._owner.session.closed.is_set())
+            self._owner.note("closed" + " too late" * self._owner.session.is_closed)
 
 
 class Recorded:
@@ -65,10 +65,11 @@ class Recorded:
     Args:
         ready: the bot was ready.
         opened: the session was published as connected.
-        parts: what parts return or raise, by their names: `disconnect`, `replaces`, `is_followed`.
+        several: other attempts of the same call may follow.
+        parts: what parts return or raise, by their names: `disconnect`, `after`.
     """
 
-    def __init__(self, *, ready: bool = True, opened: bool = True, keeps: bool = False, **parts: Any) -> None:
+    def __init__(self, *, ready: bool = True, opened: bool = True, several: bool = False, **parts: Any) -> None:
         self.record: list[str] = []
         self._parts = parts
         self.info: CloseInfo | None = None
@@ -93,12 +94,11 @@ class Recorded:
             runtime=SimpleNamespace(
                 io=SimpleNamespace(is_current=False, on_end=set()),
                 workers=None,
-                release=lambda: self.note("release threads" + " too late" * self.session.drained.is_set()),
+                release=lambda: self.note("release threads" + " too late" * (self.session.phase is Phase.DRAINED)),
             ),
             media=SimpleNamespace(pause=lambda: self.note("pause"), stop=self._stop),
-            replaces=lambda _: self.call("replaces"),
-            is_followed=lambda _: self.call("is_followed"),
-            keep_devices=(lambda: self.note("keep devices")) if keeps else None,
+            owner=self,
+            is_one_of_several=several,
         )
         changed: Any = self.session
         changed.engine = SimpleNamespace(pending=SimpleNamespace(fail_all=lambda _: self.note("fail calls")))
@@ -119,6 +119,13 @@ class Recorded:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
+
+    def after(self, session: Session) -> bool:
+        assert session is self.session
+        return bool(self.call("after")) and session.is_lost
+
+    def drained(self, session: Session) -> None:
+        self.note("drained" + " too early" * (session.phase is not Phase.DRAINED))
 
     def _stop(self, *stop_limits: float) -> list[threading.Thread]:
         self.stop_limits = stop_limits[0], stop_limits[1]
@@ -145,20 +152,28 @@ TOLD = ["tell", "closed", "await functions", "release threads"]
 def test_the_steps_of_an_end_have_their_order() -> None:
     """Calls fail first; devices pause, the transport closes, devices stop; the end is told, and then all is free."""
     ended = Recorded().end()
-    steps = ["state disconnecting", "pause", "disconnect", "stop", "replaces"]
+    steps = ["state disconnecting", "pause", "disconnect", "stop", "after"]
     assert ended.record == [*BEGUN, *steps, *TOLD]
-    assert ended.session.connect_done.is_set()
-    assert ended.session.closed.is_set()
+    assert ended.session.phase is Phase.DRAINED
+    assert ended.session.wait_settled(Deadline(0.0), lambda: False)
+
+
+def test_what_follows_starts_last() -> None:
+    """The operation that replaces a lost session starts it when nothing of the lost one is left."""
+    assert Recorded(after=True).end().record[-2:] == ["release threads", "drained"]
+    assert "drained" not in Recorded(ready=False, after=True).end().record, "a failed attempt is no lost session"
 
 
 def test_the_steps_after_an_attempt_have_their_order() -> None:
     """An attempt that fails is aborted first, and closes its devices unless another attempt is to have them."""
-    steps = ["abort", "is_followed"]
+    steps = ["abort", "after"]
     assert Recorded(ready=False, opened=False).end().record == [*BEGUN, *steps, "pause", "disconnect", "stop", *TOLD]
-    kept = Recorded(ready=False, opened=False, keeps=True, is_followed=True).end()
-    assert kept.record == [*BEGUN, *steps, "disconnect", "keep devices", *TOLD]
-    opened = Recorded(ready=False, keeps=True, is_followed=True).end()
-    assert "keep devices" not in opened.record, "devices that have played are the session's own"
+    kept = Recorded(ready=False, opened=False, several=True, after=True).end()
+    assert kept.record == [*BEGUN, *steps, "disconnect", *TOLD]
+    opened = Recorded(ready=False, several=True, after=True).end()
+    assert "stop" in opened.record, "devices that have played are the session's own"
+    alone = Recorded(ready=False, opened=False, after=True).end()
+    assert "stop" in alone.record, "an attempt to replace a session opens its devices itself"
 
 
 def test_a_session_ends_once() -> None:
@@ -178,11 +193,11 @@ def test_a_session_ends_once() -> None:
 )
 def test_which_sessions_are_replaced(initiator: str, dismissed: bool, replaced: bool) -> None:
     """A session is lost unless the application has ended it, or dismissed its bot; `disconnected` says so."""
-    session = Recorded(replaces=True)
-    session.session.bot_dismissed = dismissed
+    session = Recorded(after=True)
+    session.session.nothing_follows = dismissed
     session.end(initiator)
     assert session.info == CloseInfo(initiator=cast(Any, initiator), reconnecting=replaced)
-    assert (session.session.is_replaced, "replaces" in session.record) == (replaced, replaced)
+    assert (session.session.follows, session.record[-1] == "drained") == (replaced, replaced)
 
 
 def test_messages_that_could_not_be_sent_are_told() -> None:
@@ -210,18 +225,36 @@ def test_a_slow_sink_has_its_time_unless_the_process_exits() -> None:
     devices, sinks = exiting.stop_limits
     assert devices == sinks
     assert exiting.record[-1] == "release threads"
-    assert exiting.session.drained.is_set()
-    assert "replaces" not in exiting.record
+    assert exiting.session.phase is Phase.DRAINED
+
+
+def test_nothing_follows_at_exit() -> None:
+    """The operation is told of the end, and finds that it is no loss."""
+    exiting = Recorded(after=True)
+    fail_calls(exiting.session, CloseInfo(initiator="network"))
+    exiting.session.at_exit(Deadline(GUARD))
+    assert "after" in exiting.record
+    assert not exiting.session.follows
 
 
 def test_the_steps_share_the_promise() -> None:
     """Transport, media, handlers and the result end in this order, within the 5 s that `disconnect()` promises."""
     assert EndLimits.TEARDOWN == 5.0
-    assert EndLimits.TRANSPORT_SHARE < EndLimits.MEDIA_SHARE < EndLimits.OWN_SHARE < 1.0
+    shares = [step.share for step in End.STEPS if step.share is not None]
+    assert shares == sorted(shares)
+    assert shares[0] == EndLimits.TRANSPORT_SHARE
+    assert shares[-1] < 1.0
     assert 2 * EndLimits.SETTLE <= EndLimits.TEARDOWN * (1.0 - EndLimits.TRANSPORT_SHARE)
     assert EndLimits.FUNCTIONS < EndLimits.TEARDOWN
-    assert EndLimits.SINK_SHARE < EndLimits.MEDIA_SHARE
-    assert EndLimits.FLUSH < EndLimits.TEARDOWN * EndLimits.MEDIA_SHARE
+    assert shares[1] > EndLimits.SINK_SHARE
+    assert EndLimits.TEARDOWN * shares[1] > EndLimits.FLUSH
+
+
+def test_a_phase_only_moves_forward() -> None:
+    """Late results of an attempt reach a session that has ended, and have no effect."""
+    session = Recorded().end().session
+    assert [enter(session, phase) for phase in Phase] == [False] * len(Phase)
+    assert session.phase is Phase.DRAINED
 
 
 @pytest.mark.parametrize(("remaining", "sending"), [(5.0, 3.6), (4.0, 3.6), (1.0, 0.9), (0.0, 0.0)])

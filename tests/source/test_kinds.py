@@ -16,7 +16,7 @@ def test_no_test_knows_an_inside() -> None:
 
 def test_the_names_of_the_package_are_found() -> None:
     """The private names are those of the package's classes and modules, and the modules those of all tests."""
-    assert {"_manager", "_bus"} & private_names()
+    assert {"_life", "_bus"} & private_names()
     assert "tests.source.test_kinds" in modules_of_tests()
 
 

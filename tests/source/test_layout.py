@@ -49,18 +49,15 @@ def test_few_modules_are_without() -> None:
     assert len(WITHOUT) <= 0.05 * len(MODULES)
 
 
-def test_the_private_manager_of_a_client_is_named_once() -> None:
+def test_the_private_life_of_a_client_is_named_once() -> None:
     """Tests reach it by `tests/support/clients.py`, so that a renamed attribute is changed in one place."""
-    name = "._" + "manager"
+    name = "client._" + "life"
     found = [
         path.relative_to(ROOT).as_posix()
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if name in path.read_text("utf-8")
     ]
-    assert found == [
-        "tests/notebook/kernel.py",
-        "tests/support/clients.py",
-    ]  # the first is of a kernel, not of a client
+    assert found == ["tests/support/clients.py"]
 
 
 def test_no_test_file_is_imported_by_another() -> None:

@@ -21,8 +21,8 @@ def memory_client(bot: Any = ready_bot, **options: Any) -> RTVIClient:
 
 
 def manager_of(client: RTVIClient) -> Any:
-    """Return the session manager of a client: the only place in the tests that names the private attribute."""
-    return client._manager
+    """Return the life of a client: the only place in the tests that names the private attribute."""
+    return client._life
 
 
 def session_of(client: RTVIClient) -> Any:

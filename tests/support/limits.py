@@ -15,8 +15,8 @@ _PLACES = {
     "stop": "rtvi_sync.session.session.EndLimits.STOP",  # how long it waits for an attempt that it has stopped
     "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # what the exit of the interpreter waits for all sessions
     "idle_worker": "rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT",  # how long a thread without work stays
-    "config": "rtvi_sync.session.attempt._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
-    "reminder": "rtvi_sync.session.attempt._REMINDER_INTERVAL",  # between two warnings without a limit
+    "config": "rtvi_sync.client.connect_steps._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
+    "reminder": "rtvi_sync.client.connect_steps._REMINDER_INTERVAL",  # between two warnings without a limit
     "no_thread_pause": "rtvi_sync.session.session.NO_THREAD_PAUSE",  # before the end of a session asks for one again
     "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # what a server has to say what it offers
     "contended_wait": "rtvi_sync.media.devices.speaker._CONTENDED_WAIT",  # until a speaker beside busy threads reopens

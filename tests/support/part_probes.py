@@ -256,7 +256,7 @@ def replace_conversation(monkeypatch: pytest.MonkeyPatch, command: str, run: Cal
 
 def replace_runtime(monkeypatch: pytest.MonkeyPatch, acquire: Callable[[], Any]) -> None:
     """Replace how a client without a session gets the threads that it shares with others."""
-    monkeypatch.setattr("rtvi_sync.client.sessionless.acquire_runtime", acquire)
+    monkeypatch.setattr("rtvi_sync.client.life.acquire_runtime", acquire)
 
 
 def replace_peer(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any]) -> None:

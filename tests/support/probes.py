@@ -14,7 +14,7 @@ import pytest
 
 from rtvi_sync import RTVIClient, RTVIError, Transport
 from rtvi_sync.cli import talk
-from rtvi_sync.client.ways import Way
+from rtvi_sync.client.candidates import Candidate
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.runtime import acquire_runtime
@@ -51,8 +51,18 @@ def in_handler(client: RTVIClient) -> bool:
 
 def is_retrying(client: RTVIClient) -> bool:
     """Return whether an attempt to replace a lost session is under way, or planned."""
-    reconnector = manager_of(client)._reconnector
-    return reconnector is not None and reconnector.pending is not None
+    holder = holder_of(client)
+    return holder is not None and holder.lost is not None and holder.pending is not None
+
+
+def holder_of(client: RTVIClient) -> Any:
+    """Return the operation that holds the client; None: nothing does."""
+    return manager_of(client)._holder
+
+
+def refuse_further_sessions(client: RTVIClient) -> None:
+    """Do the first step of `close()`, and no other."""
+    manager_of(client)._closed = True
 
 
 def replaces_microphone(client: RTVIClient) -> bool:
@@ -85,12 +95,12 @@ def set_bot(client: RTVIClient, bot: Any) -> None:
 def session_has_ended(client: RTVIClient) -> bool:
     """Return whether everything of the last session is closed."""
     session = manager_of(client).last_session
-    return session is not None and session.closed.is_set()
+    return session is not None and session.is_closed
 
 
 def forget_what_follows(client: RTVIClient) -> None:
     """Leave the last session as Ctrl-C leaves it between the attempts on two transports: nothing follows it."""
-    manager_of(client).last_session.is_replaced = True
+    manager_of(client).last_session.follows = True
 
 
 def thread_sleeps(thread: threading.Thread | None = None) -> Callable[[], bool]:
@@ -148,7 +158,7 @@ def behind(client: RTVIClient) -> list[object]:
     """Return what a debugger shows behind a client: its transport, its options, its request for a bot."""
     manager = manager_of(client)
     options = getattr(manager.transport, "options", None)
-    return [manager.transport, manager._network, manager._options, manager._request(None), options]
+    return [manager.transport, manager._network, manager._options, manager.request_for(None), options]
 
 
 def default_tls_context() -> ssl.SSLContext:
@@ -191,7 +201,7 @@ def use_ways(client: RTVIClient, url: str, *transports: Transport, patience: flo
         patience: seconds that a silent bot has while other transports remain; None: a share of the time.
     """
     bot_url = BotURL.parse(url)
-    manager_of(client).use(tuple(Way(transport, bot_url, patience) for transport in transports), None)
+    manager_of(client).use(tuple(Candidate(transport, bot_url, patience) for transport in transports), None)
 
 
 def calls_under_way(client: RTVIClient) -> int:

@@ -26,7 +26,7 @@ from rtvi_sync import (
     signals,
 )
 from rtvi_sync.client.base import payload_of
-from rtvi_sync.client.ways import TransportName
+from rtvi_sync.client.candidates import TransportName
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.conversation.ask import failure_of
@@ -218,7 +218,7 @@ class MeasuredClient(RTVIClient):
                 raise error
             if turn.status != "failed":
                 return turn
-            session = self._manager.session()
+            session = self._life.session()
             if session.is_ending:  # else it was a text that could not be sent
                 raise session.close_info.as_error("the answer was complete")
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.support.life_states import observed_lives
 from tests.support.starving import starved
 from tests.support.wire import FOLLOWING
 
@@ -42,6 +43,14 @@ def no_log() -> Iterator[None]:
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def by_the_table() -> Iterator[None]:
+    """Check that the clients go from state to state as their table says."""
+    with observed_lives() as changes:
+        yield
+    assert changes.wrong() == set()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rtvi_sync import (
     RTVIClientParams,
     RTVIError,
 )
-from rtvi_sync.client.ways import params_for, video_first, ways_to
+from rtvi_sync.client.candidates import candidates_for, params_for, video_first
 from tests.support.http_server import ScriptedServer
 
 pytestmark = pytest.mark.inside
@@ -26,28 +26,28 @@ OFFER = "https://bot.example/api/offer"
 
 
 def test_by_name() -> None:
-    """ways_to() returns the transports that fit the URL, or the one that is asked for by name."""
-    assert [way.transport.name for way in ways_to(WS)] == ["websocket", "eval"]
-    assert [way.transport.name for way in ways_to(WS, "eval")] == ["eval"]
-    assert [way.transport.name for way in ways_to(WS, "websocket")] == ["websocket"]
-    assert [way.transport.name for way in ways_to(OFFER)] == ["webrtc"]
-    assert [way.transport.name for way in ways_to(SERVER)] == ["websocket", "webrtc", "eval"]
+    """candidates_for() returns the transports that fit the URL, or the one that is asked for by name."""
+    assert [way.transport.name for way in candidates_for(WS)] == ["websocket", "eval"]
+    assert [way.transport.name for way in candidates_for(WS, "eval")] == ["eval"]
+    assert [way.transport.name for way in candidates_for(WS, "websocket")] == ["websocket"]
+    assert [way.transport.name for way in candidates_for(OFFER)] == ["webrtc"]
+    assert [way.transport.name for way in candidates_for(SERVER)] == ["websocket", "webrtc", "eval"]
 
 
 def test_the_order_for_video() -> None:
     """What carries it comes first; the rest stays in order."""
-    assert [way.transport.name for way in video_first(ways_to(SERVER))] == ["webrtc", "websocket", "eval"]
+    assert [way.transport.name for way in video_first(candidates_for(SERVER))] == ["webrtc", "websocket", "eval"]
 
 
 def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its extra, WebRTC is left out; if it is needed, the error says what to install."""
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     for bot in (SERVER, WS):
-        assert [way.transport.name for way in ways_to(bot)] == ["websocket", "eval"]
+        assert [way.transport.name for way in candidates_for(bot)] == ["websocket", "eval"]
     wanted: list[tuple[str, Any]] = [(SERVER, "webrtc"), (OFFER, "auto")]
     for url, name in wanted:
         with pytest.raises(MissingExtraError, match=r"\[webrtc\]"):
-            ways_to(url, name)
+            candidates_for(url, name)
 
 
 def test_a_url_that_the_transport_does_not_use() -> None:
@@ -55,12 +55,12 @@ def test_a_url_that_the_transport_does_not_use() -> None:
     wrong: list[tuple[str, Any, str]] = [(WS, "webrtc", "a WebSocket"), (OFFER, "eval", "a WebRTC offer")]
     for url, name, kind in wrong:
         with pytest.raises(InvalidTransportParamsError, match=f"that of {kind}, which the transport '{name}'"):
-            ways_to(url, name)
+            candidates_for(url, name)
 
 
 def test_a_silent_offer_costs_less_than_a_third() -> None:
     """Pipecat's runner takes the offer for any bot, so this way has a shorter limit while others remain."""
-    assert [way.patience for way in ways_to(SERVER)] == [None, 5.0, None]
+    assert [way.patience for way in candidates_for(SERVER)] == [None, 5.0, None]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_silent_offer_costs_less_than_a_third() -> None:
 )
 def test_the_offer_beside_a_start_endpoint(url: str, offer: str | None) -> None:
     """A server without the start endpoint may take offers all the same."""
-    (way,) = ways_to(url, "webrtc")
+    (way,) = candidates_for(url, "webrtc")
     assert way.bot_url is not None
     assert way.bot_url.offer_url == offer
 
@@ -92,19 +92,19 @@ def test_headers_of_an_offer(server: ScriptedServer) -> None:
 def test_a_transport_of_the_application() -> None:
     """A transport of the application is the only way; token and headers are refused if it would ignore them."""
     transport = MemoryTransport()
-    (way,) = ways_to(WS, transport)
+    (way,) = candidates_for(WS, transport)
     assert way.transport is transport
     with pytest.raises(TypeError, match="token"):
-        ways_to(WS, transport, "abc")
+        candidates_for(WS, transport, "abc")
     with pytest.raises(TypeError, match="headers"):
-        ways_to(WS, transport, headers={"X-Key": "abc"})
-    assert ways_to("http://bot.example/start", transport, headers={"X-Key": "abc"})
+        candidates_for(WS, transport, headers={"X-Key": "abc"})
+    assert candidates_for("http://bot.example/start", transport, headers={"X-Key": "abc"})
 
 
 def test_headers_go_to_the_server_of_the_url() -> None:
     """Headers go only to the server of the URL: a `base_url` of another origin is refused."""
     headers = {"X-Key": "abc"}
-    ways = ways_to("http://bot.example/start", headers=headers)
+    ways = candidates_for("http://bot.example/start", headers=headers)
     assert params_for(ways, RTVIClientParams(headers={"X-Other": "1"}), headers).headers == {"X-Other": "1", **headers}
     other = RTVIClientParams(base_url="http://other.example")
     with pytest.raises(ValueError, match="base_url"):
@@ -116,7 +116,7 @@ def test_services_that_are_not_reached() -> None:
     """The error for a transport of Pipecat's runner that belongs to a service says what to do."""
     for name in ("daily", "livekit", "moq"):
         with pytest.raises(ValueError, match=rf"transport '{name}' is not supported.*'websocket', 'webrtc' or 'eval'"):
-            ways_to("http://127.0.0.1:9", name)  # type: ignore[arg-type]
+            candidates_for("http://127.0.0.1:9", name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_services_that_are_not_reached() -> None:
 def test_another_name(name: Any, hint: str) -> None:
     """The error has all names, and the nearest one."""
     with pytest.raises(ValueError, match="'auto', 'websocket', 'webrtc', 'eval'") as caught:
-        ways_to(WS, name)
+        candidates_for(WS, name)
     assert str(caught.value).endswith(f"not {name!r}{hint}")
 
 
@@ -148,10 +148,10 @@ def test_another_name(name: Any, hint: str) -> None:
 )
 def test_the_eval_route_beside_a_start_endpoint(url: str, route: str | None) -> None:
     """The eval route lies beside a start endpoint, as in Pipecat's runner; a connect endpoint has no known route."""
-    websocket, *_, eval_way = ways_to(url)
+    websocket, *_, eval_way = candidates_for(url)
     assert websocket.bot_url is not None
     assert eval_way.bot_url is not None
     assert eval_way.bot_url.ws_url == route
     assert eval_way.bot_url.endpoints == websocket.bot_url.endpoints
-    (own_way,) = ways_to(url, EvalTransport(skip_tts=True))
+    (own_way,) = candidates_for(url, EvalTransport(skip_tts=True))
     assert own_way.bot_url == eval_way.bot_url
