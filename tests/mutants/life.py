@@ -129,8 +129,8 @@ MODULE = Module(
         ),
         Mutant(
             "Streams end before the event that tells why.",
-            "                end = self._dispatcher.give_up(info)\n",
-            "                end = self._dispatcher.give_up(info)\n                end()\n",
+            "                end = self._bus.streams.give_up(info)\n",
+            "                end = self._bus.streams.give_up(info)\n                end()\n",
         ),
         Mutant(
             "disconnect() leaves a call that connects.",
@@ -155,7 +155,7 @@ MODULE = Module(
         ),
         Mutant(
             "disconnect() leaves streams that wait.",
-            "        if reconnects or self._dispatcher.awaits_replacement:\n",
+            "        if reconnects or self._bus.streams.awaits_replacement:\n",
             "        if False:\n",
         ),
         Mutant(
