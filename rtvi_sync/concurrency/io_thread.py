@@ -409,6 +409,7 @@ class IOThread:
     def after_fork_in_child(self) -> None:
         """Close the inherited descriptors. They stay registered, because the parent shares the epoll instance."""
         sleepless.clear()  # of threads of the parent, whose identities others may get here
+        self.on_end.clear()  # gevent copies the greenlet of this thread into the child, where it ends
         waker = self._waker
         self._close()
         if waker is not None:
