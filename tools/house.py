@@ -2,6 +2,7 @@
 
     python -m tools.house           # the whole table
     python -m tools.house --source  # only the part that is read from the source
+    python -m tools.house --modules # the sentence of each module instead, by layer
 
 Of the source it counts lines, modules, classes, functions, circles of imports, and the fields that say where a client
 is. Of live sessions it counts *walks*: the calls of the package's own functions on all threads of this process, whose
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import statistics
 import subprocess
 import sys
@@ -97,6 +99,17 @@ def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
         parts = path.relative_to(package.parent).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
     return found
+
+
+def sentences() -> Iterator[str]:
+    """Yield the name of each module with the first line of its docstring, the highest layer first."""
+    contract = (ROOT / "pyproject.toml").read_text("utf-8").partition("layers = [")[2].partition("]\n")[0]
+    layers = re.findall(r"\w+", contract)
+    found = {name.partition(".")[2] or "__init__": tree for name, tree in modules().items()}
+    for layer in ["__init__", *layers]:
+        for name, tree in found.items():
+            if name.partition(".")[0] == layer:
+                yield f"{name}: {(ast.get_docstring(tree) or '').splitlines()[0]}"
 
 
 def classes(trees: Mapping[str, ast.Module]) -> list[ast.ClassDef]:
@@ -435,9 +448,13 @@ def main(arguments: list[str]) -> int:
     """Print the table; return 1 if the table of fields isn't true any more."""
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--source", action="store_true", help="only what is read from the source")
-    only_source = parser.parse_args(arguments).source
+    parser.add_argument("--modules", action="store_true", help="the sentence of each module, by layer")
+    options = parser.parse_args(arguments)
+    if options.modules:
+        print(*sentences(), sep="\n")
+        return 0
     print("| | count or calls | files | changes of file | threads | aim |\n|---|--:|--:|--:|--:|--:|")
-    for name, *cells in [*source_rows(), *([] if only_source else walk_rows())]:
+    for name, *cells in [*source_rows(), *([] if options.source else walk_rows())]:
         print("|", " | ".join([name, *cells, *[""] * (4 - len(cells)), AIMS.get(name, "")]), "|")
     faults = field_faults(modules())
     print(*(f"tools/house.py: {fault}" for fault in faults), sep="\n", end="\n" if faults else "", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""µ-law and A-law: the tables of G.711."""
+"""The tables of G.711: µ-law and A-law."""
 
 from __future__ import annotations
 
