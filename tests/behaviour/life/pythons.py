@@ -10,7 +10,7 @@ import pytest
 from tools.machine import find_python
 
 #: Minor versions of Python 3 that the package runs on.
-MINORS = (10, 11, 12, 13)
+MINORS = (10, 11, 12, 13, 14)
 
 #: All but the one that runs the tests.
 OTHERS = [minor for minor in MINORS if minor != sys.version_info[1]]
