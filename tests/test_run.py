@@ -770,7 +770,7 @@ def test_a_check_takes_files_and_folders(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(ROOT / "tests")
     names = ["./test_url.py", "tests/test_url.py", str(ROOT / "run.py"), "../docs/testing.md"]
     assert [path.as_posix() for path in run.named_files(names)] == ["tests/test_url.py", "run.py", "docs/testing.md"]
-    assert Path("tests/mutants/attempt.py") in run.named_files(["mutants"])
+    assert Path("tests/mutants/session.py") in run.named_files(["mutants"])
     for wrong in ("test_gone.py", os.devnull):
         with pytest.raises(machine.SetupError, match=f"^{wrong} is not a file or folder of this project"):
             run.named_files([wrong])

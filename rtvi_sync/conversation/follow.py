@@ -179,10 +179,10 @@ class SessionFollower:
         self._conversation.noted.append((self, at, change))
         self._io.call(self._catch_up)
 
-    def end(self, info: CloseInfo) -> None:
+    def end(self, info: CloseInfo, at: float) -> None:
         """End the turns of the session, before its last events are queued. On the thread that ends it."""
         try:
-            self.publish(self._conversation.end_session(self, monotonic(), lost=_is_loss(info)))
+            self.publish(self._conversation.end_session(self, at, lost=_is_loss(info)))
         except Exception:
             logger.exception("The turns could not be ended. Please report it: it is a fault of rtvi_sync")
 

@@ -481,7 +481,7 @@ class EventPublisher:
         self._ending = True
 
     def finish(
-        self, session: int, info: CloseInfo, unsent: DisconnectedError | None, *, in_connect: bool = False
+        self, session: int, info: CloseInfo, unsent: DisconnectedError | None, at: float, *, in_connect: bool = False
     ) -> Latch:
         """Publish that a session has ended; nothing can follow.
 
@@ -489,6 +489,7 @@ class EventPublisher:
             session: Its number.
             info: How it ended.
             unsent: Names the messages that could not be sent.
+            at: Its moment, in seconds of the monotonic clock.
             in_connect: It was an attempt of a call of `connect()`, which may make another one if it failed, and ends
                 the streams of events if it makes none.
 
@@ -498,7 +499,7 @@ class EventPublisher:
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
         failed = not (self.was_ready or info.by_application or info.reconnecting)
-        at, is_failed_attempt = monotonic(), in_connect and not self.was_ready
+        is_failed_attempt = in_connect and not self.was_ready
         if info.error is None and self.was_ready:
             # Only here: nothing that decides on another session, or on whether this one was cut off, may see it.
             info = attrs.evolve(info, error=unsent)

@@ -846,9 +846,10 @@ class End:
         info = session.close_info
         if session.follows:
             info = attrs.evolve(info, reconnecting=True)
+        at = monotonic()  # the turns that the end cuts off, end at the moment of `disconnected`
         if session.follower is not None:
-            session.follower.end(info)
-        self._delivered = publisher.finish(session.number, info, self._unsent, in_connect=session.in_connect)
+            session.follower.end(info, at)
+        self._delivered = publisher.finish(session.number, info, self._unsent, at, in_connect=session.in_connect)
         session.transport.state = publisher.state
         _sessions_of_transports.pop(id(session.transport), None)
         session._enter(Phase.CLOSED)

@@ -220,10 +220,14 @@ class MeasuredClient(RTVIClient):
                 return turn
             session = self._life.session()
             if session.is_ending:  # else it was a text that could not be sent
+                self._notifier.wait_for(partial(self._is_reported_with_the_end, turn), deadline)
                 raise session.close_info.as_error("the answer was complete")
 
     def _is_handled(self, number: int) -> bool:
         return number <= self._handled_until or number in self._handled
+
+    def _is_reported_with_the_end(self, turn: Turn) -> bool:
+        return self._end is not None and self._end.received_at >= (turn.timings.ended or 0.0)
 
     def _is_replaced(self, turn: Turn) -> bool:
         """Return whether the user has asked something else instead."""
@@ -408,6 +412,7 @@ class MeasuredClient(RTVIClient):
         self._end = event
         for turn in self.turns():
             self._report_cut(turn)
+        self._notifier.notify_all()
 
     def _report_cut(self, turn: Turn) -> None:
         """Report an answer that the end of the session has cut off, unless the application has ended it."""
