@@ -15,7 +15,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
@@ -26,7 +26,7 @@ from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item
 from ..errors import ProtocolError, RequestTimeoutError, WouldDeadlockError
-from ..events import Event, RTVIEvent
+from ..events import RTVIEvent
 from ..media.media import Media
 from ..messages import BotReadyData, RTVIMessage
 from ..protocol.dialects import load_payload, parse_version
@@ -148,8 +148,7 @@ class SessionFollower:
             The events of turns, for the queue, to be put behind the event of the message.
         """
         try:
-            data = effect.decode()
-            return self._conversation.take(self, Event(type=effect.event, data=data, received_at=at, message=None))
+            return self._conversation.take(self, effect.event, at, effect.decode())
         except ProtocolError:
             return _NOTHING  # the event `unknown_message` reports it
         except Exception:
@@ -388,8 +387,8 @@ class ConversationTracker:
 
     # -- what happens: each returns the events of turns, for the queue -------------------------------------------------
 
-    def take(self, follower: SessionFollower, event: Event) -> list[Item]:
-        """Take an event of the bot."""
+    def take(self, follower: SessionFollower, event: RTVIEvent, at: float, data: Any) -> list[Item]:
+        """Take an event of the bot; see `TurnTracker.take()`."""
         with self._lock:
             items = self._take_noted() if self.noted else _NOTHING
             if follower is not self._follower:
@@ -397,9 +396,8 @@ class ConversationTracker:
             tracker = self._tracker if follower is self._started else None
             if tracker is None:
                 tracker = self._start(follower)
-            at = event.received_at
             self._read_audio(follower, tracker, at)
-            records = tracker.take(event)
+            records = tracker.take(event, at, data)
             if records:
                 return items + self._report(follower, tracker, at, records)
             self._set_timer(follower, tracker)

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rtvi_sync import Event, RTVIMessage
+from rtvi_sync import RTVIMessage
 from rtvi_sync.conversation.answer import Waits
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import TurnTracker
@@ -32,8 +32,7 @@ class Conversation:
     def bot(self, type: str, data: Any = None) -> None:
         spec = INBOUND[type]
         assert spec.event is not None
-        event = Event(type=spec.event, data=decode_payload(spec, data), received_at=self.now)
-        self._took(self.tracker.take(event))
+        self._took(self.tracker.take(spec.event, self.now, decode_payload(spec, data)))
 
     def ask(self, text: str, id: str = "q1", **options: Any) -> None:
         data = {"content": text, "options": {"run_immediately": True, **options}}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rtvi_sync import Event, RTVIEvent, RTVIMessage
+from rtvi_sync import RTVIEvent, RTVIMessage
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import TurnTracker
 from rtvi_sync.messages import BotLLMTextData
@@ -105,11 +105,11 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
             type_, data = rest[0]
             spec = INBOUND[type_]
             assert spec.event is not None
-            took(tracker.take(Event(type=spec.event, data=decode_payload(spec, data), received_at=now)))
+            took(tracker.take(spec.event, now, decode_payload(spec, data)))
         elif kind == "model":
             written.append(f"<{len(written)}>")
             text = BotLLMTextData(text=written[-1])
-            took(tracker.take(Event(type=RTVIEvent.BOT_LLM_TEXT, data=text, received_at=now)))
+            took(tracker.take(RTVIEvent.BOT_LLM_TEXT, now, text))
         elif kind == "out":
             (type_, data), message_id = rest
             took(tracker.sent(now, RTVIMessage(type_, data, message_id)))
