@@ -257,13 +257,13 @@ class EndedTurn:
 
     Args:
         record: The turn.
-        bot: What is known of the bot.
+        bot: What the bot said about itself.
         cut: Its audio.
     """
 
     __slots__ = ("_cut", "_turn", "bot", "record")
 
-    def __init__(self, record: TurnRecord, bot: str, cut: TurnCut) -> None:
+    def __init__(self, record: TurnRecord, bot: BotReadyData, cut: TurnCut) -> None:
         self.record = record
         self.bot = bot
         # Written in single steps, the turn first.
@@ -275,7 +275,7 @@ class EndedTurn:
         cut, turn = self._cut, self._turn  # in this order
         if turn is None:
             assert cut is not None, "there is one or the other"
-            self._turn = turn = turn_of(self.record, cut, self.bot)
+            self._turn = turn = turn_of(self.record, cut, _about(self.bot))
             self._cut = None
         return turn
 
@@ -486,7 +486,7 @@ class ConversationTracker:
             *self._tracker.speeches,
             *(speech_of(other.timings) for other in later if other.modality == "audio"),
         ]
-        ended = EndedTurn(record, _about(follower.bot), follower.audio.cut(record, speeches, at))
+        ended = EndedTurn(record, follower.bot, follower.audio.cut(record, speeches, at))
         over = self._over
         over[record.number] = ended
         while len(over) > MAX_TURNS:

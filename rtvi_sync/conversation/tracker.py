@@ -96,12 +96,13 @@ class TurnTracker:
 
     @property
     def speeches(self) -> list[Speech | None]:
-        """Return for each turn that is not over when the user spoke; None: not at all."""
-        return [
-            speech_of(turn.timings, is_speaking=turn.is_speaking) if turn.modality == "audio" else None
-            for turn in (self._fading, self._answered, *self._asked)
-            if turn is not None
+        """Return for each spoken turn that is not over when the user spoke; one None if only others are not over."""
+        speeches: list[Speech | None] = [
+            speech_of(turn.timings, is_speaking=turn.is_speaking)
+            for turn in (self._fading, self._answered, *self._asked.spoken)
+            if turn is not None and turn.modality == "audio"
         ]
+        return speeches or ([] if self.is_idle else [None])
 
     @property
     def due(self) -> float | None:
@@ -698,6 +699,8 @@ class Questions:
     def __init__(self, bot: BotTraits) -> None:
         self._bot = bot
         self._turns: deque[OpenTurn] = deque()
+        #: Those that the user has spoken. There may be hundreds of others, which would be looked through in vain.
+        self.spoken: list[OpenTurn] = []
         self._silent: deque[str] = deque(maxlen=_MAX_SILENT)
 
     def __iter__(self) -> Iterator[OpenTurn]:
@@ -709,16 +712,22 @@ class Questions:
     def add(self, turn: OpenTurn) -> None:
         """Append a question."""
         self._turns.append(turn)
+        if turn.modality == "audio":
+            self.spoken.append(turn)
 
     def put_first(self, turn: OpenTurn) -> None:
         """Put a question first: it is answered next, or its answer has not started after all."""
         self.remove(turn)
         self._turns.appendleft(turn)
+        if turn.modality == "audio":
+            self.spoken.insert(0, turn)
 
     def remove(self, turn: OpenTurn) -> None:
         """Remove a question, if it is one."""
         if turn in self._turns:
             self._turns.remove(turn)
+        if turn in self.spoken:
+            self.spoken.remove(turn)
 
     @property
     def first(self) -> OpenTurn | None:
@@ -757,9 +766,7 @@ class Questions:
         same = (turn for turn in typed if _key_of(turn.user_text) == key)
         joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
         # More than once of a user who goes on: the model found that the question was not finished.
-        spoken = (
-            turn for turn in self._turns if turn.modality == "audio" and (turn.is_speaking or not turn.told_llm_text)
-        )
+        spoken = (turn for turn in self.spoken if turn.is_speaking or not turn.told_llm_text)
         return next(same, None) or next(joined, None) or next(spoken, None)
 
     def before(self, turn: OpenTurn) -> list[OpenTurn]:
