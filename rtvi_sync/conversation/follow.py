@@ -120,7 +120,7 @@ class SessionFollower:
 
     # An idle session has one and nothing else of turns, and a process may have thousands.
     __slots__ = (
-        *("__weakref__", "_conversation", "_io", "_media", "_publisher"),
+        *("__weakref__", "_conversation", "_io", "_media", "_publisher", "_will_catch_up"),
         *("audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
     )
 
@@ -133,6 +133,7 @@ class SessionFollower:
         #: Number of the session, among those that were followed.
         self.number: int = conversation.sessions
         self.user_is_muted: bool = session.engine.user_is_muted
+        self._will_catch_up = False  # the I/O thread; changed in single steps
         # The rest is guarded by the conversation's lock.
         #: None until something happens in the session, or turns are used.
         self.audio: SessionAudio | None = None
@@ -176,7 +177,14 @@ class SessionFollower:
     def note(self, at: float, change: Change) -> None:
         """Note what happened on a thread that must not hold the lock. Any thread."""
         self._conversation.noted.append((self, at, change))
-        self._io.call(self._catch_up)
+        if self._will_catch_up:  # the thread has not begun to, and takes this as well
+            return
+        try:
+            self._will_catch_up = True
+            self._io.call(self._catch_up)
+        except BaseException:  # Ctrl-C
+            self._will_catch_up = False
+            raise
 
     def end(self, info: CloseInfo) -> None:
         """End the turns of the session, before its last events are queued. On the thread that ends it."""
@@ -188,6 +196,7 @@ class SessionFollower:
     # -- the I/O thread -------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
+        self._will_catch_up = False  # first: what is noted from now on may come too late for this call
         self.publish(self._conversation.catch_up())
 
     def _pass_time(self) -> None:
