@@ -259,7 +259,10 @@ class Answer:
 
     def expects(self, words: str) -> bool:
         """Return whether these words come next in what is to be spoken. The cursor moves over them if they do."""
-        return any(part.speak(words) for part in self._parts if part.due_letters)
+        for part in self._parts:
+            if part.due_letters and part.speak(words):
+                return True
+        return False
 
     def speak(self, words: str) -> bool:
         """Move the cursor over words that were spoken; return False if they were not written."""
@@ -371,8 +374,10 @@ class Answer:
     @property
     def spoken_share(self) -> float:
         """Return the share of what is to be spoken that was."""
-        whole = sum(len(part.letters) - part.unspoken_letters for part in self._to_be_spoken())
-        due = sum(part.due_letters for part in self._to_be_spoken())
+        whole = due = 0
+        for part in self._to_be_spoken():
+            whole += len(part.letters) - part.unspoken_letters
+            due += part.due_letters
         return 1 - due / whole if whole > 0 else 1.0
 
     def _to_be_spoken(self) -> list[_Part]:

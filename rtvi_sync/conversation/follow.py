@@ -480,9 +480,8 @@ class ConversationTracker:
         audio = follower.audio
         if audio is None or not audio.is_read:
             return
-        now = monotonic()
-        if now >= follower.read_at + _READ_INTERVAL or tracker.is_idle:
-            follower.read_at = now
+        if at >= follower.read_at + _READ_INTERVAL or tracker.is_idle:
+            follower.read_at = at
             audio.read(tracker.speeches, at)
 
     def _ended(
