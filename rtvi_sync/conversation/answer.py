@@ -259,10 +259,7 @@ class Answer:
 
     def expects(self, words: str) -> bool:
         """Return whether these words come next in what is to be spoken. The cursor moves over them if they do."""
-        for part in self._parts:
-            if part.due_letters and part.speak(words):
-                return True
-        return False
+        return any(part.speak(words) for part in self._parts if part.due_letters)
 
     def speak(self, words: str) -> bool:
         """Move the cursor over words that were spoken; return False if they were not written."""

@@ -37,7 +37,7 @@ from ..protocol.text import one_line
 from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
 from .record import TurnRecord, speech_of
-from .tracker import MAX_TURNS, TurnTracker
+from .tracker import MAX_TURNS, OpenTurn, TurnTracker
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _FIRST_SECONDS = 5.0
 
 TURN_EVENTS = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
 
-Change: TypeAlias = Callable[[TurnTracker], list[TurnRecord]]
+Change: TypeAlias = Callable[[TurnTracker], list[OpenTurn]]
 """Something that happened: the tracker takes it, and returns the turns that started or ended with it."""
 
 _NOTHING: list[Item] = []
@@ -165,7 +165,7 @@ class SessionFollower:
     def unsent(self, message: RTVIMessage) -> None:
         """Note that a message could not be sent. Any thread."""
 
-        def change(tracker: TurnTracker) -> list[TurnRecord]:
+        def change(tracker: TurnTracker) -> list[OpenTurn]:
             if (id_ := message.id) is None:
                 return []
             self._conversation.asked.add(id_)  # no call returns a turn that the bot knows nothing of
@@ -243,10 +243,13 @@ class SessionFollower:
         is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
         return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
 
-    def item_of(self, type_: RTVIEvent, turn: EndedTurn | TurnRecord) -> Item | None:
+    def item_of(self, type_: RTVIEvent, turn: EndedTurn | OpenTurn) -> Item | None:
         """Return the queue item that delivers an event of a turn; None if it has no listener."""
         publisher = self._publisher
-        return (_deliver, publisher, type_, turn, monotonic(), 0) if publisher.has_listener(type_) else None
+        if not publisher.has_listener(type_):
+            return None
+        known = turn.record() if isinstance(turn, OpenTurn) else turn
+        return _deliver, publisher, type_, known, monotonic(), 0
 
     def publish(self, items: list[Item]) -> None:
         """Queue events of turns."""
@@ -406,9 +409,9 @@ class ConversationTracker:
             if tracker is None:
                 tracker = self._start(follower)
             self._read_audio(follower, tracker, at)
-            records = tracker.take(event, at, data)
-            if records:
-                return items + self._report(follower, tracker, at, records)
+            turns = tracker.take(event, at, data)
+            if turns:
+                return items + self._report(follower, tracker, at, turns)
             self._set_timer(follower, tracker)
             return items
 
@@ -449,20 +452,18 @@ class ConversationTracker:
                 items += self._report(follower, tracker, at, change(tracker))
         return items
 
-    def _report(
-        self, follower: SessionFollower, tracker: TurnTracker, at: float, records: list[TurnRecord]
-    ) -> list[Item]:
+    def _report(self, follower: SessionFollower, tracker: TurnTracker, at: float, turns: list[OpenTurn]) -> list[Item]:
         """Note the turns that have started or ended, set the timer for what is due, and return the events."""
         items: list[Item | None] = []
-        for number, record in enumerate(records):
-            if record.status != "in_progress":
-                ended = self._ended(follower, at, record, records[number + 1 :])
+        for number, turn in enumerate(turns):
+            if turn.is_over:
+                ended = self._ended(follower, at, turn.record(), turns[number + 1 :])
                 items.append(follower.item_of(RTVIEvent.TURN_ENDED, ended))
             else:
                 if not self._is_used and follower.has_listener(is_explicit=True):
                     self._use()
-                items.append(follower.item_of(RTVIEvent.TURN_STARTED, record))
-        if records and follower.audio is not None:
+                items.append(follower.item_of(RTVIEvent.TURN_STARTED, turn))
+        if turns and follower.audio is not None:
             follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
         self._set_timer(follower, tracker)
         return [item for item in items if item is not None]
@@ -484,9 +485,7 @@ class ConversationTracker:
             follower.read_at = at
             audio.read(tracker.speeches, at)
 
-    def _ended(
-        self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[TurnRecord]
-    ) -> EndedTurn:
+    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[OpenTurn]) -> EndedTurn:
         """Return a turn that is over, with its audio; that of `later` ones, which are reported next, is kept."""
         assert self._tracker is not None, "it has made the record"
         assert follower.audio is not None, "so something has happened"
@@ -526,7 +525,7 @@ class ConversationTracker:
             self._note_patience()
 
     def _note_patience(self) -> None:
-        def change(tracker: TurnTracker) -> list[TurnRecord]:
+        def change(tracker: TurnTracker) -> list[OpenTurn]:
             before, tracker.patience = tracker.patience, max((*self._patience.copy().values(),), default=0.0)
             return tracker.settle(now) if tracker.patience < before else []
 

@@ -135,7 +135,7 @@ class TurnTracker:
         self._is_cut = False
         self._speaks_early = False
 
-    def end_session(self, at: float, *, lost: bool = False) -> list[TurnRecord]:
+    def end_session(self, at: float, *, lost: bool = False) -> list[OpenTurn]:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed.
 
         Args:
@@ -151,7 +151,7 @@ class TurnTracker:
             self._end(asked, at, "failed")
         return self._changes()
 
-    def sent(self, at: float, message: RTVIMessage) -> list[TurnRecord]:
+    def sent(self, at: float, message: RTVIMessage) -> list[OpenTurn]:
         """Process a message that is about to be sent. A text that runs the model starts a turn.
 
         Args:
@@ -172,7 +172,7 @@ class TurnTracker:
             self._result_sent(at, str(message.data.get("tool_call_id")), message.data.get("result"))
         return self._changes()
 
-    def unsent(self, at: float, message_id: str) -> list[TurnRecord]:
+    def unsent(self, at: float, message_id: str) -> list[OpenTurn]:
         """End the turn of a message that could not be sent."""
         turn = self._asked.of_message(message_id)
         if turn is not None:
@@ -186,20 +186,20 @@ class TurnTracker:
             turn.note_end_of_call(at, "you", call_id, result)
             self._settle(turn, at)
 
-    def pass_time(self, now: float) -> list[TurnRecord]:
+    def pass_time(self, now: float) -> list[OpenTurn]:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has passed."""
         turn = self._quiet
         if turn is not None and now >= turn.last_sign + self._patience_with(turn):
             self._stop_waiting(turn, now)
         return self._changes()
 
-    def settle(self, at: float) -> list[TurnRecord]:
+    def settle(self, at: float) -> list[OpenTurn]:
         """End the turn that is being answered if it is complete: after `patience` was lowered."""
         if self._answered is not None:
             self._settle(self._answered, at)
         return self._changes()
 
-    def take(self, event: RTVIEvent, at: float, data: Any) -> list[TurnRecord]:
+    def take(self, event: RTVIEvent, at: float, data: Any) -> list[OpenTurn]:
         """Process an event of the bot.
 
         Args:
@@ -213,10 +213,10 @@ class TurnTracker:
         handler(self, at, data)
         return self._changes() if self._changed else []
 
-    def _changes(self) -> list[TurnRecord]:
+    def _changes(self) -> list[OpenTurn]:
         """Return the turns that have started, or are over, since the last call."""
         changed, self._changed = self._changed, []
-        return [turn.record() for turn in dict.fromkeys(changed)]
+        return [*dict.fromkeys(changed)]
 
     # -- the user -----------------------------------------------------------------------------------------------------
 
@@ -636,10 +636,10 @@ class TurnTracker:
     def _wait(self, turn: OpenTurn) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what; None: it owes nothing."""
         wait = turn.answer.wait(self._waits)
-        if wait is None and turn.is_doubtful and self._bot.may_acknowledge:
-            if not ("llm_started" in turn.moments or "acknowledged" in turn.moments):
-                return self._waits.acknowledgement, "for the question to be acknowledged"
-        return wait
+        if wait is not None or not (turn.is_doubtful and self._bot.may_acknowledge):
+            return wait
+        is_told = "llm_started" in turn.moments or "acknowledged" in turn.moments
+        return None if is_told else (self._waits.acknowledgement, "for the question to be acknowledged")
 
     def _stop_waiting(self, turn: OpenTurn, now: float) -> None:
         answer, wait = turn.answer, self._wait(turn)

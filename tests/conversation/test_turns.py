@@ -10,7 +10,7 @@ import pytest
 from rtvi_sync import RTVIMessage
 from rtvi_sync.conversation.answer import Waits
 from rtvi_sync.conversation.record import TurnRecord
-from rtvi_sync.conversation.tracker import TurnTracker
+from rtvi_sync.conversation.tracker import OpenTurn, TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
 
 pytestmark = pytest.mark.inside
@@ -25,8 +25,8 @@ class Conversation:
         self.now = 100.0
         self.over: list[TurnRecord] = []
 
-    def _took(self, records: list[TurnRecord]) -> None:
-        self.over += [record for record in records if record.status != "in_progress"]
+    def _took(self, turns: list[OpenTurn]) -> None:
+        self.over += [turn.record() for turn in turns if turn.is_over]
         self.now += 0.1
 
     def bot(self, type: str, data: Any = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rtvi_sync import RTVIEvent, RTVIMessage
-from rtvi_sync.conversation.record import TurnRecord
-from rtvi_sync.conversation.tracker import TurnTracker
+from rtvi_sync.conversation.tracker import OpenTurn, TurnTracker
 from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 
@@ -74,7 +73,7 @@ step = st.one_of(
 )
 
 
-def let_all_time_pass(tracker: TurnTracker) -> Iterator[TurnRecord]:
+def let_all_time_pass(tracker: TurnTracker) -> Iterator[OpenTurn]:
     while tracker.due is not None:
         yield from tracker.pass_time(tracker.due)
     assert not any(turn.is_open for turn in tracker.turns)
@@ -90,8 +89,8 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     written: list[str] = []
     now = 100.0
 
-    def took(records: Any) -> None:
-        for record in records:
+    def took(turns: Iterable[OpenTurn]) -> None:
+        for record in [turn.record() for turn in turns]:
             if record.status == "in_progress":
                 begun[record.number] += 1
             else:

@@ -276,8 +276,8 @@ MODULE = Module(
         ),
         Mutant(
             "A turn that begins and ends by one message is reported twice.",
-            "for turn in dict.fromkeys(changed)]",
-            "for turn in changed]",
+            "return [*dict.fromkeys(changed)]",
+            "return changed",
         ),
         Mutant(
             "Changes are reported again by the next call.",
