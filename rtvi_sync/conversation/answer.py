@@ -371,8 +371,10 @@ class Answer:
     @property
     def spoken_share(self) -> float:
         """Return the share of what is to be spoken that was."""
-        whole = sum(len(part.letters) - part.unspoken_letters for part in self._to_be_spoken())
-        due = sum(part.due_letters for part in self._to_be_spoken())
+        whole = due = 0
+        for part in self._to_be_spoken():
+            whole += len(part.letters) - part.unspoken_letters
+            due += part.due_letters
         return 1 - due / whole if whole > 0 else 1.0
 
     def _to_be_spoken(self) -> list[_Part]:

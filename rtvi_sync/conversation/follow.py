@@ -15,7 +15,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
@@ -26,7 +26,7 @@ from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item
 from ..errors import ProtocolError, RequestTimeoutError, WouldDeadlockError
-from ..events import Event, RTVIEvent
+from ..events import RTVIEvent
 from ..media.media import Media
 from ..messages import BotReadyData, RTVIMessage
 from ..protocol.dialects import load_payload, parse_version
@@ -37,7 +37,7 @@ from ..protocol.text import one_line
 from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
 from .record import TurnRecord, speech_of
-from .tracker import MAX_TURNS, TurnTracker
+from .tracker import MAX_TURNS, OpenTurn, TurnTracker
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _FIRST_SECONDS = 5.0
 
 TURN_EVENTS = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
 
-Change: TypeAlias = Callable[[TurnTracker], list[TurnRecord]]
+Change: TypeAlias = Callable[[TurnTracker], list[OpenTurn]]
 """Something that happened: the tracker takes it, and returns the turns that started or ended with it."""
 
 _NOTHING: list[Item] = []
@@ -120,7 +120,7 @@ class SessionFollower:
 
     # An idle session has one and nothing else of turns, and a process may have thousands.
     __slots__ = (
-        *("__weakref__", "_conversation", "_io", "_media", "_publisher"),
+        *("__weakref__", "_conversation", "_io", "_media", "_publisher", "_will_catch_up"),
         *("audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
     )
 
@@ -133,6 +133,7 @@ class SessionFollower:
         #: Number of the session, among those that were followed.
         self.number: int = conversation.sessions
         self.user_is_muted: bool = session.engine.user_is_muted
+        self._will_catch_up = False  # the I/O thread; changed in single steps
         # The rest is guarded by the conversation's lock.
         #: None until something happens in the session, or turns are used.
         self.audio: SessionAudio | None = None
@@ -148,8 +149,7 @@ class SessionFollower:
             The events of turns, for the queue, to be put behind the event of the message.
         """
         try:
-            data = effect.decode()
-            return self._conversation.take(self, Event(type=effect.event, data=data, received_at=at, message=None))
+            return self._conversation.take(self, effect.event, at, effect.decode())
         except ProtocolError:
             return _NOTHING  # the event `unknown_message` reports it
         except Exception:
@@ -165,7 +165,7 @@ class SessionFollower:
     def unsent(self, message: RTVIMessage) -> None:
         """Note that a message could not be sent. Any thread."""
 
-        def change(tracker: TurnTracker) -> list[TurnRecord]:
+        def change(tracker: TurnTracker) -> list[OpenTurn]:
             if (id_ := message.id) is None:
                 return []
             self._conversation.asked.add(id_)  # no call returns a turn that the bot knows nothing of
@@ -177,7 +177,14 @@ class SessionFollower:
     def note(self, at: float, change: Change) -> None:
         """Note what happened on a thread that must not hold the lock. Any thread."""
         self._conversation.noted.append((self, at, change))
-        self._io.call(self._catch_up)
+        if self._will_catch_up:  # the thread has not begun to, and takes this as well
+            return
+        try:
+            self._will_catch_up = True
+            self._io.call(self._catch_up)
+        except BaseException:  # Ctrl-C
+            self._will_catch_up = False
+            raise
 
     def end(self, info: CloseInfo, at: float) -> None:
         """End the turns of the session, before its last events are queued. On the thread that ends it."""
@@ -189,6 +196,7 @@ class SessionFollower:
     # -- the I/O thread -------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
+        self._will_catch_up = False  # first: what is noted from now on may come too late for this call
         self.publish(self._conversation.catch_up())
 
     def _pass_time(self) -> None:
@@ -235,10 +243,13 @@ class SessionFollower:
         is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
         return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
 
-    def item_of(self, type_: RTVIEvent, turn: EndedTurn | TurnRecord) -> Item | None:
+    def item_of(self, type_: RTVIEvent, turn: EndedTurn | OpenTurn) -> Item | None:
         """Return the queue item that delivers an event of a turn; None if it has no listener."""
         publisher = self._publisher
-        return (_deliver, publisher, type_, turn, monotonic(), 0) if publisher.has_listener(type_) else None
+        if not publisher.has_listener(type_):
+            return None
+        known = turn.record() if isinstance(turn, OpenTurn) else turn
+        return _deliver, publisher, type_, known, monotonic(), 0
 
     def publish(self, items: list[Item]) -> None:
         """Queue events of turns."""
@@ -258,13 +269,13 @@ class EndedTurn:
 
     Args:
         record: The turn.
-        bot: What is known of the bot.
+        bot: What the bot said about itself.
         cut: Its audio.
     """
 
     __slots__ = ("_cut", "_turn", "bot", "record")
 
-    def __init__(self, record: TurnRecord, bot: str, cut: TurnCut) -> None:
+    def __init__(self, record: TurnRecord, bot: BotReadyData, cut: TurnCut) -> None:
         self.record = record
         self.bot = bot
         # Written in single steps, the turn first.
@@ -276,7 +287,7 @@ class EndedTurn:
         cut, turn = self._cut, self._turn  # in this order
         if turn is None:
             assert cut is not None, "there is one or the other"
-            self._turn = turn = turn_of(self.record, cut, self.bot)
+            self._turn = turn = turn_of(self.record, cut, _about(self.bot))
             self._cut = None
         return turn
 
@@ -388,8 +399,8 @@ class ConversationTracker:
 
     # -- what happens: each returns the events of turns, for the queue -------------------------------------------------
 
-    def take(self, follower: SessionFollower, event: Event) -> list[Item]:
-        """Take an event of the bot."""
+    def take(self, follower: SessionFollower, event: RTVIEvent, at: float, data: Any) -> list[Item]:
+        """Take an event of the bot; see `TurnTracker.take()`."""
         with self._lock:
             items = self._take_noted() if self.noted else _NOTHING
             if follower is not self._follower:
@@ -397,11 +408,10 @@ class ConversationTracker:
             tracker = self._tracker if follower is self._started else None
             if tracker is None:
                 tracker = self._start(follower)
-            at = event.received_at
             self._read_audio(follower, tracker, at)
-            records = tracker.take(event)
-            if records:
-                return items + self._report(follower, tracker, at, records)
+            turns = tracker.take(event, at, data)
+            if turns:
+                return items + self._report(follower, tracker, at, turns)
             self._set_timer(follower, tracker)
             return items
 
@@ -442,20 +452,18 @@ class ConversationTracker:
                 items += self._report(follower, tracker, at, change(tracker))
         return items
 
-    def _report(
-        self, follower: SessionFollower, tracker: TurnTracker, at: float, records: list[TurnRecord]
-    ) -> list[Item]:
+    def _report(self, follower: SessionFollower, tracker: TurnTracker, at: float, turns: list[OpenTurn]) -> list[Item]:
         """Note the turns that have started or ended, set the timer for what is due, and return the events."""
         items: list[Item | None] = []
-        for number, record in enumerate(records):
-            if record.status != "in_progress":
-                ended = self._ended(follower, at, record, records[number + 1 :])
+        for number, turn in enumerate(turns):
+            if turn.is_over:
+                ended = self._ended(follower, at, turn.record(), turns[number + 1 :])
                 items.append(follower.item_of(RTVIEvent.TURN_ENDED, ended))
             else:
                 if not self._is_used and follower.has_listener(is_explicit=True):
                     self._use()
-                items.append(follower.item_of(RTVIEvent.TURN_STARTED, record))
-        if records and follower.audio is not None:
+                items.append(follower.item_of(RTVIEvent.TURN_STARTED, turn))
+        if turns and follower.audio is not None:
             follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
         self._set_timer(follower, tracker)
         return [item for item in items if item is not None]
@@ -473,14 +481,11 @@ class ConversationTracker:
         audio = follower.audio
         if audio is None or not audio.is_read:
             return
-        now = monotonic()
-        if now >= follower.read_at + _READ_INTERVAL or tracker.is_idle:
-            follower.read_at = now
+        if at >= follower.read_at + _READ_INTERVAL or tracker.is_idle:
+            follower.read_at = at
             audio.read(tracker.speeches, at)
 
-    def _ended(
-        self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[TurnRecord]
-    ) -> EndedTurn:
+    def _ended(self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[OpenTurn]) -> EndedTurn:
         """Return a turn that is over, with its audio; that of `later` ones, which are reported next, is kept."""
         assert self._tracker is not None, "it has made the record"
         assert follower.audio is not None, "so something has happened"
@@ -488,7 +493,7 @@ class ConversationTracker:
             *self._tracker.speeches,
             *(speech_of(other.timings) for other in later if other.modality == "audio"),
         ]
-        ended = EndedTurn(record, _about(follower.bot), follower.audio.cut(record, speeches, at))
+        ended = EndedTurn(record, follower.bot, follower.audio.cut(record, speeches, at))
         over = self._over
         over[record.number] = ended
         while len(over) > MAX_TURNS:
@@ -520,7 +525,7 @@ class ConversationTracker:
             self._note_patience()
 
     def _note_patience(self) -> None:
-        def change(tracker: TurnTracker) -> list[TurnRecord]:
+        def change(tracker: TurnTracker) -> list[OpenTurn]:
             before, tracker.patience = tracker.patience, max((*self._patience.copy().values(),), default=0.0)
             return tracker.settle(now) if tracker.patience < before else []
 

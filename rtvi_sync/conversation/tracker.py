@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ..events import Event, RTVIEvent
+from ..events import RTVIEvent
 from ..protocol.dialects import Version
 from ..protocol.message import RTVIMessage
 from ..protocol.sent_text import sent_text
@@ -96,12 +96,13 @@ class TurnTracker:
 
     @property
     def speeches(self) -> list[Speech | None]:
-        """Return for each turn that is not over when the user spoke; None: not at all."""
-        return [
-            speech_of(turn.timings, is_speaking=turn.is_speaking) if turn.modality == "audio" else None
-            for turn in (self._fading, self._answered, *self._asked)
-            if turn is not None
+        """Return for each spoken turn that is not over when the user spoke; one None if only others are not over."""
+        speeches: list[Speech | None] = [
+            speech_of(turn.timings, is_speaking=turn.is_speaking)
+            for turn in (self._fading, self._answered, *self._asked.spoken)
+            if turn is not None and turn.modality == "audio"
         ]
+        return speeches or ([] if self.is_idle else [None])
 
     @property
     def due(self) -> float | None:
@@ -134,7 +135,7 @@ class TurnTracker:
         self._is_cut = False
         self._speaks_early = False
 
-    def end_session(self, at: float, *, lost: bool = False) -> list[TurnRecord]:
+    def end_session(self, at: float, *, lost: bool = False) -> list[OpenTurn]:
         """End the session: a turn is complete if all of it was written and spoken, and else has failed.
 
         Args:
@@ -150,7 +151,7 @@ class TurnTracker:
             self._end(asked, at, "failed")
         return self._changes()
 
-    def sent(self, at: float, message: RTVIMessage) -> list[TurnRecord]:
+    def sent(self, at: float, message: RTVIMessage) -> list[OpenTurn]:
         """Process a message that is about to be sent. A text that runs the model starts a turn.
 
         Args:
@@ -171,7 +172,7 @@ class TurnTracker:
             self._result_sent(at, str(message.data.get("tool_call_id")), message.data.get("result"))
         return self._changes()
 
-    def unsent(self, at: float, message_id: str) -> list[TurnRecord]:
+    def unsent(self, at: float, message_id: str) -> list[OpenTurn]:
         """End the turn of a message that could not be sent."""
         turn = self._asked.of_message(message_id)
         if turn is not None:
@@ -185,31 +186,37 @@ class TurnTracker:
             turn.note_end_of_call(at, "you", call_id, result)
             self._settle(turn, at)
 
-    def pass_time(self, now: float) -> list[TurnRecord]:
+    def pass_time(self, now: float) -> list[OpenTurn]:
         """End the turn whose bot was quiet for too long though it owed something, if `due` has passed."""
         turn = self._quiet
         if turn is not None and now >= turn.last_sign + self._patience_with(turn):
             self._stop_waiting(turn, now)
         return self._changes()
 
-    def settle(self, at: float) -> list[TurnRecord]:
+    def settle(self, at: float) -> list[OpenTurn]:
         """End the turn that is being answered if it is complete: after `patience` was lowered."""
         if self._answered is not None:
             self._settle(self._answered, at)
         return self._changes()
 
-    def take(self, event: Event) -> list[TurnRecord]:
-        """Process an event of the bot."""
-        handler = self.HANDLERS.get(event.type)
+    def take(self, event: RTVIEvent, at: float, data: Any) -> list[OpenTurn]:
+        """Process an event of the bot.
+
+        Args:
+            event: its type.
+            at: when it was received.
+            data: its payload.
+        """
+        handler = self.HANDLERS.get(event)
         if handler is None:
             return []
-        handler(self, event.received_at, event.data)
+        handler(self, at, data)
         return self._changes() if self._changed else []
 
-    def _changes(self) -> list[TurnRecord]:
+    def _changes(self) -> list[OpenTurn]:
         """Return the turns that have started, or are over, since the last call."""
         changed, self._changed = self._changed, []
-        return [turn.record() for turn in dict.fromkeys(changed)]
+        return [*dict.fromkeys(changed)]
 
     # -- the user -----------------------------------------------------------------------------------------------------
 
@@ -289,7 +296,7 @@ class TurnTracker:
     def _acknowledge(self, at: float, question: OpenTurn) -> None:
         """Note that the bot has a question, and so has skipped those before it."""
         question.last_sign = at
-        if question.timings.acknowledged is None:
+        if "acknowledged" not in question.moments:
             question.time(acknowledged=at)
             question.note(at, "", "acknowledged")
         for skipped in self._asked.before(question):
@@ -311,7 +318,7 @@ class TurnTracker:
         """
         self._speaks_early = self._speaks_early and self._user_is_muted
         turn = self._answered
-        is_unsure = turn is not None and turn.modality == "text" and turn.timings.acknowledged is None
+        is_unsure = turn is not None and turn.modality == "text" and "acknowledged" not in turn.moments
         if turn is not None and is_unsure and not turn.is_announced:
             self._take_back(turn, at)
         if self._user_is_muted:
@@ -350,7 +357,8 @@ class TurnTracker:
             # The model ran while the user spoke, and found that the user has not finished: the question waits again.
             self._answered = None
             turn.answer, turn.is_firm = Answer(self._bot), False
-            turn.time(acknowledged=None, llm_started=None, first_token=None)
+            for name in ("acknowledged", "llm_started", "first_token"):
+                turn.moments.pop(name, None)
             self._asked.put_first(turn)
         else:
             self._settle(turn, at)
@@ -438,7 +446,7 @@ class TurnTracker:
         turn.last_sign = at
         turn.time(bot_stopped_speaking=at)
         turn.note(at, "bot", "silent")
-        was_cut = turn.is_late and at - (turn.timings.bot_started_speaking or at) < _CUT_AT_ONCE
+        was_cut = turn.is_late and at - turn.moments.get("bot_started_speaking", at) < _CUT_AT_ONCE
         turn.answer.stop_speaking(may_be_cut=was_cut or self._may_have_cut(turn))
         is_untold = self._asked and not self._bot.tells_interruption and turn.answer.owes_speech
         was_cut = was_cut and not turn.answer.spoken_text
@@ -450,9 +458,9 @@ class TurnTracker:
 
     def _may_have_cut(self, turn: OpenTurn) -> bool:
         """Whether the user has started to speak during the answer, to a bot that does not report the effect."""
-        spoken_from = turn.timings.bot_started_speaking
+        spoken_from = turn.moments.get("bot_started_speaking", 0.0)
         return not self._bot.tells_interruption and any(
-            (question.timings.user_started or 0.0) >= (spoken_from or 0.0) for question in self._asked
+            question.moments.get("user_started", 0.0) >= spoken_from for question in self._asked
         )
 
     def _called(self, at: float, data: Any) -> None:
@@ -524,7 +532,7 @@ class TurnTracker:
             turn, first = self._start(None), self._asked.first
             # A user who speaks is acknowledged at the end, and until then the bot's output may be whole.
             if first is not None and first.modality == "text":
-                turn.is_late = first.is_announced and first.timings.acknowledged is None
+                turn.is_late = first.is_announced and "acknowledged" not in first.moments
         if turn.errors:
             turn.answer.fail()
         turn.last_sign = at
@@ -628,10 +636,10 @@ class TurnTracker:
     def _wait(self, turn: OpenTurn) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what; None: it owes nothing."""
         wait = turn.answer.wait(self._waits)
-        is_unsure = turn.is_doubtful and turn.timings.llm_started is None and turn.timings.acknowledged is None
-        if wait is None and is_unsure and self._bot.may_acknowledge:
-            return self._waits.acknowledgement, "for the question to be acknowledged"
-        return wait
+        if wait is not None or not (turn.is_doubtful and self._bot.may_acknowledge):
+            return wait
+        is_told = "llm_started" in turn.moments or "acknowledged" in turn.moments
+        return None if is_told else (self._waits.acknowledgement, "for the question to be acknowledged")
 
     def _stop_waiting(self, turn: OpenTurn, now: float) -> None:
         answer, wait = turn.answer, self._wait(turn)
@@ -691,6 +699,8 @@ class Questions:
     def __init__(self, bot: BotTraits) -> None:
         self._bot = bot
         self._turns: deque[OpenTurn] = deque()
+        #: Those that the user has spoken. There may be hundreds of others, which would be looked through in vain.
+        self.spoken: list[OpenTurn] = []
         self._silent: deque[str] = deque(maxlen=_MAX_SILENT)
 
     def __iter__(self) -> Iterator[OpenTurn]:
@@ -702,16 +712,22 @@ class Questions:
     def add(self, turn: OpenTurn) -> None:
         """Append a question."""
         self._turns.append(turn)
+        if turn.modality == "audio":
+            self.spoken.append(turn)
 
     def put_first(self, turn: OpenTurn) -> None:
         """Put a question first: it is answered next, or its answer has not started after all."""
         self.remove(turn)
         self._turns.appendleft(turn)
+        if turn.modality == "audio":
+            self.spoken.insert(0, turn)
 
     def remove(self, turn: OpenTurn) -> None:
         """Remove a question, if it is one."""
         if turn in self._turns:
             self._turns.remove(turn)
+        if turn in self.spoken:
+            self.spoken.remove(turn)
 
     @property
     def first(self) -> OpenTurn | None:
@@ -750,9 +766,7 @@ class Questions:
         same = (turn for turn in typed if _key_of(turn.user_text) == key)
         joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
         # More than once of a user who goes on: the model found that the question was not finished.
-        spoken = (
-            turn for turn in self._turns if turn.modality == "audio" and (turn.is_speaking or not turn.told_llm_text)
-        )
+        spoken = (turn for turn in self.spoken if turn.is_speaking or not turn.told_llm_text)
         return next(same, None) or next(joined, None) or next(spoken, None)
 
     def before(self, turn: OpenTurn) -> list[OpenTurn]:
@@ -767,7 +781,7 @@ class Questions:
         if first is None:
             return False
         if first.modality == "audio":
-            has_ended = first.timings.user_stopped_reported is not None and not first.is_speaking
+            has_ended = "user_stopped_reported" in first.moments and not first.is_speaking
             return first.told_llm_text or (has_ended and not self._bot.tells_spoken)
         misses_input = self._tells_input_of(first) and not first.told_input
         misses_text = self._bot.tells_typed and not first.told_llm_text
@@ -818,10 +832,15 @@ class OpenTurn:
     is_late: bool = False  # of the bot: it started after the interruption by a text that is not acknowledged yet
     is_firm: bool = False  # the answer started when the bot had the question, and by a run of its model
     last_sign: float = 0.0
-    timings: TurnTimings = attrs.field(factory=TurnTimings)
+    moments: dict[str, float] = attrs.field(factory=dict)  # by the names of `timings`; without those that were not yet
     errors: list[ErrorData] = attrs.field(factory=list)
     metrics: list[PipecatMetricsData] = attrs.field(factory=list)
     timeline: list[TimelineEntry] = attrs.field(factory=list)
+
+    @property
+    def timings(self) -> TurnTimings:
+        """Return when its parts came."""
+        return TurnTimings(**self.moments)
 
     @property
     def is_over(self) -> bool:
@@ -846,15 +865,13 @@ class OpenTurn:
             self.finals.append(text)
         self.partial = "" if final else text
 
-    def time(self, **moments: float | None) -> None:
-        """Note when something happened; None: it has not, after all."""
-        self.timings = attrs.evolve(self.timings, **moments)
+    def time(self, **moments: float) -> None:
+        """Note when something happened."""
+        self.moments.update(moments)
 
     def time_first(self, **moments: float) -> None:
         """Note when something happened for the first time."""
-        new = {name: at for name, at in moments.items() if getattr(self.timings, name) is None}
-        if new:  # seldom: this is called for each word
-            self.time(**new)
+        self.moments = moments | self.moments
 
     def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
         """Append to the timeline."""
@@ -881,8 +898,7 @@ class OpenTurn:
         other.answer, self.answer = self.answer, other.answer
         other.errors, self.errors = self.errors, []
         other.metrics, self.metrics = self.metrics, []
-        other.timings = attrs.evolve(other.timings, **{name: getattr(self.timings, name) for name in _OF_ANSWER})
-        self.timings = attrs.evolve(self.timings, **dict.fromkeys(_OF_ANSWER))
+        other.time(**{name: self.moments.pop(name) for name in _OF_ANSWER if name in self.moments})
         other.timeline = [entry for entry in self.timeline if entry.who == "bot"]
         self.timeline = [entry for entry in self.timeline if entry.who != "bot"]
 

@@ -106,24 +106,27 @@ def decoder_of(cls: type[Payload]) -> Decoder:
 
 def _object_decoder(cls: type[Payload]) -> Decoder:
     steps = [_step(field) for field in attrs.fields(cls) if field.name != "extra"]
-    plan = [(_putter(cls, step.field), step.name, step.plain, step) for step in steps]
+    plan = [(_putter(cls, step.field), step.name, step.plain, step.absent, step) for step in steps]
     put_extra = _putter(cls, "extra")
-    new, size = object.__new__, len(plan)
+    new = object.__new__
 
     def decode(data: Any) -> Any:
         if type(data) is not dict:
             raise MismatchError(dict, data)
         # Without the class's own __init__, because that of a frozen class takes twice as long.
         payload = new(cls)
-        all_known = len(data) == size
-        for put, name, plain, step in plan:
+        known = 0  # how many fields of `data` are known by their first name
+        for put, name, plain, absent, step in plan:
             value = data.get(name)
             if type(value) is plain:
                 put(payload, value)
+                known += 1
+            elif value is None and absent is not attrs.NOTHING:
+                put(payload, absent)
             else:
                 put(payload, step.read(data))
-                all_known = False  # the field may be absent
-        if not all_known and (unknown := _unknown(steps, data)):
+                known += value is not None
+        if known < len(data) and (unknown := _unknown(steps, data)):
             put_extra(payload, unknown)
         return payload
 
@@ -150,10 +153,13 @@ class _Step:
     convert: Decoder | None
     default: Any  # NOTHING if the field is required; `dict` for a new dict each time
     plain: type = attrs.field(init=False)  # a value of this type needs no conversion
+    absent: Any = attrs.field(init=False)  # the value if the field is absent or null; NOTHING: that takes read()
 
     def __attrs_post_init__(self) -> None:
         is_plain = self.kinds and self.convert is None
         object.__setattr__(self, "plain", self.kinds[0] if is_plain else _Nothing)
+        needs_read = self.synonyms or self.default is dict
+        object.__setattr__(self, "absent", attrs.NOTHING if needs_read else self.default)
 
     def name_in(self, data: dict[str, Any]) -> str:
         """Return the name of the field in `data`."""

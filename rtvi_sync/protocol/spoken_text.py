@@ -13,7 +13,8 @@ MAX_CHARACTERS = 100_000
 
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text, without case."""
-    return "".join([letter for letter in text.casefold() if letter.isalnum()])
+    folded = text.casefold()
+    return folded if folded.isalnum() else "".join([letter for letter in folded if letter.isalnum()])
 
 
 @attrs.define(eq=False)

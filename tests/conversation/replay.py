@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from rtvi_sync import Event, RTVIMessage
+from rtvi_sync import RTVIMessage
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload, parse_version
@@ -69,4 +69,4 @@ class Replay:
         spec = INBOUND.get(message["type"])
         if spec is not None and spec.event is not None:
             data = decode_payload(spec, message.get("data"))
-            self.tracker.take(Event(type=spec.event, data=data, received_at=self.now))
+            self.tracker.take(spec.event, self.now, data)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from rtvi_sync import Event, RTVIEvent, RTVIMessage
+from rtvi_sync import RTVIEvent, RTVIMessage
 from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import OpenTurn, Questions, TurnTracker
@@ -30,11 +30,12 @@ def new_tracker() -> TurnTracker:
 def take(tracker: TurnTracker, at: float, type: str, data: Any = None) -> list[TurnRecord]:
     spec = INBOUND[type]
     assert spec.event is not None
-    return tracker.take(Event(type=spec.event, data=decode_payload(spec, data), received_at=at))
+    return [turn.record() for turn in tracker.take(spec.event, at, decode_payload(spec, data))]
 
 
 def ask(tracker: TurnTracker, at: float, id: str) -> list[TurnRecord]:
-    return tracker.sent(at, RTVIMessage("send-text", {"content": "Who?", "options": {}}, id))
+    message = RTVIMessage("send-text", {"content": "Who?", "options": {}}, id)
+    return [turn.record() for turn in tracker.sent(at, message)]
 
 
 def test_output_that_nobody_asked_for_is_a_turn_of_the_bot() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
-from rtvi_sync import Event, RTVIMessage
+from rtvi_sync import RTVIMessage
 from rtvi_sync.conversation.answer import Waits
 from rtvi_sync.conversation.record import TurnRecord
-from rtvi_sync.conversation.tracker import TurnTracker
+from rtvi_sync.conversation.tracker import OpenTurn, TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, Version, decode_payload
 
 pytestmark = pytest.mark.inside
@@ -25,15 +25,14 @@ class Conversation:
         self.now = 100.0
         self.over: list[TurnRecord] = []
 
-    def _took(self, records: list[TurnRecord]) -> None:
-        self.over += [record for record in records if record.status != "in_progress"]
+    def _took(self, turns: list[OpenTurn]) -> None:
+        self.over += [turn.record() for turn in turns if turn.is_over]
         self.now += 0.1
 
     def bot(self, type: str, data: Any = None) -> None:
         spec = INBOUND[type]
         assert spec.event is not None
-        event = Event(type=spec.event, data=decode_payload(spec, data), received_at=self.now)
-        self._took(self.tracker.take(event))
+        self._took(self.tracker.take(spec.event, self.now, decode_payload(spec, data)))
 
     def ask(self, text: str, id: str = "q1", **options: Any) -> None:
         data = {"content": text, "options": {"run_immediately": True, **options}}

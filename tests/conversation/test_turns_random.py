@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rtvi_sync import Event, RTVIEvent, RTVIMessage
-from rtvi_sync.conversation.record import TurnRecord
-from rtvi_sync.conversation.tracker import TurnTracker
+from rtvi_sync import RTVIEvent, RTVIMessage
+from rtvi_sync.conversation.tracker import OpenTurn, TurnTracker
 from rtvi_sync.messages import BotLLMTextData
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
 
@@ -74,7 +73,7 @@ step = st.one_of(
 )
 
 
-def let_all_time_pass(tracker: TurnTracker) -> Iterator[TurnRecord]:
+def let_all_time_pass(tracker: TurnTracker) -> Iterator[OpenTurn]:
     while tracker.due is not None:
         yield from tracker.pass_time(tracker.due)
     assert not any(turn.is_open for turn in tracker.turns)
@@ -90,8 +89,8 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     written: list[str] = []
     now = 100.0
 
-    def took(records: Any) -> None:
-        for record in records:
+    def took(turns: Iterable[OpenTurn]) -> None:
+        for record in [turn.record() for turn in turns]:
             if record.status == "in_progress":
                 begun[record.number] += 1
             else:
@@ -105,11 +104,11 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
             type_, data = rest[0]
             spec = INBOUND[type_]
             assert spec.event is not None
-            took(tracker.take(Event(type=spec.event, data=decode_payload(spec, data), received_at=now)))
+            took(tracker.take(spec.event, now, decode_payload(spec, data)))
         elif kind == "model":
             written.append(f"<{len(written)}>")
             text = BotLLMTextData(text=written[-1])
-            took(tracker.take(Event(type=RTVIEvent.BOT_LLM_TEXT, data=text, received_at=now)))
+            took(tracker.take(RTVIEvent.BOT_LLM_TEXT, now, text))
         elif kind == "out":
             (type_, data), message_id = rest
             took(tracker.sent(now, RTVIMessage(type_, data, message_id)))

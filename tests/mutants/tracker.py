@@ -229,7 +229,7 @@ MODULE = Module(
         ),
         Mutant(
             "Speech that a text has cut at once counts as whole.",
-            "at - (turn.timings.bot_started_speaking or at) < _CUT_AT_ONCE",
+            'at - turn.moments.get("bot_started_speaking", at) < _CUT_AT_ONCE',
             "False",
         ),
         Mutant(
@@ -276,8 +276,8 @@ MODULE = Module(
         ),
         Mutant(
             "A turn that begins and ends by one message is reported twice.",
-            "for turn in dict.fromkeys(changed)]",
-            "for turn in changed]",
+            "return [*dict.fromkeys(changed)]",
+            "return changed",
         ),
         Mutant(
             "Changes are reported again by the next call.",
@@ -373,13 +373,13 @@ MODULE = Module(
         ),
         Mutant(
             "The last moment of a kind counts as the first.",
-            "for name, at in moments.items() if getattr(self.timings, name) is None}",
-            "for name, at in moments.items()}",
+            "self.moments = moments | self.moments",
+            "self.moments = self.moments | moments",
         ),
         Mutant(
             "A question whose answer was taken back keeps the timings of that.",
-            "self.timings = attrs.evolve(self.timings, **dict.fromkeys(_OF_ANSWER))",
-            "pass",
+            "self.moments.pop(name)",
+            "self.moments[name]",
         ),
         Mutant(
             "A question whose answer was taken back keeps the errors of that.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from rtvi_sync import BotReadyData, Event, RTVIEvent, Turn
+from rtvi_sync import BotReadyData, RTVIEvent, Turn
 from rtvi_sync.conversation.audio import SessionAudio, Side
 from rtvi_sync.conversation.follow import ConversationTracker
 from rtvi_sync.media import AudioTrack
@@ -77,8 +77,7 @@ class Talk:
         for name in events:
             data = SimpleNamespace(text="Hi") if name == "bot-llm-text" else None
             self.follower.read_at = 0.0  # enough time has passed
-            event = Event(type=RTVIEvent(name), data=data, received_at=at, message=None)
-            self.conversation.take(self.follower, event)
+            self.conversation.take(self.follower, RTVIEvent(name), at, data)
 
     def ask(self, seconds: int) -> None:
         """Let the user speak from the beginning on, and the bot begin its answer a second later."""
