@@ -195,7 +195,10 @@ class Session:
         #: Another session or attempt follows. Known once the session is closed.
         self.follows: bool = False
 
-        if _sessions_of_transports.setdefault(id(transport), self) is not self:
+        other = _sessions_of_transports.setdefault(id(transport), self)
+        if other.in_other_process and not other._closes_transport:  # a fork came before its transport knew of it
+            _sessions_of_transports[id(transport)] = self
+        elif other is not self:
             raise InvalidTransportParamsError(
                 f"The {transport.name} transport serves a session of another client; give each client its own"
             )

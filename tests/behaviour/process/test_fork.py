@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,32 @@ class TestLiveSession:
 
 
 class TestUnconnectedClient:
+    def test_a_fork_as_connect_begins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The call in the parent had no session yet, so the child may connect."""
+        in_child(lambda: None)  # no thread is idle from now on
+        start, begins, goes_on = threading.Thread.start, threading.Event(), threading.Event()
+
+        def start_slowly(thread: threading.Thread) -> None:
+            if thread.name.startswith("rtvi-io"):
+                begins.set()
+                goes_on.wait(GUARD)
+            start(thread)
+
+        client = memory_client()
+        monkeypatch.setattr(threading.Thread, "start", start_slowly)
+        connecting = InThread(client.connect)
+        assert begins.wait(GUARD)
+        monkeypatch.undo()
+
+        def child() -> None:
+            with client:
+                assert client.send_client_request("ping", 1) == 1
+
+        in_child(child)
+        goes_on.set()
+        connecting.get()
+        client.disconnect()
+
     def test_it_works_in_the_child(self) -> None:
         """A client that was not connected at the fork works there, with its handlers, and in the parent too."""
         client = memory_client()
