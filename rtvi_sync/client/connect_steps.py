@@ -248,11 +248,9 @@ class Connect(Operation[BotReadyData]):
         return reconnect.session
 
     def _undo(self, deadline: Deadline) -> None:
-        session = self.session
-        if session is not None:
-            session.end(BY_CLIENT)
-            session.wait_closed(deadline)
-            session.wait_drained(Deadline(deadline.at_most(EndLimits.LINGER)))
+        life = self._life()
+        if life is not None:
+            life.undo(self, deadline)
 
     # -- the end of its session: on the close thread -------------------------------------------------------------------
 

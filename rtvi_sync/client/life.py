@@ -201,6 +201,8 @@ class Life:
             self.last_session.await_end(deadline)
         with self._lock:
             operation.check_wanted()
+            if self._closed:
+                operation.stop()  # as `close()` is about to do; its caller waits for no report of this one
             self.check_usable()
             self.check_no_session()
             holder = self._holder
@@ -482,7 +484,10 @@ class Life:
                 operation.wait_over(Deadline(EndLimits.TEARDOWN))  # there is no session whose end takes time as well
             elif operation.session is None and operation.lost is None:
                 operation.wait_over(Deadline(EndLimits.STOP))
-            session = operation.session or session
+            # Only the newest may be live: a call that has no session any more may still be in code of the application.
+            made = operation.session
+            if made is not None and (session is None or session.number < made.number):
+                session = made
         actions = [*self._actions]
         for action in actions:
             action.abandon()
@@ -498,6 +503,21 @@ class Life:
             action.join(deadline)
         self.forget_bot()
         self.media.let_go()
+
+    def undo(self, call: Operation[Any], deadline: Deadline) -> None:
+        """End the session to which `call` has led, or what replaces it, until `deadline`: the call raises."""
+        with self._lock:
+            holder = self._holder
+            replacing = holder if holder is not None and holder.source is call else None
+            if replacing is not None:
+                replacing.stop()
+        session = (replacing.session if replacing is not None else None) or call.session
+        if session is not None:
+            session.end(BY_CLIENT)
+            session.wait_closed(deadline)
+            session.wait_drained(Deadline(deadline.at_most(EndLimits.LINGER)))
+        if replacing is not None:
+            self._stop([replacing])
 
     def _let_nothing_follow(self, session: Session) -> list[Operation[Any]]:
         """Let no session replace `session`; return the operation that was to do so."""

@@ -49,6 +49,8 @@ class Operation(Generic[T]):
 
     #: The session that it replaces; None: it is a call of the application.
     lost: Session | None = None
+    #: The call of `connect()` that made the first of the sessions that were lost; None: it is a call itself.
+    source: Operation[Any] | None = None
 
     def __init__(self, life: Life, on_collected: Callable[[object], object] | None = None) -> None:
         self._life = weakref.ref(life, on_collected)

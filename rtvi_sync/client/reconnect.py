@@ -39,7 +39,7 @@ class Reconnect(Operation[None]):
     def __init__(self, life: Life, lost: Session, policy: ReconnectPolicy, source: Connect) -> None:
         super().__init__(life, on_collected=lambda _: self.stop())
         self._policy = policy
-        self._source = source
+        self.source: Connect = source
         self._thread: threading.Thread | None = None
         #: The session that it replaces.
         self.lost = lost
@@ -105,7 +105,7 @@ class Reconnect(Operation[None]):
                 # 2. Wait, and connect.
                 self.pause(following.delay)
                 attempts += 1
-                session = self._source.connect_again(self)
+                session = self.source.connect_again(self)
             except BaseException as failure:  # noqa: BLE001 - a transport or handler may be the application's, and exit
                 if self.abandoned or isinstance(failure, BotAlreadyStartedError):
                     return None  # the application has disconnected, or connected itself
@@ -152,7 +152,7 @@ class Reconnect(Operation[None]):
     def next_after(self, life: Life, session: Session) -> Operation[None]:
         """Return this operation while it runs, else another one."""
         if self.progress is Progress.DONE:
-            return Reconnect(life, session, self._policy, self._source)
+            return Reconnect(life, session, self._policy, self.source)
         if session.was_ready:
             self.lost = session
         return self

@@ -27,9 +27,9 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.protocol import states
 from rtvi_sync.session.session import Phase
 from tests.support.clients import manager_of, memory_client, transport_of
-from tests.support.probes import holder_of, is_retrying, refuse_further_sessions
+from tests.support.probes import holder_of, is_retrying, refuse_further_sessions, waiting_calls
 from tests.support.slowness import GUARD
-from tests.support.threads import thread_names
+from tests.support.threads import InThread, thread_names
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
@@ -228,6 +228,21 @@ def test_a_closed_client_is_not_held() -> None:
     with pytest.raises(RTVIError, match="closed for good"):
         life.hold(call, Deadline(GUARD))
     assert life.state is State.CLOSED
+
+
+def test_an_attempt_that_begins_after_close_reports_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that waits is told of `close()`, and not that a client which is closed could not reconnect."""
+    client = memory_client(reconnect=ReconnectPolicy(initial_delay=0.1, max_delay=0.1))
+    client.on("reconnecting", lambda _: refuse_further_sessions(client))  # as `close()` does first
+    client.connect()
+    waiting = InThread(client.wait)
+    until(lambda: waiting_calls(client))
+    transport_of(client).end(LOSS)
+    until(lambda: holder_of(client) is not None)
+    until(lambda: holder_of(client) is None)
+    client.close()
+    assert waiting.get() == CloseInfo(initiator="client")
+    assert "could not be replaced" not in caplog.text
 
 
 def test_only_the_holder_is_followed() -> None:

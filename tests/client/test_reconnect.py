@@ -8,6 +8,7 @@ import gc
 import os
 import queue
 import re
+import signal
 import sys
 import threading
 import time
@@ -640,6 +641,59 @@ def test_connect_takes_over() -> None:
         assert (client.stats().sessions, client.stats().reconnects) == (2, 0)
         lose(client)
         pending(client)  # the new session is looked after as well
+
+
+def test_disconnect_after_connect_has_taken_over() -> None:
+    """disconnect() ends the session of that connect(), though the rule still thinks about a failed attempt."""
+    thinks, goes_on = threading.Event(), threading.Event()
+
+    def rule(error: BaseException) -> bool:
+        if isinstance(error, TransportStartError):
+            thinks.set()
+            goes_on.wait(GUARD)
+        return True
+
+    policy = attrs.evolve(QUICK, retry_on=rule)
+    with reconnecting_client(MoodyBot("ready", TransportStartError("no")), policy) as client:
+        client.connect()
+        lose(client)
+        assert thinks.wait(GUARD)
+        client.connect()
+        client.disconnect()
+        goes_on.set()
+        assert client.state == "disconnected"
+
+
+def test_a_session_that_was_replaced_while_a_signal_handler_ran() -> None:
+    """connect() raises what a signal handler raises, and leaves no session, not even the one that replaced its own."""
+
+    class EnoughError(Exception):
+        pass
+
+    def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
+        if message.type == "client-ready" and client.stats().sessions == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            assert handles.wait(GUARD)
+        yield from ready_bot(transport, message)
+
+    def handle(*_: object) -> None:
+        handles.set()
+        until(lambda: client.state == "ready")
+        lose(client)
+        until(lambda: client.state == "ready" and client.stats().reconnects == 1)
+        raise EnoughError
+
+    handles = threading.Event()
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with reconnecting_client(bot) as client:
+            with pytest.raises(EnoughError):
+                client.connect()
+            assert client.state == "disconnected"
+            until(lambda: not [name for name in thread_names() if "reconnect" in name])
+            assert client.stats().sessions == 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_connect_in_the_handler_of_disconnected(caplog: pytest.LogCaptureFixture) -> None:

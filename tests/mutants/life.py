@@ -18,14 +18,14 @@ MODULE = Module(
         ),
         Mutant(
             "An abandoned call gets the client.",
-            "            operation.check_wanted()\n            self.check_usable()\n",
-            "            self.check_usable()\n",
+            "            operation.check_wanted()\n            if self._closed:\n",
+            "            if self._closed:\n",
             tests=(f"{LIFE}::test_an_abandoned_call_gets_no_client",),
         ),
         Mutant(
             "A closed client connects.",
-            "            operation.check_wanted()\n            self.check_usable()\n",
-            "            operation.check_wanted()\n",
+            "            self.check_usable()\n            self.check_no_session()\n            holder",
+            "            self.check_no_session()\n            holder",
             tests=(f"{ATTEMPTS}::test_no_session_outlives_close", f"{LIFE}::test_a_closed_client_is_not_held"),
         ),
         Mutant(

@@ -161,6 +161,27 @@ def test_what_listens_to_the_session_of_another_thread_goes_on(port: int) -> Non
                 assert next(stream).data.text == next(before).data.text == "It is noon."
 
 
+def test_disconnect_ends_the_session_of_another_thread(port: int) -> None:
+    """A call that waits for its next attempt is no reason to forget the session that another thread has started."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def retry(_: BaseException) -> bool:
+        waits.set()
+        return goes_on.wait(GUARD)
+
+    client = client_at(port, attrs.evolve(POLICY, retry_on=retry))
+    with contextlib.closing(client):
+        repeated = InThread(client.connect)
+        assert waits.wait(GUARD)
+        with EmbeddedBot(port=port) as bot:
+            client.connect()
+            client.disconnect()
+            assert client.state == "disconnected"
+            until(lambda: not bot.sessions)
+        goes_on.set()
+        assert isinstance(repeated.error(GUARD), DisconnectedError | TransportStartError)
+
+
 def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:
     """Several threads may repeat the call at once."""
     connecting = []
