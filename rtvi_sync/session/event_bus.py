@@ -496,10 +496,10 @@ class EventPublisher:
         Returns:
             A latch that is set after the delivery of the last event.
         """
+        is_failed_attempt = in_connect and not self.was_ready
         # The state after a failed attempt to replace a session is that of the loss: the application did not call
         # `connect()`.
-        failed = not (self.was_ready or info.by_application or info.reconnecting)
-        is_failed_attempt = in_connect and not self.was_ready
+        failed = is_failed_attempt and not (info.by_application or info.reconnecting)
         if info.error is None and self.was_ready:
             # Only here: nothing that decides on another session, or on whether this one was cut off, may see it.
             info = attrs.evolve(info, error=unsent)

@@ -664,6 +664,29 @@ def test_disconnect_after_connect_has_taken_over() -> None:
         assert client.state == "disconnected"
 
 
+def test_disconnect_as_an_attempt_fails() -> None:
+    """The state is that of the loss, because no `connect()` of the application has failed."""
+    disconnected = threading.Event()
+
+    class Leaving(MemoryTransport):
+        def connect(self, auth_bundle: Any, abort_signal: Any) -> None:
+            if client.stats().sessions == 2:
+                abort_signal.on_abort(disconnect)  # the attempt has failed, and is ending
+            super().connect(auth_bundle, abort_signal)
+
+    def disconnect() -> None:
+        client.disconnect()
+        disconnected.set()
+
+    transport = Leaving(MoodyBot("ready", TransportStartError("no")))
+    client = RTVIClient(transport=transport, reconnect=QUICK, connect_timeout=GUARD)
+    with contextlib.closing(client):
+        client.connect()
+        lose(client)
+        assert disconnected.wait(GUARD)
+        assert (client.state, client.stats().sessions) == ("disconnected", 2)
+
+
 def test_a_session_that_was_replaced_while_a_signal_handler_ran() -> None:
     """connect() raises what a signal handler raises, and leaves no session, not even the one that replaced its own."""
 
