@@ -7,11 +7,6 @@ MODULE = Module(
     ("tests/conversation/test_ask.py", "tests/client/test_turns.py", "tests/conversation/test_pending_turn.py"),
     (
         Mutant(
-            "A question for text only may be asked aloud.",
-            "return ways if audio_response else ways[:1]",
-            "return ways",
-        ),
-        Mutant(
             "An error of the session's end has no turn.",
             "                error.turn = self.turn_so_far()\n",
             "",

@@ -131,7 +131,7 @@ class Recorded:
         self.stop_limits = stop_limits[0], stop_limits[1]
         return self._noted("stop")
 
-    def _finish(self, _: int, info: CloseInfo, unsent: DisconnectedError | None, **__: Any) -> Latch:
+    def _finish(self, _: int, info: CloseInfo, unsent: DisconnectedError | None, *__: Any, **___: Any) -> Latch:
         self.note("tell")
         self.publisher.state = TransportState.DISCONNECTED
         self.info, self.unsent = info, unsent
