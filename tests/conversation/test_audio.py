@@ -287,7 +287,7 @@ def test_what_is_not_used_is_forgotten() -> None:
 
 
 def test_a_turn_between_the_first_seconds_and_the_first_use() -> None:
-    """Its audio is missing, and that of the turns after the first use is there."""
+    """Audio of that turn is missing, and that of the turns after the first use is there."""
     media, audio = unused()
     audio.forget()
     before = TurnRecord(number=1, session=1, initiator="bot", status="complete", timings=TurnTimings(ended=2.0))
