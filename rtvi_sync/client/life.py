@@ -298,7 +298,6 @@ class Life:
             raise
         operation.session = self.last_session = session
         self.failed = None
-        self.media.hand_over()
         return session
 
     def request_for(
@@ -672,11 +671,8 @@ class Life:
     def _open_devices(self) -> None:
         """Open the devices without a session."""
         media, transport = self.media, self.transport
-        if not media.is_held:
-            runtime = acquire_runtime()
-            publisher = EventPublisher(self._bus, runtime.workers, takes_states=False)
-            media.hold(runtime)
-            media.expect(runtime, publisher)
+        runtime = acquire_runtime()
+        media.hold(runtime, EventPublisher(self._bus, runtime.workers, takes_states=False))
         try:
             media.prepare(
                 audio=transport is None or transport.supports_audio,

@@ -134,7 +134,8 @@ class Side:
         self._frames = [frame for frame in self._frames if frame.timestamp > end]
         self._seconds = sum(frame.duration for frame in self._frames)
         missing = self.lacks(start, end)
-        self._lost = (max(self._lost[0], end), self._lost[1]) if self._lost[1] > end else _NOTHING
+        if not self.is_lost:  # else the audio is missing until `lose()`
+            self._lost = (max(self._lost[0], end), self._lost[1]) if self._lost[1] > end else _NOTHING
         return taken, missing
 
     def lacks(self, start: float, end: float) -> bool:

@@ -195,12 +195,19 @@ class Media:
     # -- one session --------------------------------------------------------------------------------------------------
 
     def expect(self, runtime: Runtime, publisher: Publisher | None = None) -> None:
-        """Allow devices to be opened again, because a session starts, or `init_devices()` was called; `stop()` ends it.
+        """Allow devices to be opened again, because a session starts, which gets those that are open; `stop()` ends it.
 
         Args:
             runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
             publisher: publishes the events of devices from now on.
         """
+        with self.lock:
+            self._expect(runtime, publisher)
+            before, self._held = self._held, None
+        if before is not None:
+            before.release()
+
+    def _expect(self, runtime: Runtime, publisher: Publisher | None) -> None:
         self.publisher = publisher
         self._runtime = runtime
         self._is_over = False
@@ -406,9 +413,9 @@ class Media:
 
     def pause(self) -> None:
         """Send nothing more in this session from the return of this call on; the bot's audio is still played."""
-        for slot in (self.mic, self.cam, self.screen):
-            if slot.component is not None:
-                slot.component.halt()
+        if self.session is not None:
+            for slot in (self.mic, self.cam, self.screen):
+                slot.pause()
 
     def stop(self, timeout: float, flush_timeout: float | None = None) -> list[threading.Thread]:
         """End the session: stop the source, write the received audio to the sink, close both, end the tracks.
@@ -479,7 +486,7 @@ class Media:
     def after_fork_in_child(self) -> None:
         """Reset the state in the child process; the session, its threads and the lock's owner are the parent's."""
         self.lock = threading.RLock()
-        self.session = self.publisher = self._opening_thread = self._held = None
+        self.session = self.publisher = self._opening_thread = self._held = self._runtime = None
         self.bot = self.bot_video = self.sent_track = None
         for slot in self._slots:
             slot.after_fork_in_child()
@@ -491,33 +498,38 @@ class Media:
         """Return whether devices are open without a session."""
         return self._held is not None
 
-    def hold(self, runtime: Runtime) -> None:
-        """Keep the threads that the events of devices need, while devices are open without a session.
+    def hold(self, runtime: Runtime, publisher: Publisher) -> None:
+        """Allow devices to be opened without a session, unless they are held already, or a session has them.
 
         Args:
             runtime: acquired for them; it is released when they are closed, or a session takes them over.
+            publisher: see `expect()`.
         """
         with self.lock:
-            before, self._held = self._held, runtime
-        if before is not None:  # another thread has just done so
-            before.release()
-
-    def hand_over(self) -> None:
-        """Leave the open devices to a session that starts, and has acquired the runtime itself."""
-        with self.lock:
-            runtime, self._held = self._held, None
-        if runtime is not None:
+            is_free = self._held is None and (self._runtime is None or self._is_over)
+            if is_free:
+                self._expect(runtime, publisher)
+                self._held = runtime
+        if not is_free:
             runtime.release()
 
     def take_back(self) -> None:
         """Keep the open devices of a session that ends, for the one that follows."""
-        self.hold(acquire_runtime())
+        runtime = acquire_runtime()
+        with self.lock:
+            before, self._held = self._held, runtime
+        if before is not None:
+            before.release()
 
     def let_go(self) -> None:
         """Close devices that are open without a session. Blocks for a moment; does nothing if a session has them."""
-        if self._held is not None:
-            log_stack_of(self.stop(_CLOSE_TIMEOUT), "A source or sink does not return")
-            self.hand_over()
+        if self._held is None:
+            return
+        log_stack_of(self.stop(_CLOSE_TIMEOUT), "A source or sink does not return")
+        with self.lock:
+            runtime, self._held = self._held, None
+        if runtime is not None:
+            runtime.release()
 
     def collected(self) -> None:
         """Close the devices of a client that was collected. A finalizer may run anywhere, and must not wait."""
@@ -669,12 +681,12 @@ class Media:
             session, choice = self.session, given
             if session is not None:
                 choice = self._files.open(choice, slot.kind)
-                if choice is False:
-                    slot.close()
-                    slot.choice = False
-                    slot.set_status("uninitialized")
                 if choice is not None and slot.holds(choice):
                     return
+            if choice is False:
+                slot.close()
+                slot.choice = False
+                slot.set_status("uninitialized")
             opens = session is not None and slot.needs(choice)
             if not opens:  # opening a device reports the choice itself
                 is_id = isinstance(choice, str)

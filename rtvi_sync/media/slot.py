@@ -354,6 +354,18 @@ class Slot(Generic[P, T]):
         if component is not None:
             component.start(*senders)
 
+    def pause(self) -> None:
+        """Let nothing that is or will be in the slot send any more in this session."""
+        with self._media.lock:
+            self._senders = None
+            senders = self._sending_now()
+        for sender in senders:
+            sender.halt()
+
+    def _sending_now(self) -> list[Any]:
+        """Return what sends; called under the lock."""
+        return [self.component] if self.component is not None else []
+
     def _publish_track(self, track: AudioTrack | VideoTrack) -> None:
         """Publish that the track has started, or ended."""
         if self.kind == "screen":
@@ -464,6 +476,10 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         components += [*self._removed, *self._inserted]
         self._inserted, self._removed, self._direct = {}, [], None
         return components, abandoned, track
+
+    def _sending_now(self) -> list[Any]:
+        self._direct = None
+        return [*super()._sending_now(), *self._inserted]
 
     def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> AudioSender | DeviceMic:
         if choice is not None and not isinstance(choice, str):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import DeviceError, RTVIClient
+from rtvi_sync import DeviceError, RTVIClient, WebSocketTransport
 from rtvi_sync.errors import RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -144,6 +144,43 @@ def test_devices_that_are_opened_twice_at_once(
         each.get()
     assert client.state == "ready"
     assert sorted(backend.opened) == ["fake/mic_a", "fake/speaker_a"]
+
+
+def test_devices_that_are_opened_while_a_session_begins(bot: EmbeddedBot, backend: FakeBackend) -> None:
+    """`init_devices()` opens them for the session, whose end closes them, and can be called again after it."""
+
+    class Transport(WebSocketTransport):
+        def initialize(self, options: Any, on_message: Any) -> None:
+            super().initialize(options, on_message)
+            client.init_devices()
+
+    client = RTVIClient(transport=Transport(bot.ws_url), connect_timeout=GUARD)
+    heard: list[TrackData] = []
+    client.on("track_stopped", heard.append)
+    client.connect()
+    bot.wait_for_session().close()
+    client.wait(GUARD)
+    assert backend.open == []
+    assert [data.participant.id for data in heard] == ["local"]
+    client.init_devices()
+    assert sorted(backend.open) == ["fake/mic_a", "fake/speaker_a"]
+    client.disconnect()
+    assert backend.open == []
+
+
+def test_a_device_that_failed_is_not_chosen_any_more(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend
+) -> None:
+    """`media_state` no longer tells its error, in a session and between two."""
+    client = client_of(mic="fake/nowhere")
+    with pytest.raises(DeviceError):
+        client.connect()
+    told = [client.media_state.mic.state]
+    client.update_mic(False)
+    told.append(client.media_state.mic.state)
+    with client:
+        told.append(client.media_state.mic.state)
+    assert told == ["error", "uninitialized", "uninitialized"]
 
 
 def test_what_is_switched_while_a_session_begins(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:

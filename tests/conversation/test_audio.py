@@ -10,6 +10,7 @@ import pytest
 from rtvi_sync import Turn
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.conversation.audio import SessionAudio, Side
+from rtvi_sync.conversation.record import TurnRecord, TurnTimings
 from rtvi_sync.media import AudioTrack
 from tests.support.timed_talk import (
     RATE_HZ,
@@ -283,6 +284,20 @@ def test_what_is_not_used_is_forgotten() -> None:
     audio.read([None], now)
     assert len(kept_moments(bot_side(audio))) == 10
     assert (bot_side(audio).lacks(0.0, 1.0), bot_side(audio).lacks(now, now + 1.0)) == (True, False)
+
+
+def test_a_turn_between_the_first_seconds_and_the_first_use() -> None:
+    """Audio of that turn is missing, and that of the turns after the first use is there."""
+    media, audio = unused()
+    audio.forget()
+    before = TurnRecord(number=1, session=1, initiator="bot", status="complete", timings=TurnTimings(ended=2.0))
+    assert audio.cut(before, [], 2.0).bot_truncated
+    audio.keep(is_turn_open=False)
+    now = monotonic()
+    send(media.bot, frames(3000, now, 10))
+    after = TurnRecord(number=2, session=1, initiator="bot", status="complete", timings=TurnTimings(ended=now + 1.0))
+    cut = audio.cut(after, [], now + 1.0)
+    assert (len(cut.bot), cut.bot_truncated) == (10, False)
 
 
 @pytest.mark.parametrize("seconds", [10, 29])

@@ -234,6 +234,28 @@ def test_nothing_is_sent_after_pause(talk, timer):
     assert sink.pcm == b"ab"
 
 
+def test_nothing_is_sent_after_pause_from_other_sources(talk, timer):
+    """Nor from a question that is being said, nor from a source that comes after it."""
+    session = talk(mic=ToneSource()).begin()
+    session.manager.mic.insert(ToneSource(), AT_ONCE)
+    timer.advance(0.1)
+    before = len(session.chunks)
+    session.manager.pause()
+    session.manager.select("mic", ToneSource())
+    with pytest.raises(DeviceError):
+        session.manager.mic.insert(ToneSource(), AT_ONCE)
+    timer.advance(0.1)
+    assert before
+    assert len(session.chunks) == before
+
+
+def test_pause_before_prepare(talk):
+    """A session may end before it has come to its devices."""
+    session = talk(mic=ToneSource())
+    session.manager.pause()
+    session.begin()
+
+
 def test_stop_without_start(talk):
     """A session that never became ready is stopped as usual, and its source is closed unread."""
     calls: list[str] = []

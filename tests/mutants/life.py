@@ -106,8 +106,8 @@ MODULE = Module(
         ),
         Mutant(
             "Why a session was not replaced is told after another connect().",
-            "        self.failed = None\n        self.media",
-            "        self.media",
+            "        self.failed = None\n        return session\n",
+            "        return session\n",
         ),
         Mutant(
             "A stopped reconnect still announces attempts.",

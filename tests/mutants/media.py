@@ -104,8 +104,8 @@ MODULE = Module(
         Mutant("Counters go on in the next session.", "            slot.reset()\n", "            pass\n"),
         Mutant(
             "A child of a fork uses its parent's session.",
-            "        self.session = self.publisher = self._opening_thread = self._held = None\n",
-            "        self.publisher = self._opening_thread = self._held = None\n",
+            "        self.session = self.publisher = self._opening_thread = self._held = self._runtime = None\n",
+            "        self.publisher = self._opening_thread = self._held = self._runtime = None\n",
         ),
         Mutant(
             "A child of a fork waits for its parent's lock.",
@@ -153,8 +153,8 @@ MODULE = Module(
         ),
         Mutant(
             "disconnect() leaves the devices of init_devices() open.",
-            "            log_stack_of(self.stop(_CLOSE_TIMEOUT), ",
-            "            log_stack_of([], ",
+            "        log_stack_of(self.stop(_CLOSE_TIMEOUT), ",
+            "        log_stack_of([], ",
             tests=_LIFE,
         ),
         Mutant(
