@@ -276,8 +276,8 @@ class EndedTurn:
     __slots__ = ("_cut", "_turn", "bot", "record")
 
     def __init__(self, record: TurnRecord, bot: BotReadyData, cut: TurnCut) -> None:
-        self.record = record
-        self.bot = bot
+        self.record: TurnRecord = record
+        self.bot: BotReadyData = bot
         # Written in single steps, the turn first.
         self._cut: TurnCut | None = cut
         self._turn: Turn | None = None
