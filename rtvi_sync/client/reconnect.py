@@ -42,7 +42,7 @@ class Reconnect(Operation[None]):
         self.source: Connect = source
         self._thread: threading.Thread | None = None
         #: The session that it replaces.
-        self.lost = lost
+        self.lost: Session | None = lost
 
     def start(self) -> None:
         """Start the attempts. On the close thread of the lost session."""
