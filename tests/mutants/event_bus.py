@@ -14,6 +14,12 @@ MODULE = Module(
         "tests/client/test_events.py",
         "tests/client/test_turns.py",
         "tests/client/test_helpers.py",
+        "tests/client/test_connect.py",
+        "tests/client/test_several_ways.py",
+        "tests/session/test_session.py",
+        "tests/session/test_disconnect.py",
+        "tests/client/test_attempts.py",
+        "tests/media/test_levels.py",
     ),
     (
         Mutant(
