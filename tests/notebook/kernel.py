@@ -115,7 +115,8 @@ def running_kernel() -> Iterator[Kernel]:
     manager = KernelManager(kernel_name="python3", **files)
     manager.start_kernel(env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(ROOT))
     client = manager.blocking_client()
-    client.start_channels()
+    # Without the heartbeat, which takes a new socket if the kernel of a busy machine does not answer within a second.
+    client.start_channels(hb=False)
     try:
         client.wait_for_ready(timeout=GUARD)
         yield Kernel(manager, client)
