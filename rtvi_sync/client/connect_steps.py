@@ -28,12 +28,12 @@ from ..errors import (
 from ..events import RTVIEvent
 from ..messages import BotReadyData
 from ..protocol.dialects import load_payload
-from ..protocol.states import CloseInfo, TransportState
+from ..protocol.states import BY_CLIENT, CloseInfo, TransportState
 from ..protocol.text import LONGEST_LINE, one_line, raised
 from ..session.connect_request import BotStartedData, ConnectRequest
 from ..session.params import APIRequest
 from ..session.reconnect_policy import Retries, limit_attempt, should_retry
-from ..session.session import BY_CLIENT, EndLimits, Session
+from ..session.session import EndLimits, Session
 from ..transports.base import TransportOptions
 from .candidates import Candidate, concerns_candidate, failure_of
 from .operation import Operation, Progress

@@ -32,14 +32,14 @@ from ..media.media import Media
 from ..messages import RTVIClientConfigOption, RTVIMessage
 from ..net.dial import Network
 from ..protocol.engine import Engine, about_this_client
-from ..protocol.states import CloseInfo, TransportState
+from ..protocol.states import BY_CLIENT, CloseInfo, TransportState
 from ..protocol.validation import from_mapping
 from ..session.connect_request import Bundle, ConnectRequest
 from ..session.event_bus import EventBus, EventPublisher
 from ..session.event_stream import forked_error
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectFailedData, ReconnectingData, ReconnectPolicy
-from ..session.session import BY_CLIENT, EndLimits, Phase, Session
+from ..session.session import EndLimits, Phase, Session
 from ..transports.base import Transport, TransportOptions
 from .candidates import Candidate, params_for, video_first
 from .connect_steps import Connect

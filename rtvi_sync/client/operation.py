@@ -12,8 +12,9 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
+from ..protocol.states import BY_CLIENT
 from ..session.reconnect_policy import ReconnectingData
-from ..session.session import BY_CLIENT, EndLimits, Session
+from ..session.session import EndLimits, Session
 
 if TYPE_CHECKING:
     from .life import Life

@@ -14,7 +14,7 @@ from typing import Any
 
 from .deadline import Deadline, join_thread
 from .latch import Latch, Notifier
-from .lifecycle import fork_generation, is_exiting, name_thread, register_for_fork, register_idle, start_thread
+from .lifecycle import fork_generation, is_exiting, register_for_fork, register_idle, start_thread
 
 # An idle thread ends after this many seconds.
 IDLE_TIMEOUT = 5.0
@@ -57,7 +57,7 @@ class PoolTask:
     @property
     def is_current(self) -> bool:
         """True on the thread that makes the call."""
-        return self._thread is threading.current_thread()
+        return current_task() is self
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -70,7 +70,8 @@ class PoolTask:
         target, self._target = self._target, None
         args, self._args = self._args, ()
         assert target is not None
-        self._thread = threading.current_thread()
+        self._thread = idle.thread
+        _running[threading.get_ident()] = self
         generation = fork_generation()
         try:
             contextvars.Context().run(target, *args)
@@ -81,7 +82,17 @@ class PoolTask:
             return True
         finally:
             self._thread = None
+            _running.pop(threading.get_ident(), None)
             self.done.set()
+
+
+# By the identities of their threads.
+_running: dict[int, PoolTask] = {}
+
+
+def current_task() -> PoolTask | None:
+    """Return the task of the calling thread; None if it is no thread of the pool."""
+    return _running.get(threading.get_ident())
 
 
 class _IdleThread:
@@ -89,8 +100,8 @@ class _IdleThread:
 
     __slots__ = ("_notifier", "_taken", "thread")
 
-    def __init__(self) -> None:
-        self.thread = threading.current_thread()
+    def __init__(self, thread: threading.Thread) -> None:
+        self.thread = thread
         self._notifier = Notifier()
         # Holds the task under the key 0. Not an attribute, because `setdefault()` is one step that no other thread and
         # no signal handler can split.
@@ -122,12 +133,14 @@ class _ThreadPool:
 
     def work(self, task: PoolTask | None) -> None:
         """Run tasks on the calling thread, from its first one on."""
+        thread = threading.current_thread()
+        number = thread.name.rpartition("-")[2]
         while task is not None:
-            name_thread(task.role)
-            idle = _IdleThread()
+            thread.name = f"rtvi-{task.role}-{number}"
+            idle = _IdleThread(thread)
             if not task._run(idle):
                 return
-            name_thread("idle")
+            thread.name = f"rtvi-idle-{number}"
             task = None  # it may refer to objects that must be collected
             task = idle.wait()
             self.idle_threads.remove(idle)
@@ -141,6 +154,8 @@ class _ThreadPool:
     def after_fork_in_child(self) -> None:
         """Forget the threads, which do not exist in the child."""
         self.idle_threads.clear()
+        for other in _running.keys() - {threading.get_ident()}:
+            del _running[other]
 
 
 _pool = _ThreadPool()

@@ -114,6 +114,32 @@ class SerialQueue:
         self._call(workers)
         return True
 
+    def run_alone(self, function: Callable[[], object], workers: Workers) -> bool:
+        """Call `function()`, which does not block, on this thread, if nothing is queued and no thread runs an item.
+
+        Args:
+            function: an exception that it raises is logged.
+            workers: they drain the queue of what is posted meanwhile.
+
+        Returns:
+            Whether it was called; never in a manual queue.
+        """
+        token = [threading.get_ident()]
+        if self.manual or self._items or self._tokens.setdefault(0, token) is not token:
+            return False
+        is_alone = not self._items
+        if is_alone:
+            self.runs_on = token[0]
+            try:
+                function()
+            except BaseException:  # as in `drain()`
+                logger.exception("An item of an event queue raised")
+            self.runs_on = None
+        self._release()
+        if self._items:
+            self._call(workers)
+        return is_alone
+
     def _append(self, items: list[Item], size: int, force: bool = False) -> None:
         queued, bytes_queued = len(self._items) + len(items), self._bytes_posted - self._bytes_taken + size
         if force or (queued <= self._max_items and bytes_queued <= self._max_bytes):

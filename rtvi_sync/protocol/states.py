@@ -8,6 +8,7 @@ the first state of a session or of `start_bot()`; ERROR by DISCONNECTED too.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import attrs
 
@@ -123,3 +124,7 @@ class CloseInfo:
         )
         error.__cause__ = self.error
         return error
+
+
+#: How a session ends by the application's wish. One object, because each is validated when it is made.
+BY_CLIENT: Final = CloseInfo(initiator="client")

@@ -160,10 +160,10 @@ class EventBus:
         """Whether the application listens to `type_`. The package itself listens by observers only."""
         if self._handlers.get(type_):
             return True
-        streams = self.streams
+        streams, signal = self.streams, signals.BY_EVENT[type_]
         if streams.open and any(stream.has_listener(type_) for stream in streams.live()):
             return True
-        return signals.BY_EVENT[type_].has_receivers_for(self._client())
+        return bool(signal.receivers) and signal.has_receivers_for(self._client())
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
         """Whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count:
@@ -502,19 +502,19 @@ class EventPublisher:
         failed = is_failed_attempt and not (info.by_application or info.reconnecting)
         if info.error is None and self.was_ready:
             # Only here: nothing that decides on another session, or on whether this one was cut off, may see it.
-            info = attrs.evolve(info, error=unsent)
+            info = attrs.evolve(info, error=unsent) if unsent is not None else info
         delivered = Latch()
 
         def enter() -> bool:
             self._over = True
             return True
 
-        def deliver_last() -> None:
+        def deliver_last(*, to_nobody: bool = False) -> None:
             bus = self._bus()
             try:
                 if bus is not None:
                     bus.streams.session_over(session, None if is_failed_attempt else info)
-                    if self.was_opened and bus.has_listener(RTVIEvent.DISCONNECTED):
+                    if self.was_opened and not to_nobody and bus.has_listener(RTVIEvent.DISCONNECTED):
                         self.deliver(RTVIEvent.DISCONNECTED, info, at)
             finally:
                 self._silenced = True
@@ -525,7 +525,10 @@ class EventPublisher:
 
         self._post(self._step(RTVIEvent.BOT_DISCONNECTED), when=lambda: self.was_opened)
         self.move(TransportState.ERROR if failed else TransportState.DISCONNECTED)
-        self._post(deliver_last, when=enter)
+        self._post(None, when=enter)
+        is_heard = self.was_opened and self.has_listener(RTVIEvent.DISCONNECTED)
+        if is_heard or not self.queue.run_alone(partial(deliver_last, to_nobody=True), self._workers):
+            self.queue.post(deliver_last, self._workers, force=True)
         return delivered
 
     def silence(self) -> None:

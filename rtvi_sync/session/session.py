@@ -41,7 +41,7 @@ from ..concurrency.lifecycle import (
     unregister_for_exit,
 )
 from ..concurrency.logs import package_logger
-from ..concurrency.pool_task import PoolTask
+from ..concurrency.pool_task import PoolTask, current_task
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.serial_queue import Item
 from ..errors import (
@@ -66,7 +66,7 @@ from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.engine import about_this_client
 from ..protocol.sent_text import SAYING
-from ..protocol.states import CloseInfo, TransportState
+from ..protocol.states import BY_CLIENT, CloseInfo, TransportState
 from ..protocol.text import raised
 from ..transports.base import Inbound, Transport, TransportOptions
 from .event_bus import EventBus, EventPublisher
@@ -100,10 +100,6 @@ class Phase(IntEnum):
     ANNOUNCED = 4  # the state says that the session is ending, if it said before that there was one
     CLOSED = 5  # the transport is closed, every waiting call has failed, and another session may start
     DRAINED = 6  # the last event was delivered and the session's threads have ended, or the limit has passed
-
-
-#: How a session ends by the application's wish. One object, because each is validated when it is made.
-BY_CLIENT: Final = CloseInfo(initiator="client")
 
 
 class SessionOwner(Protocol):
@@ -594,11 +590,20 @@ class Session:
 
     # -- the end: any thread ------------------------------------------------------------------------------------------
 
-    def end(self, info: CloseInfo) -> bool:
-        """End the session, as `info` says if this is the first call; return whether it is. Does not wait."""
+    def end(self, info: CloseInfo, here: PoolTask | None = None) -> bool:
+        """End the session, as `info` says if this is the first call; return whether it is. Does not wait.
+
+        Args:
+            info: How it ends.
+            here: The task of the calling thread, which would wait for the end and takes the steps itself, unless
+                another thread does; None: a thread of their own takes them.
+        """
         is_first = self._fail_calls(info)
         # Not only in the first call: Ctrl-C may have interrupted that one here.
         if self._close_task is not None or self.phase >= Phase.CLOSING:
+            return is_first
+        if here is not None:
+            End(self, here).run()
             return is_first
         task = PoolTask("close", lambda: End(self, task).run())
         try:
@@ -620,8 +625,8 @@ class Session:
             info: How it ends, if it is not ending already.
             linger: Seconds to wait for handlers of the last events; None: the rest of the limit.
         """
-        self.end(info)
         deadline = Deadline(EndLimits.TEARDOWN)
+        self.end(info, current_task() if linger is None and not self._end_waits_for_caller else None)
         if linger is not None or self._end_waits_for_caller:
             if self.wait_closed(deadline) and linger is not None:
                 self.wait_drained(Deadline(linger))
@@ -915,8 +920,9 @@ class End:
             except BaseException:
                 logger.exception("Closing the %s transport failed", transport.name)
 
-        hanging = _run_apart(disconnect, deadline)
-        if hanging:
+        if transport.ends_in_time:
+            disconnect()
+        elif hanging := _run_apart(disconnect, deadline):
             late = f"The {transport.name} transport does not disconnect in time"
             log_stack_of(hanging, late)
             return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")

@@ -170,6 +170,9 @@ class Transport(abc.ABC):
     #: The request that `auth_bundle` of `connect()` is the answer to; None if the application has given it. Set by the
     #: session.
     start_request: StartRequest | None = None
+    #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
+    #: of the session leaves behind if it hangs.
+    ends_in_time = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False

@@ -106,6 +106,7 @@ class WebSocketOptions(TypedDict, total=False):
 class WebSocketBase(Transport):
     """The base class of transports over one WebSocket; `WebSocketTransport` documents the arguments."""
 
+    ends_in_time = True
     supports_audio = True
     #: Decodes what the bot sends; its `opcode` is also that of the messages to the bot.
     receiver_class: ClassVar[type[WebSocketReceiver]]
@@ -242,7 +243,8 @@ class WebSocketBase(Transport):
         if connection is not None:
             # Without reading, the peer's close frame would not be seen, so the close does not wait for it.
             abandoned = leftover is not None or (abort is not None and abort.aborted)
-            connection.close(0.0 if abandoned else _POLITE_CLOSE_TIMEOUT, self.options.time_to_close())
+            limit = self.options.time_to_close()
+            in_time = connection.close(0.0 if abandoned else _POLITE_CLOSE_TIMEOUT, limit)
             self._last_end = connection.info
             self._last_stats = stats = connection.stats()
             if stats.audio_unsent:
@@ -251,6 +253,9 @@ class WebSocketBase(Transport):
                     "Audio was lost in this session: %.2f s were not sent because the server read too slowly",
                     stats.audio_unsent,
                 )
+            if not in_time:
+                late = f"The {self.name} transport does not disconnect in time; what was sent last may be lost"
+                raise DisconnectedError(late, initiator="client")
             (messages, size), info = connection.unsent, connection.info
             if messages and not abandoned and info is not None:
                 cure = "Wait for the bot's answer before you disconnect, or send less over a slow line"

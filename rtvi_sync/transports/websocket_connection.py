@@ -19,7 +19,7 @@ from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, ProtocolError, TransportStartError
 from ..net.tls import WOULD_BLOCK, by_itself
-from ..protocol.states import CloseInfo
+from ..protocol.states import BY_CLIENT, CloseInfo
 from ..protocol.text import one_line
 from .base import TransportStats
 from .websocket_frames import CLOSE, PING, PONG, FrameError, FrameReader, masked_frame
@@ -40,6 +40,9 @@ _CATCH_UP_TIMEOUT = 1.0
 # dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem to be dead.
 _UNSENT_BYTES = 32 * 1024
 _CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
+# The I/O thread never blocks, so it closes a socket in time; the wait for that is bounded nevertheless, by the part of
+# the transport's time that `time_to_close()` leaves, and in seconds.
+_CLOSING_SHARE, _CLOSING_TIMEOUT = 1 / 9, 1.0
 
 
 class WebSocketConnection:
@@ -88,7 +91,6 @@ class WebSocketConnection:
         self._writer = FrameWriter(sock, max_queued_bytes)
         self._closed = Latch()
         # Only the I/O thread uses these fields, except `unsent`.
-        self._closing: CloseInfo | None = None  # how the connection will end, once a close frame is sent
         self._info: CloseInfo | None = None  # how it has ended
         self._stall_timer: Timer | None = None
         self._ping_timer: Timer | None = None
@@ -134,31 +136,47 @@ class WebSocketConnection:
                 caught_up.wait(Deadline(_CATCH_UP_TIMEOUT))
         if item.refused:
             # The session may not know yet how the connection ends: a server that refuses a client does so at once.
-            info = self._info or self._closing
+            info = self._info or self._writer.closing
             raise (
                 info.as_error()
                 if info is not None
                 else DisconnectedError("The connection is closed; call connect() again", initiator="network")
             )
 
-    def close(self, idle_timeout: float, limit: float = math.inf, *, code: int = 1000) -> None:
+    def close(self, idle_timeout: float, limit: float = math.inf, *, code: int = 1000) -> bool:
         """Send the queued messages, without audio, and a close frame, and wait for the end. Not on the I/O thread.
+
+        The I/O thread is woken by the peer's answer, and not before, unless the socket takes too little.
 
         Args:
             idle_timeout: seconds without a sent byte or the peer's close frame after which the socket is closed; 0: at
                 once.
             limit: seconds after which the socket is closed even if bytes are still being sent.
             code: of the close frame.
+
+        Returns:
+            False if the I/O thread has not closed it in time.
         """
         if self._io.detect_loss():
-            return  # the I/O thread may sleep, and ends the connection when a timer wakes it
-        closing = CloseInfo(initiator="client")
-        limit = limit if idle_timeout > 0 else 0.0
-        ends_at = monotonic() + limit
-        self._io.call(lambda: self._send_close(code, closing), self)
-        self._io.call(lambda: self._end_close(closing, idle_timeout, ends_at), self)
-        # The I/O thread never blocks, so it closes in time; the wait is bounded nevertheless.
-        self._closed.wait(Deadline(limit + 1.0))
+            return True  # the I/O thread may sleep, and ends the connection when a timer wakes it
+        ends_at = monotonic() + (limit if idle_timeout > 0 else 0.0)
+        if on_main_thread():  # at the exit; Ctrl-C could interrupt the write anywhere
+            self._io.call(lambda: self._send_close(code, BY_CLIENT), self)
+        else:
+            self._send_close(code, BY_CLIENT)
+        left, since = -1, 0.0  # the bytes that had not reached the peer at the last check, and since when
+        while not self._closed.is_set():
+            now, before = monotonic(), left
+            left = self._writer.bytes_left
+            since = since if left == before else now
+            pause = min(ends_at, since + idle_timeout) - now
+            if pause <= 0:
+                self._io.call(partial(self._end_close, left, ends_at), self)
+                pause = ends_at + min(limit * _CLOSING_SHARE, _CLOSING_TIMEOUT) - now
+                if pause <= 0:
+                    return False
+            self._closed.wait(Deadline(min(pause, idle_timeout / _CHECKS or pause)))
+        return True
 
     @property
     def info(self) -> CloseInfo | None:
@@ -194,7 +212,7 @@ class WebSocketConnection:
         writer = self._writer
         writer.flush(room=True)
         if writer.failure is not None:
-            if self._received_at and self._closing is None:
+            if self._received_at and writer.closing is None:
                 self._resume()  # the server may have told more, and how it ends, before it stopped reading
             self._finish(self._broken_info(writer.failure))
             return
@@ -300,7 +318,7 @@ class WebSocketConnection:
 
     def _receive_close(self, payload: bytes) -> None:
         code = struct.unpack("!H", payload[:2])[0] if payload else 1005
-        initiator = "server" if self._closing is None else "client"
+        initiator = "server" if self._writer.closing is None else "client"
         # One line, because applications print the text as it is.
         reason = one_line(payload[2:].decode("utf-8", "replace"))
         info = CloseInfo(code=code, reason=reason, initiator=initiator)
@@ -308,35 +326,18 @@ class WebSocketConnection:
         self._finish(info)
 
     def _send_close(self, code: int, closing: CloseInfo) -> None:
-        """Send a close frame behind the queued messages; queued audio is dropped."""
-        if self._info is not None or self._closing is not None:
+        """Send a close frame behind the queued messages, without audio, unless one was sent. Not on the main thread."""
+        if self._writer.closing is not None:
             return
-        self._closing = closing
-        self._writer.send_close(Outgoing(masked_frame(CLOSE, struct.pack("!H", code)), 0.0))
-        self._wait_for_room()
+        frame = Outgoing(masked_frame(CLOSE, struct.pack("!H", code)), 0.0)
+        if self._writer.send_close(frame, closing):
+            self._io.call(self._wait_for_room, self)
 
-    def _end_close(
-        self, closing: CloseInfo, idle_timeout: float, ends_at: float, last: tuple[int, float] = (-1, 0.0)
-    ) -> None:
-        """Close the socket when no byte was sent for `idle_timeout` seconds, or at `ends_at`.
-
-        Args:
-            closing: how the connection then ends.
-            idle_timeout, ends_at: see above.
-            last: how many bytes were left at the last check, and since when.
-        """
+    def _end_close(self, left: int, ends_at: float) -> None:
+        """Close the socket, unless fewer bytes than `left` are left, and it is not `ends_at` yet."""
         now = self._catch_up()
-        if self._info is not None:
-            return
-        left = self._writer.bytes_left
-        if left != last[0]:
-            last = left, now
-        due = min(ends_at, last[1] + idle_timeout)
-        if now >= due:
-            self._finish(closing)
-            return
-        check = partial(self._end_close, closing, idle_timeout, ends_at, last)
-        self._io.call_later(min(due - now, idle_timeout / _CHECKS), check, self)
+        if self._info is None and (now >= ends_at or self._writer.bytes_left == left):
+            self._finish(self._writer.closing or BY_CLIENT)
 
     def _wait_for_room(self) -> None:
         self.on_writable()
@@ -378,7 +379,7 @@ class WebSocketConnection:
     def _check_silence(self) -> None:
         """Ping a peer that was silent for the interval; if it remains silent, end the connection or ping again."""
         now = self._catch_up()
-        if self._info is not None or self._ping_interval is None or self._closing is not None:
+        if self._info is not None or self._ping_interval is None or self._writer.closing is not None:
             return  # a close has timeouts of its own
         unanswered = self._pinged_at > self._received_at
         if unanswered and self._writer.blocked:
@@ -407,7 +408,7 @@ class WebSocketConnection:
 
     def _broken_info(self, error: BaseException | None) -> CloseInfo:
         """Return how a connection without a close frame of the peer has ended: as planned, if it was being closed."""
-        return self._closing or CloseInfo(
+        return self._writer.closing or CloseInfo(
             initiator="network", error=closed_error() if self._io.detect_loss() else error
         )
 

@@ -17,6 +17,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import on_main_thread
 from ..errors import DisconnectedError
 from ..net.tls import WOULD_BLOCK, by_itself
+from ..protocol.states import CloseInfo
 from .websocket_frames import CLOSE
 
 if sys.platform == "linux":
@@ -86,6 +87,8 @@ class FrameWriter:
         self._queued_audio = 0.0
         self._begun: Outgoing | None = None  # the frame that is being written; no longer in the queue
         self._accepts = True  # False from the close frame on
+        #: How the connection will end, once the close frame is queued.
+        self.closing: CloseInfo | None = None
         # No frame is begun or queued, so that a sending thread may write its own at once.
         self._direct = self.is_plain
         #: True if the I/O thread will continue to write.
@@ -124,14 +127,23 @@ class FrameWriter:
         # Read after the append: a frame that arrives while `send_close()` runs is either queued by it or refused here.
         item.refused = not self._accepts
 
-    def send_close(self, close: Outgoing) -> None:
-        """Queue the close frame behind the queued frames, and drop queued audio."""
+    def send_close(self, close: Outgoing, closing: CloseInfo) -> bool:
+        """Send the close frame behind the queued frames, without queued audio; nothing if one was sent, or after
+        `end()`. Not on the main thread; never blocks.
+
+        Returns:
+            True if the I/O thread must be woken: because of a failure, or to continue to write.
+        """
         with self.lock:
+            if not self._accepts:
+                return False
+            self.closing = closing
             self._accepts = self._direct = False
             self._queue_arrived()
             self._drop_audio(0.0)
             self._queue.append(close)
             self.bytes_waiting += close.size
+            return self._continue()
 
     @property
     def bytes_left(self) -> int:
@@ -219,18 +231,23 @@ class FrameWriter:
                 return wake_io
             try:
                 self._accept_arrived()
-                done = (room or not self.blocked) and self._write()
-                self._limit_queue()
-                if not (done or self.blocked):
-                    self.progress_at = monotonic()
-                    wake_io = True
-                wake_io = wake_io or self.failure is not None
-                self.blocked = not done
-                self._direct = done and self._accepts and self.is_plain
+                wake_io = self._continue(room) or wake_io
             finally:
                 self.lock.release()
             if not self.arrived:
                 return wake_io
+
+    def _continue(self, room: bool = False) -> bool:
+        """Write what is queued, and return as `flush()`. Under the lock."""
+        done = (room or not self.blocked) and self._write()
+        self._limit_queue()
+        wake_io = self.failure is not None
+        if not (done or self.blocked):
+            self.progress_at = monotonic()
+            wake_io = True
+        self.blocked = not done
+        self._direct = done and self._accepts and self.is_plain
+        return wake_io
 
     def _accept_arrived(self) -> None:
         if self._accepts:

@@ -77,7 +77,7 @@ MODULE = Module(
         ),
         Mutant(
             "A receiver of a signal is no listener.",
-            "return signals.BY_EVENT[type_].has_receivers_for(self._client())\n\n    def has_explicit",
+            "return bool(signal.receivers) and signal.has_receivers_for(self._client())\n\n    def has_explicit",
             "return False\n\n    def has_explicit",
         ),
         Mutant(
@@ -135,7 +135,11 @@ MODULE = Module(
             "failed = is_failed_attempt and not (info.by_application or info.reconnecting)",
             "failed = is_failed_attempt",
         ),
-        Mutant("Messages that could not be sent are not named.", "info = attrs.evolve(info, error=unsent)", "pass"),
+        Mutant(
+            "Messages that could not be sent are not named.",
+            "info = attrs.evolve(info, error=unsent) if unsent is not None else info",
+            "pass",
+        ),
         Mutant(
             "Events follow the last one.",
             "            self._over = True\n            return True",
@@ -144,7 +148,7 @@ MODULE = Module(
         Mutant("A failed attempt counts as a session that is over.", "None if is_failed_attempt else info)", "info)"),
         Mutant(
             "disconnected is published for an attempt.",
-            "if self.was_opened and bus.has_listener(RTVIEvent.DISCONNECTED)",
+            "if self.was_opened and not to_nobody and bus.has_listener(RTVIEvent.DISCONNECTED)",
             "if bus.has_listener(RTVIEvent.DISCONNECTED)",
         ),
         Mutant(

@@ -88,8 +88,8 @@ MODULE = Module(
         ),
         Mutant(
             "A transport that hangs is not reported.",
-            "        if hanging:\n",
-            "        if False:\n",
+            "        elif hanging := _run_apart(disconnect, deadline):\n",
+            "        elif _run_apart(disconnect, deadline) and False:\n",
         ),
         Mutant(
             "An exception of a transport ends the close thread.",

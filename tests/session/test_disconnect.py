@@ -94,6 +94,8 @@ class TestDisconnect:
 
         monkeypatch.setattr(threading.Thread, "start", refuse)
         limits(no_thread_pause=0.05)  # far below the limit of disconnect()
+        transport_of(client).end()
+        until(lambda: heard)
         client.disconnect()
         ended = len(refused), [name.rpartition("-")[0] for name in heard], client.state
         assert ended == (3, ["rtvi-worker"], TransportState.DISCONNECTED)

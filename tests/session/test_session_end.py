@@ -42,6 +42,7 @@ class FakeTransport:
     """Records that it is closed, and that it is free for another session."""
 
     name = "fake"
+    ends_in_time = False
 
     def __init__(self, owner: Recorded) -> None:
         self._owner = owner

@@ -19,6 +19,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError
 from rtvi_sync.concurrency.pool_task import PoolTask
+from rtvi_sync.protocol.states import BY_CLIENT
 from tests.support.clients import manager_of, session_of, transport_of
 
 
@@ -175,7 +176,7 @@ def close_during_send(writer: Any, close: Any, send: Callable[[], object]) -> No
     """Send a frame that has passed the check when the close frame is sent, while the I/O thread writes."""
 
     def close_meanwhile(item: Any) -> bool:
-        writer.send_close(close)
+        writer.send_close(close, BY_CLIENT)
         writer.lock.acquire()
         return False
 

@@ -69,7 +69,7 @@ class Client:
     @property
     def is_closing(self) -> bool:
         """Whether a close frame was queued."""
-        return self.connection._closing is not None
+        return self.connection._writer.closing is not None
 
     @property
     def frames_waiting(self) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rtvi_sync.protocol.states import BY_CLIENT
 from rtvi_sync.transports.websocket_frames import masked_frame
 from rtvi_sync.transports.websocket_writer import FrameWriter, Outgoing
 from tests.support import limits, part_probes
@@ -131,8 +132,7 @@ def test_the_main_thread_sends_after_the_end():
         ours.setblocking(False)
         theirs.setblocking(False)
         writer, late = FrameWriter(ours, MB), Outgoing(b"late", 0.0)
-        writer.send_close(Outgoing(b"close", 0.0))
-        writer.flush()
+        writer.send_close(Outgoing(b"close", 0.0), BY_CLIENT)
         assert not writer.send(late)
         assert late.refused
         assert read(theirs, MB) == b"close"
@@ -334,7 +334,7 @@ def test_the_close_frame_comes_behind_messages_and_instead_of_audio():
         writer.send(message(b"arrived"))
         assert writer.arrived, "the main thread leaves the rest to the I/O thread"
         close = Outgoing(b"\x88bye", 0.0)
-        writer.send_close(close)
+        writer.send_close(close, BY_CLIENT)
         assert writer.bytes_waiting == close.size + message(b"queued").size + message(b"arrived").size
         sock.takes = [MB]
         write_all(writer)
