@@ -43,7 +43,7 @@ class AbortSignal:
         self._reason: BaseException | None = None
         self._finished = False
         self._callbacks: list[Callable[[], object]] = []
-        self._sockets: set[socket.socket] = set()
+        self._duplicates: set[int] = set()  # descriptors; a socket object for each would take as long as connecting
         register_for_fork(self)
 
     @property
@@ -93,20 +93,21 @@ class AbortSignal:
         """
         if type(sock) is not socket.socket:  # most are; the check takes as long as all the rest
             _SOCKET.check(sock=sock)
-        duplicate = socket.socket(sock.family, sock.type, sock.proto, fileno=socket.dup(sock.fileno()))
+        duplicate = socket.dup(sock.fileno())
         with self._lock:
+            self._duplicates.add(duplicate)
             reason = self._reason
-            if reason is None:
-                self._sockets.add(duplicate)
-        if reason is not None:
-            duplicate.close()
-            raise reason
 
         def detach() -> None:
             with self._lock:
-                self._sockets.discard(duplicate)
-            duplicate.close()
+                if duplicate not in self._duplicates:  # called before
+                    return
+                self._duplicates.remove(duplicate)
+            socket.close(duplicate)
 
+        if reason is not None:
+            detach()
+            raise reason
         return detach
 
     def _abort(self, reason: BaseException) -> bool:
@@ -115,9 +116,8 @@ class AbortSignal:
                 return False
             self._reason = reason
             callbacks, self._callbacks = self._callbacks, []
-            for sock in self._sockets:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+            for duplicate in self._duplicates:
+                _shut_down(duplicate)
         self._latch.set()
         for callback in callbacks:
             _run_callback(callback)
@@ -133,9 +133,13 @@ class AbortSignal:
         """Close the duplicates and renew the lock."""
         self._lock = threading.RLock()
         # close(), never shutdown(), because the duplicates share their connection with the parent process.
-        for sock in self._sockets:
-            sock.close()
-        self._sockets.clear()
+        self._close_duplicates()
+
+    def _close_duplicates(self) -> None:
+        while self._duplicates:
+            socket.close(self._duplicates.pop())
+
+    __del__ = _close_duplicates  # of watches that a transport has not ended
 
 
 class AbortController:
@@ -154,6 +158,15 @@ class AbortController:
         """Abandon the attempt, which then raises `reason`. Return False if it was abandoned or has succeeded before."""
         _REASON.check(reason=reason)
         return self.signal._abort(reason if reason is not None else self._default_reason())
+
+
+def _shut_down(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        sock = socket.socket(fileno=descriptor)
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        finally:
+            sock.detach()
 
 
 def _run_callback(callback: Callable[[], object]) -> None:

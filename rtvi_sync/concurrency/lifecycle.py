@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Protocol
 
@@ -77,8 +77,7 @@ def _no_thread(error: RuntimeError) -> NoThreadError:
     return NoThreadError(f"{error}. End other threads of this process, or raise its limit of threads (ulimit -u)")
 
 
-@contextlib.contextmanager
-def system_failures_as(kind: Callable[[str], RTVIError], failed: str) -> Iterator[None]:
+class system_failures_as(contextlib.ContextDecorator):  # noqa: N801 - a clause of `with`
     """Convert an error of the system in the block (no thread, no descriptor, any OSError) to the error of `kind`.
 
     Errors of this package pass unchanged, though some are an OSError too. Also a decorator.
@@ -87,14 +86,20 @@ def system_failures_as(kind: Callable[[str], RTVIError], failed: str) -> Iterato
         kind: makes the error from its message.
         failed: what failed, as the beginning of the message.
     """
-    try:
-        yield
-    except NoThreadError as error:
-        raise kind(f"{failed}: {error}") from error
-    except OSError as error:
-        if isinstance(error, RTVIError):
-            raise
-        raise kind(f"{failed}: {error}. {what_to_do(error) or 'Check the resources of the system'}") from error
+
+    def __init__(self, kind: Callable[[str], RTVIError], failed: str) -> None:
+        self._kind = kind
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, NoThreadError):
+            raise self._kind(f"{self._failed}: {error}") from error
+        if isinstance(error, OSError) and not isinstance(error, RTVIError):
+            advice = what_to_do(error) or "Check the resources of the system"
+            raise self._kind(f"{self._failed}: {error}. {advice}") from error
 
 
 def what_to_do(error: OSError) -> str | None:

@@ -105,7 +105,6 @@ class Media:
         echo_cancellation: see `MediaSettings`.
 
     Raises:
-        TypeError: an argument is of another type.
         ValueError: the name of a file was given as a device id.
 
     Attributes:
@@ -547,6 +546,11 @@ class Media:
         """Publish an event, if it has a listener; does not block."""
         if (publisher := self.publisher) is not None:
             publisher.event(event, data)
+
+    def publish_state(self) -> None:
+        """Publish the status of all devices, if that has a listener; does not block."""
+        if (publisher := self.publisher) is not None and publisher.has_listener(RTVIEvent.MEDIA_STATE_UPDATED):
+            publisher.event(RTVIEvent.MEDIA_STATE_UPDATED, self.state)
 
     @property
     def state(self) -> MediaState:

@@ -96,6 +96,11 @@ _COUNTERS: dict[Kind, dict[str, str]] = {
 }
 
 _UNINITIALIZED = DeviceStatus()
+_STATUS = {
+    "uninitialized": _UNINITIALIZED,
+    "initializing": DeviceStatus(state="initializing"),
+    "granted": DeviceStatus(state="granted"),
+}
 
 P = TypeVar("P", bound="AudioSender | DeviceMic | Speaker | Camera")
 T = TypeVar("T", AudioTrack, VideoTrack)
@@ -208,7 +213,7 @@ class Slot(Generic[P, T]):
 
     def set_status(self, state: Literal["uninitialized", "initializing", "granted"]) -> None:
         """Record the status of what does not fail, and publish it if it changed."""
-        self._publish_status(DeviceStatus(state=state))
+        self._publish_status(_STATUS[state])
 
     def set_info(self, info: MediaDeviceInfo | None) -> None:
         """Record the selected device and publish the change; None: an object of the application, not a device."""
@@ -239,9 +244,9 @@ class Slot(Generic[P, T]):
         self.failed(as_device_error(self.kind, thing, error))
 
     def _publish_status(self, status: DeviceStatus) -> None:
-        if self.kind != "screen" and self.status != status:
+        if self.kind != "screen" and self.status is not status:
             self.status = status
-            self._media.publish(RTVIEvent.MEDIA_STATE_UPDATED, self._media.state)
+            self._media.publish_state()
 
     # -- opening and replacing: on threads that may block --------------------------------------------------------------
 

@@ -115,10 +115,8 @@ def dial_by(
     with naming(proxy):
         sock, detach = _connect(*((host, port) if proxy is None else proxy.address), signal)
     try:
-        with naming(proxy):
-            _set_options(sock)
-            sock.settimeout(socket_timeout(signal))
-            if proxy is not None and url.scheme != "http":
+        if proxy is not None and url.scheme != "http":
+            with naming(proxy):
                 _request_tunnel(sock, proxy, authority(host, port), signal)
         if url.scheme in ("https", "wss"):
             sock.settimeout(socket_timeout(signal))
@@ -207,7 +205,8 @@ class _Attempts:
 
     def __init__(self, signal: AbortSignal) -> None:
         self._signal = signal
-        self._selector = make_selector()
+        # poll(), where it is, needs no descriptor.
+        self._selector = getattr(selectors, "PollSelector", make_selector)()
         #: By socket: its address, and the function that ends the signal's watch over it.
         self.pending: dict[socket.socket, tuple[Any, Detach]] = {}
         self._errors: list[tuple[Any, OSError]] = []
@@ -256,6 +255,8 @@ class _Attempts:
             failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             target, detach = self.pending[sock]
             if not failed:
+                _set_options(sock)
+                sock.settimeout(socket_timeout(self._signal))
                 del self.pending[sock]
                 return sock, detach
             self._errors.append((target, OSError(failed, os.strerror(failed))))

@@ -7,7 +7,6 @@ import ipaddress
 import os
 import re
 import sys
-from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -62,15 +61,20 @@ class Proxy:
         return refusal(f"the {self} refused to {what} with", status, phrase=phrase, advice=advice)
 
 
-@contextlib.contextmanager
-def naming(proxy: Proxy | None) -> Iterator[None]:
+class naming:  # noqa: N801 - a clause of `with`
     """Turn the errors of a socket that is connected to `proxy` into ones that name the proxy."""
-    try:
-        yield
-    except OSError as error:
+
+    def __init__(self, proxy: Proxy | None) -> None:
+        self._proxy = proxy
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        proxy = self._proxy
         # An RTVIError is the reason of an abandoned attempt, and may be an OSError by its second base class.
-        if proxy is None or isinstance(error, (RTVIError, ProxyError)):
-            raise
+        if proxy is None or not isinstance(error, OSError) or isinstance(error, (RTVIError, ProxyError)):
+            return
         text = f"the {proxy} cannot be used: {error}. Check that it is running, or {proxy.alternative}"
         raise ProxyError(text) from error
 
@@ -111,7 +115,9 @@ def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
     # On these two platforms a proxy may be in the settings of the system. On others, without a variable, the look-up
     # below would find nothing and go through the environment three times.
-    if sys.platform not in ("darwin", "win32") and "_proxy" not in " ".join(os.environ).lower():
+    wanted = (f"{scheme}_proxy", "all_proxy")
+    names = (*wanted, *map(str.upper, wanted))
+    if sys.platform not in ("darwin", "win32") and not any(map(os.environ.get, names)):
         return None, ""
     import urllib.request  # imported on demand, because it imports all of HTTP
 
@@ -122,9 +128,7 @@ def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
         return None, ""
     if "no" not in proxies and sys.platform in ("darwin", "win32") and urllib.request.proxy_bypass(host):
         return None, ""  # by the exceptions in the settings of the system
-    wanted = (f"{scheme}_proxy", "all_proxy")
-    names = (name for name, value in os.environ.items() if value == proxy and name.lower() in wanted)
-    variable = next(names, None)
+    variable = next((name for name, value in os.environ.items() if value == proxy and name.lower() in wanted), None)
     return proxy, f"{variable} in the environment" if variable is not None else "settings of the system"
 
 

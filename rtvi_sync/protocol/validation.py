@@ -61,14 +61,13 @@ def _called(function: object) -> tuple[object, object]:
     return function, getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called too
 
 
-def is_function(value: object) -> bool:
+def is_function(value: Any) -> bool:
     """Return whether a value can be called, and the call runs its code."""
-    return _is_plain(value) or (callable(value) and not is_async(value) and not is_generator(value))
-
-
-def _is_plain(value: object) -> bool:
-    """Return whether a value is a usual function or method; False if that takes a closer look, as `inspect` has it."""
-    return _plain_function(value) is not None or type(value) is types.BuiltinFunctionType
+    return callable(value) and (
+        _plain_function(value) is not None
+        or type(value) is types.BuiltinFunctionType
+        or not (is_async(value) or is_generator(value))  # which takes a closer look
+    )
 
 
 def _plain_function(value: object) -> types.FunctionType | None:

@@ -127,7 +127,7 @@ MODULE = Module(
             "        event",
             tests=_DEVICES,
         ),
-        Mutant("A status is published though it has not changed.", "and self.status != status", ""),
+        Mutant("A status is published though it has not changed.", "and self.status is not status", ""),
         Mutant("What is missing is logged no second time.", '        self._media.warned = ""\n', ""),
         Mutant(
             "The audio that a speaker has not played is lost when it is replaced.",

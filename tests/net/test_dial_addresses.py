@@ -37,6 +37,8 @@ class Sockets:
     def __init__(self, make: type[socket.socket]) -> None:
         self.made: list[socket.socket] = []
         self.tried: list[tuple[object, ...]] = []
+        #: The descriptors that the signal watches.
+        self.watched: set[int] = set()
         self.begun = threading.Semaphore(0)
         self.thread = 0  # a server's thread makes sockets too
         sockets = self
@@ -69,6 +71,19 @@ def sockets() -> Sockets:
 @pytest.fixture
 def connect(monkeypatch, sockets, attempt) -> Callable[..., tuple[socket.socket, Callable[[], None]]]:
     """Return `connect(*addresses)`, which connects to a host that has these."""
+
+    duplicate, close = socket.dup, socket.close
+
+    def watch(number: int) -> int:
+        sockets.watched.add(made := duplicate(number))
+        return made
+
+    def leave(number: int) -> None:
+        sockets.watched.discard(number)
+        close(number)
+
+    monkeypatch.setattr(socket, "dup", watch)
+    monkeypatch.setattr(socket, "close", leave)
 
     def call(*addresses, signal=attempt.signal):
         found = [
@@ -110,9 +125,9 @@ def test_a_silent_address_holds_nothing_up(connect, sockets):
     ):
         opened = connecting.get()
         assert opened[0].getpeername() == ("127.0.0.1", server.port)
-        assert len(sockets.open) == 2  # the connection, and the duplicate that the signal watches
+        assert len(sockets.open) == len(sockets.watched) == 1
         end(opened)
-        assert sockets.open == []
+        assert sockets.open == [*sockets.watched] == []
 
 
 def test_the_delay_is_that_of_the_rfc():
@@ -125,7 +140,7 @@ def test_the_families_take_turns(connect, sockets):
     with pytest.raises(OSError, match="port 9"):
         connect(*[("::1", 9, 0, n) for n in range(3)], *[("127.0.0.1", 9 + n) for n in range(2)])
     assert sockets.tried == [("::1", 9, 0, 0), ("127.0.0.1", 9), ("::1", 9, 0, 1), ("127.0.0.1", 10), ("::1", 9, 0, 2)]
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_an_address_that_connects_is_the_only_one(connect, sockets, delay):
@@ -134,7 +149,7 @@ def test_an_address_that_connects_is_the_only_one(connect, sockets, delay):
     with Server(accept) as server:
         opened = connect(("127.0.0.1", server.port), REFUSED)
         assert sockets.tried == [("127.0.0.1", server.port)]
-        assert len(sockets.made) == 2
+        assert len(sockets.made) == len(sockets.watched) == 1
         end(opened)
 
 
@@ -147,7 +162,7 @@ def test_after_a_refusal_the_next_attempt_begins_at_once(connect, sockets, delay
     ):
         opened = connecting.get()
         assert sockets.tried == [REFUSED, ("255.255.255.255", 9), ("127.0.0.1", server.port)]
-        assert len(sockets.open) == 2
+        assert len(sockets.open) == len(sockets.watched) == 1
         end(opened)
 
 
@@ -158,9 +173,9 @@ def test_all_attempts_but_the_first_that_connects_are_closed(connect, sockets, d
         silent = [("127.0.0.1", hole)] * 5
         opened = connect(*silent, ("127.0.0.1", server.port))
         assert sockets.tried == [*silent, ("127.0.0.1", server.port)]
-        assert len(sockets.open) == 2
+        assert len(sockets.open) == len(sockets.watched) == 1
         end(opened)
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_an_abort_ends_all_attempts(connect, sockets, delay, attempt):
@@ -172,7 +187,7 @@ def test_an_abort_ends_all_attempts(connect, sockets, delay, attempt):
         attempt.abort()
         with pytest.raises(AbandonedError):
             connecting.get()
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_one_limit_holds_for_all_attempts(connect, sockets, monkeypatch):
@@ -190,13 +205,14 @@ def test_one_limit_holds_for_all_attempts(connect, sockets, monkeypatch):
             connect(REFUSED, *[("127.0.0.1", hole)] * 2, REFUSED)
         late = f"127.0.0.1 port {hole}: the connection was not answered in time"
     assert str(caught.value) == f"127.0.0.1 port 9: {NOBODY_LISTENS}; {late}; {late}"
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_an_exception_leaves_nothing_open(connect, sockets, delay, monkeypatch):
     """Whatever strikes while attempts are under way, as Ctrl-C may."""
     delay(0.0)
-    select = selectors.DefaultSelector.select
+    kind = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+    select = kind.select
 
     def struck(selector, timeout=None):
         if len(selector.get_map()) == 2:
@@ -204,11 +220,11 @@ def test_an_exception_leaves_nothing_open(connect, sockets, delay, monkeypatch):
         return select(selector, timeout)
 
     with black_hole() as hole, monkeypatch.context() as patch:
-        patch.setattr(selectors.DefaultSelector, "select", struck)
+        patch.setattr(kind, "select", struck)
         with pytest.raises(KeyboardInterrupt):
             connect(*[("127.0.0.1", hole)] * 3)
     assert len(sockets.tried) == 2
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_every_address_says_why(connect, sockets):
@@ -222,7 +238,7 @@ def test_every_address_says_why(connect, sockets):
     with pytest.raises(OSError, match=r"255\.255\.255\.255 port 9: .*; 127\.0\.0\.1 port 9: ") as mixed:
         connect(("255.255.255.255", 9), REFUSED)
     assert type(mixed.value) is OSError
-    assert sockets.open == []
+    assert sockets.open == [*sockets.watched] == []
 
 
 def test_too_few_descriptors_for_any_address(monkeypatch, attempt):

@@ -55,8 +55,8 @@ def at_exit() -> None:
 
 
 def sockets_of(signal: Any) -> Any:
-    """Return the sockets that an abort signal shuts down."""
-    return signal._sockets
+    """Return the descriptors of the sockets that an abort signal shuts down."""
+    return signal._duplicates
 
 
 def finish(signal: Any) -> None:
