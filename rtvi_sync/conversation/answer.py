@@ -343,7 +343,8 @@ class Answer:
     @property
     def is_empty(self) -> bool:
         """Return whether it has brought neither text nor sound nor calls."""
-        return not (self.has_spoken or self._calls or any(part.letters for part in self._parts))
+        parts = self._parts
+        return not (self.has_spoken or self._calls or (parts and any(part.letters for part in parts)))
 
     @property
     def text(self) -> str:
@@ -383,7 +384,8 @@ class Answer:
     @property
     def is_under_way(self) -> bool:
         """Return whether the model runs, a function does, or the bot speaks."""
-        return self.running or self.speaking or any(call.stopped is None for call in self._calls)
+        calls = self._calls
+        return self.running or self.speaking or (bool(calls) and any(call.stopped is None for call in calls))
 
     @property
     def owes_speech(self) -> bool:
@@ -398,7 +400,7 @@ class Answer:
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
-        if self.is_under_way:
+        if self.running or self.speaking or self.is_under_way:  # the first two for speed
             return waits.lost, "for what is under way to end"
         if self.owes_run:
             return waits.follow_up, "for the model to run after a function, or after a run that said nothing"

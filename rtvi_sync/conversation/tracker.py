@@ -92,7 +92,7 @@ class TurnTracker:
     @property
     def is_idle(self) -> bool:
         """True if all turns are over."""
-        return self._answered is None and self._fading is None and not self._asked
+        return self._answered is None and self._fading is None and not self._asked.turns
 
     @property
     def speeches(self) -> list[Speech | None]:
@@ -107,7 +107,7 @@ class TurnTracker:
     @property
     def due(self) -> float | None:
         """Return when to call `pass_time()`, unless something else happens first; None: not at all."""
-        turn = self._quiet
+        turn = self._quiet if self._fading is not None else self._answered or self._asked.first
         return turn.last_sign + self._patience_with(turn) if turn is not None else None
 
     # -- what the client does -----------------------------------------------------------------------------------------
@@ -698,46 +698,47 @@ class Questions:
 
     def __init__(self, bot: BotTraits) -> None:
         self._bot = bot
-        self._turns: deque[OpenTurn] = deque()
+        #: All of them, in order.
+        self.turns: deque[OpenTurn] = deque()
         #: Those that the user has spoken. There may be hundreds of others, which would be looked through in vain.
         self.spoken: list[OpenTurn] = []
         self._silent: deque[str] = deque(maxlen=_MAX_SILENT)
 
     def __iter__(self) -> Iterator[OpenTurn]:
-        return iter([*self._turns])
+        return iter([*self.turns])
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self.turns)
 
     def add(self, turn: OpenTurn) -> None:
         """Append a question."""
-        self._turns.append(turn)
+        self.turns.append(turn)
         if turn.modality == "audio":
             self.spoken.append(turn)
 
     def put_first(self, turn: OpenTurn) -> None:
         """Put a question first: it is answered next, or its answer has not started after all."""
         self.remove(turn)
-        self._turns.appendleft(turn)
+        self.turns.appendleft(turn)
         if turn.modality == "audio":
             self.spoken.insert(0, turn)
 
     def remove(self, turn: OpenTurn) -> None:
         """Remove a question, if it is one."""
-        if turn in self._turns:
-            self._turns.remove(turn)
+        if turn in self.turns:
+            self.turns.remove(turn)
         if turn in self.spoken:
             self.spoken.remove(turn)
 
     @property
     def first(self) -> OpenTurn | None:
         """Return the question that is answered next."""
-        return self._turns[0] if self._turns else None
+        return self.turns[0] if self.turns else None
 
     @property
     def in_speech(self) -> OpenTurn | None:
         """Return the spoken question that further speech belongs to, because its answer has not started."""
-        last = self._turns[-1] if self._turns else None
+        last = self.turns[-1] if self.turns else None
         return last if last is not None and last.modality == "audio" else None
 
     @property
@@ -757,12 +758,12 @@ class Questions:
         """Return the typed question that was sent by the message with this id."""
         if message_id is None or message_id in self._silent:
             return None
-        return next((turn for turn in self._turns if turn.message_id == message_id), None)
+        return next((turn for turn in self.turns if turn.message_id == message_id), None)
 
     def of_text(self, text: str) -> OpenTurn | None:
         """Return the question that the bot's model gets with this text, which may join several typed ones."""
         key = _key_of(text)
-        typed = [turn for turn in self._turns if turn.modality == "text" and not turn.told_llm_text]
+        typed = [turn for turn in self.turns if turn.modality == "text" and not turn.told_llm_text]
         same = (turn for turn in typed if _key_of(turn.user_text) == key)
         joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
         # More than once of a user who goes on: the model found that the question was not finished.
@@ -771,7 +772,7 @@ class Questions:
 
     def before(self, turn: OpenTurn) -> list[OpenTurn]:
         """Return the questions before this one, which the bot has skipped if it has this one."""
-        turns = [*self._turns]
+        turns = [*self.turns]
         return turns[: turns.index(turn)] if turn in turns else []
 
     @property
@@ -859,7 +860,7 @@ class OpenTurn:
 
     def hear(self, text: str, *, final: bool) -> None:
         """Note the user's words; those that are not final replace each other."""
-        room = MAX_CHARACTERS - sum(len(each) + 1 for each in self.finals)  # with the blanks between them
+        room = MAX_CHARACTERS - sum(map(len, self.finals)) - len(self.finals)  # with the blanks between them
         text = text.strip()[: max(0, room)]
         if final and room > 0:
             self.finals.append(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
+
 import attrs
 
 # What a bot speaks differs from what its model has written in spaces, punctuation, markdown and what filters take out.
@@ -9,12 +12,13 @@ import attrs
 _SKIPPED = 40
 # The limit of a text. What a bot writes beyond it is ignored.
 MAX_CHARACTERS = 100_000
+# All that `str.isalnum()` is false of.
+_BETWEEN_LETTERS = re.compile(r"[\W_]+")
 
 
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text, without case."""
-    folded = text.casefold()
-    return folded if folded.isalnum() else "".join([letter for letter in folded if letter.isalnum()])
+    return _BETWEEN_LETTERS.sub("", text.casefold())
 
 
 @attrs.define(eq=False)
@@ -32,21 +36,13 @@ class SpokenText:
     letters: str = ""
     spoken_letters: int = 0
     unspoken_letters: int = 0
-    # For each letter, the length of the text up to its end.
-    _ends: list[int] = attrs.field(factory=list)
     _located: int = 0  # the end of the last segment that was found, in letters
 
     def write(self, text: str) -> None:
         """Append to the text."""
         text = text[: MAX_CHARACTERS - len(self.text)]
-        folded, begin = text.casefold(), len(self.text) + 1
-        if len(folded) == len(text):
-            ends = [end for end, char in enumerate(folded, begin) if char.isalnum()]
-        else:  # some letters have two without case, as "ß"
-            ends = [end for end, char in enumerate(text, begin) for _ in letters_of(char)]
-        self._ends += ends
         self.text += text
-        self.letters += "".join([char for char in folded if char.isalnum()])
+        self.letters += letters_of(text)
 
     def speak(self, words: str) -> bool:
         """Move the cursor over words that were spoken; return False if they do not come next."""
@@ -85,7 +81,9 @@ class SpokenText:
             return ""
         if self.spoken_letters >= len(self.letters):
             return self.text
-        end = self._ends[self.spoken_letters - 1]
+        # The shortest beginning that has as many letters. Some letters are two without case, as "ß".
+        ends = range(len(self.text) + 1)
+        end = bisect_left(ends, self.spoken_letters, key=lambda end: len(letters_of(self.text[:end])))
         while end < len(self.text) and not (self.text[end].isspace() or self.text[end].isalnum()):
             end += 1
         return self.text[:end]

@@ -196,7 +196,7 @@ class FrameWriter:
         # The lock may be held by this thread, which a finalizer has interrupted.
         if not self._direct or self.arrived or self.lock.locked():
             return False
-        size, is_message = len(item.frame), item.is_message
+        size, is_message = len(item.frame), not item.audio and item.is_message
         write = map(self._sock.send, (item.frame,))
         try:
             with self.lock:

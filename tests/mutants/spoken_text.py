@@ -30,8 +30,8 @@ MODULE = Module(
         ),
         Mutant(
             "A letter that has two without case shifts the cursor.",
-            "if len(folded) == len(text):",
-            "if True:",
+            "key=lambda end: len(letters_of(self.text[:end]))",
+            "key=lambda end: sum(map(str.isalnum, self.text[:end]))",
         ),
         Mutant(
             "The punctuation that ends the spoken words is missing.",

@@ -348,8 +348,8 @@ MODULE = Module(
         ),
         Mutant(
             "The blanks between the user's words do not count for their limit.",
-            "len(each) + 1 for each in self.finals",
-            "len(each) for each in self.finals",
+            "sum(map(len, self.finals)) - len(self.finals)",
+            "sum(map(len, self.finals))",
         ),
         Mutant(
             "The last words of the user are noted twice.",
