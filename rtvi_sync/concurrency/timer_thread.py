@@ -150,31 +150,23 @@ class Scheduler:
 
     def run_due(self) -> None:
         """Make the steps that are due, up to `_MAX_BATCH`."""
-        for task in self._take_due():
-            self._run_step(task)
-        with self._lock:
-            self._changed = self._closed
-            self._forget_stale()
-            self.next_due = self._heap[0][0] if self._heap else math.inf
-
-    def _take_due(self) -> list[ScheduledTask]:
         heap = self._heap
         tasks: list[ScheduledTask] = []
         with self._lock:
             soon = self._clock() + _EARLY
-            self._forget_stale()
             while heap and heap[0][0] <= soon and len(tasks) < _MAX_BATCH:
-                task = heapq.heappop(heap)[2]
-                task._due = None
-                tasks.append(task)
-                self._forget_stale()
-        return tasks
-
-    def _forget_stale(self) -> None:
-        """Remove stale entries from the front of the heap. The caller holds the lock."""
-        heap = self._heap
-        while heap and (heap[0][2]._due != heap[0][0] or heap[0][2]._step is None):
-            heapq.heappop(heap)
+                due, _, task = heapq.heappop(heap)
+                if task._due == due and task._step is not None:  # else the entry is stale
+                    task._due = None
+                    tasks.append(task)
+        for task in tasks:
+            self._run_step(task)
+        self._step_returned.notify_all()
+        with self._lock:
+            self._changed = self._closed
+            while heap and (heap[0][2]._due != heap[0][0] or heap[0][2]._step is None):  # stale
+                heapq.heappop(heap)
+            self.next_due = heap[0][0] if heap else math.inf
 
     def _run_step(self, task: ScheduledTask) -> None:
         """Make one step, and plan the next one."""
@@ -194,7 +186,6 @@ class Scheduler:
                         else:
                             self._plan(task, due)
         self._current = None
-        self._step_returned.notify_all()
 
     def _cancel(self, task: ScheduledTask) -> None:
         with self._lock:
