@@ -52,7 +52,7 @@ class SerialWork:
             self._workers.submit(self)
 
     def call_soon(self) -> None:
-        """Do what `call()` does, but up to 5 ms later, together with what else is called so meanwhile."""
+        """Do what `call()` does, but up to 1.5 ms later, together with what else is called so meanwhile."""
         self._called = True
         if not self._runners:
             self._workers.submit_soon(self)

@@ -204,7 +204,7 @@ def _numpy(feature: str, extra: str) -> ModuleType:
     return numpy
 
 
-F = TypeVar("F", bound=AudioFrame | VideoFrame)
+F = TypeVar("F")
 
 
 class FrameQueue(Generic[F]):
@@ -276,7 +276,7 @@ class FrameQueue(Generic[F]):
         self._frames.append((self._generation, frame, size))
         self._put += size
         begins = False
-        while self._put - self._got > self._limit and len(self._frames) > 1 and not self._is_burst(frame):
+        while self._put - self._got > self._limit and len(self._frames) > 1 and not self._may_burst(frame):
             if (oldest := self._take()) is not None:
                 self._put -= oldest[2]
                 self._drop(oldest[1])
@@ -284,14 +284,9 @@ class FrameQueue(Generic[F]):
         self.notifier.notify_all()
         return begins
 
-    def _is_burst(self, newest: F) -> bool:
-        """Return whether all of it has come in so little time that there may be more than the limit."""
-        if self._put - self._got > self._burst:
-            return False
-        try:
-            return newest.timestamp - self._frames[0][1].timestamp < self._window
-        except IndexError:  # the other side was faster
-            return True
+    def _may_burst(self, newest: F) -> bool:  # noqa: ARG002 - for subclasses whose frames have a time
+        """Return whether there may be more than the limit, because all of it has come in so little time."""
+        return False
 
     def get(self) -> F | None:
         """Wait for the next frame and return it; None if the queue has ended and is empty."""
@@ -378,28 +373,19 @@ class FrameQueue(Generic[F]):
 _MIN_FRAME_DURATION = 0.001
 
 
-# Bytes of memory that a frame takes beside its samples.
-_FRAME_BYTES = 256
-
-
 def _seconds_of(frame: AudioFrame) -> float:
     return max(len(frame.pcm) / (2 * frame.num_channels * frame.sample_rate_hz), _MIN_FRAME_DURATION)
 
 
-def memory_size_of(frame: AudioFrame) -> int:
-    """Return the bytes of memory that a frame takes."""
-    return len(frame.pcm) + _FRAME_BYTES
-
-
 class AudioQueue(FrameQueue[AudioFrame]):
-    """A queue of audio frames; `limit` is in seconds, unless `size` measures in another unit.
+    """A queue of audio frames; `limit` is in seconds.
 
     Attributes:
         dropped_seconds: seconds of audio lost because it was not fetched in time.
     """
 
-    def __init__(self, limit: float, size: Callable[[AudioFrame], float] = _seconds_of) -> None:
-        super().__init__(limit, size)
+    def __init__(self, limit: float) -> None:
+        super().__init__(limit, _seconds_of)
         self.dropped_seconds: float = 0.0
 
     def add(self, pcm: bytes, sample_rate_hz: int, timestamp: float) -> float:
@@ -414,6 +400,14 @@ class AudioQueue(FrameQueue[AudioFrame]):
             self._drop(frame)
         begins = self.put(frame)
         return self.dropped_seconds - before if begins else 0.0
+
+    def _may_burst(self, newest: AudioFrame) -> bool:
+        if self._put - self._got > self._burst:
+            return False
+        try:
+            return newest.timestamp - self._frames[0][1].timestamp < self._window
+        except IndexError:  # the other side was faster
+            return True
 
     def _drop(self, frame: AudioFrame) -> None:
         super()._drop(frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from typing import TypeAlias
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
@@ -13,7 +14,7 @@ from ..concurrency.lifecycle import is_exiting
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.serial_work import SerialWork, Workers
-from .base import AudioFrame, AudioQueue, AudioSink, memory_size_of
+from .base import AudioFrame, AudioQueue, AudioSink, FrameQueue
 from .leases import Lease, Report
 
 logger: logging.Logger = package_logger(__name__)
@@ -22,6 +23,8 @@ logger: logging.Logger = package_logger(__name__)
 _MAX_HELD_SECONDS = 120.0
 # Bytes that a recorder gets at most in one call. Frames are joined because each call may have to wait for the GIL.
 _JOINED_BYTES = 256 * 1024
+# Bytes of memory that queued audio takes beside its samples.
+_SOUND_BYTES = 256
 # Seconds that a working sink has at least to return from its last call and to close.
 _LAST_CALL_TIMEOUT = 0.25
 
@@ -152,6 +155,38 @@ class BufferingSpeaker(Speaker):
         self._queue.end()
 
 
+_Sound: TypeAlias = tuple[bytes, int]
+"""Samples and their rate. Not an `AudioFrame`, which takes ten times as long to make."""
+
+
+class _SinkQueue(FrameQueue[_Sound]):
+    """The audio that waits for a sink; the limit is in bytes of memory.
+
+    Attributes:
+        dropped_seconds: seconds of audio lost because the sink was too slow, or has failed.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(max_bytes, lambda sound: len(sound[0]) + _SOUND_BYTES)
+        self.dropped_seconds: float = 0.0
+
+    def add(self, pcm: bytes, sample_rate_hz: int) -> float:
+        """Append audio; see `AudioQueue.add()`."""
+        sound, before = (pcm, sample_rate_hz), self.dropped_seconds
+        if self._ended:
+            self._drop(sound)
+        begins = self.put(sound)
+        return self.dropped_seconds - before if begins else 0.0
+
+    def _drop(self, frame: _Sound) -> None:
+        super()._drop(frame)
+        self.dropped_seconds += _seconds_of(frame)
+
+
+def _seconds_of(sound: _Sound) -> float:
+    return len(sound[0]) / (2 * sound[1])
+
+
 class QueuedSpeaker(Speaker):
     """A component that writes to a sink that may block, on the shared workers.
 
@@ -173,7 +208,7 @@ class QueuedSpeaker(Speaker):
         self.sink: AudioSink = sink
         self._lease = lease
         self._records = getattr(sink, "is_recorder", False) is True
-        self._queue = AudioQueue(max_bytes, memory_size_of)
+        self._queue = _SinkQueue(max_bytes)
         # The next two are written by the thread that writes to the sink.
         self._generation = 0
         self._taken_at = -math.inf  # monotonic time at which the sink last returned from a call
@@ -195,7 +230,7 @@ class QueuedSpeaker(Speaker):
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
         """Queue the audio for the sink; see `Speaker.write()`."""
-        dropped = self._queue.add(pcm, sample_rate_hz, monotonic())
+        dropped = self._queue.add(pcm, sample_rate_hz)
         if not self._over.is_set():
             self._work.call_soon()
         return dropped
@@ -290,31 +325,31 @@ class QueuedSpeaker(Speaker):
 
     def _write_queued(self) -> None:
         while not self._lease.abandoned:
-            generation, frame = self._queue.poll()
+            generation, sound = self._queue.poll()
             if generation != self._generation:
                 self._generation = generation
                 self.sink.drop()
                 self._taken_at = monotonic()
-            if frame is None:
+            if sound is None:
                 return
-            pcm, rate = self._joined(frame) if self._records else frame.pcm, frame.sample_rate_hz
+            pcm, rate = self._joined(*sound) if self._records else sound
             try:
                 self.sink.write(pcm, rate)
             except BaseException:
-                self._queue.dropped_seconds += len(pcm) / (2 * rate)
+                self._queue.dropped_seconds += _seconds_of((pcm, rate))
                 raise
             self._taken_at = monotonic()
 
-    def _joined(self, frame: AudioFrame) -> bytes:
-        """Join a frame and the queued frames of the same rate that follow it."""
-        chunks, size = [frame.pcm], len(frame.pcm)
+    def _joined(self, pcm: bytes, rate: int) -> _Sound:
+        """Join audio and the queued audio of the same rate that follows it."""
+        chunks, size = [pcm], len(pcm)
         while size < _JOINED_BYTES:
             generation, following = self._queue.poll()
             if following is None:
                 break
-            if following.sample_rate_hz != frame.sample_rate_hz:
+            if following[1] != rate:
                 self._queue.put_back(generation, following)
                 break
-            chunks.append(following.pcm)
-            size += len(following.pcm)
-        return b"".join(chunks) if len(chunks) > 1 else frame.pcm
+            chunks.append(following[0])
+            size += len(following[0])
+        return b"".join(chunks) if len(chunks) > 1 else pcm, rate
