@@ -29,7 +29,7 @@ from .timer_thread import Scheduler
 
 logger: logging.Logger = package_logger(__name__)
 
-# Selectors whose timeout is in whole milliseconds. The one of select() is more exact, below this descriptor number.
+# Selectors whose timeout is in whole milliseconds. That of select() is exact; it takes descriptors below this number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
 # By which a selector says that it watches no more sockets; they are no fault of the socket.
@@ -128,12 +128,11 @@ class IOThread:
         self.ended: bool = False
         #: Called on this thread when it ends, after `Channel.on_failure()`, with the reason.
         self.on_end: set[Callable[[BaseException], object]] = set()
-        self._loop_began = 0.0
         self._check_descriptors()
         register_for_fork(self)
         try:
             #: The thread that has the role now.
-            self.thread: threading.Thread = start_thread("io", self._run)
+            self.thread: threading.Thread = start_thread("worker", self._run)
         except RuntimeError:  # there is no thread
             self._close()
             raise
@@ -305,15 +304,16 @@ class IOThread:
     def _serve_ready(self, next_timer: float) -> None:
         # A method, so that a thread that blocks keeps no reference to a channel that it has served.
         self._waiting = True
+        now = monotonic()
         try:
             is_urgent = self._commands or self.promotion_requested
-            ready = self._selector.select(0.0) if is_urgent else self._select(next_timer)
+            ready = self._selector.select(0.0) if is_urgent else self._select(next_timer, now)
         except (OSError, ValueError):
             self._selector_failed = True
             return
         finally:
             self._waiting = False
-        self.idle_time = monotonic() - self._loop_began
+        self.idle_time = monotonic() - now
         for key, events in ready:
             channel = key.data
             if channel is None:
@@ -328,28 +328,22 @@ class IOThread:
             except BaseException as error:  # noqa: BLE001 - as in _run_call()
                 self._fail(channel, error)
 
-    def _select(self, next_timer: float) -> list[tuple[selectors.SelectorKey, int]]:
+    def _select(self, next_timer: float, now: float) -> list[tuple[selectors.SelectorKey, int]]:
         """Block until a channel is ready, or the next timer or the next step of the scheduler is due."""
-        next_step, now = self.scheduler.next_due, monotonic()
-        due = min(next_step, next_timer)
-        remaining = due - now
-        if due == next_step and isinstance(self._selector, _IN_MILLISECONDS):
-            whole = math.floor(remaining * 1000)
-            if whole > 0:
-                ready = self._selector.select((whole - 0.5) / 1000)  # the selector rounds up
-                if ready:
-                    return ready
-                remaining = next_step - monotonic()
-            # select() cannot watch higher descriptor numbers. Then the step is late by up to 1 ms.
-            if remaining > 0 and self._selector.fileno() < _MOST_DESCRIPTORS:
-                if not select.select([self._selector], (), (), remaining)[0]:
+        selector, next_step = self._selector, self.scheduler.next_due
+        remaining = min(next_step, next_timer) - now
+        if next_step < next_timer and remaining > 0 and isinstance(selector, _IN_MILLISECONDS):
+            # Beyond the numbers that select() takes the step is late by up to 1 ms.
+            number = selector.fileno()
+            if number < _MOST_DESCRIPTORS:
+                if not select.select((number,), (), (), remaining)[0]:
                     return []
                 remaining = 0.0
-        return self._selector.select(max(0.0, remaining))
+        return selector.select(max(0.0, remaining))
 
     def _run_timers(self) -> float:
         """Run the timers that are due; return the time of the next one, infinity if there is none."""
-        self._loop_began = now = monotonic()
+        now = monotonic()
         while self._timers:
             due, _, timer = self._timers[0]
             if due > now and timer.call is not None:

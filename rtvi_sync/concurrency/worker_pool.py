@@ -12,12 +12,13 @@ import contextlib
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from .clock import monotonic
 from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
-from .lifecycle import NO_THREAD_PAUSE, fork_generation, name_thread, start_thread
+from .lifecycle import NO_THREAD_PAUSE, fork_generation, start_thread
 from .serial_work import Drainable
 from .timer_thread import ScheduledTask
 
@@ -25,11 +26,10 @@ from .timer_thread import ScheduledTask
 IDLE_TIMEOUT = 5.0
 # The I/O thread swaps roles only if it was idle for this many seconds. If it has much to read, it calls one worker,
 # which drains all queues that become ready meanwhile and is not called for each.
-_MIN_IDLE_TIME = 0.0008
-
-
-# Seconds from one round of `submit_soon()` to the next: a quarter of the time between two audio frames of a bot.
-_ROUND = 0.005
+_MIN_IDLE_TIME = 0.0004
+# Seconds from one round of `submit_soon()` to the next. A worker that is woken for each audio frame of many sessions
+# would cost more than the frames do, and a delay this short is not heard.
+_ROUND = 0.0015
 
 
 class _Worker:
@@ -52,6 +52,13 @@ class _Worker:
             pass
 
 
+class _Soon:
+    """The work of `submit_soon()`. Several workers may drain it at once, because each piece may block its worker."""
+
+    def __init__(self, drain: Callable[[], None]) -> None:
+        self.drain = drain
+
+
 class WorkerPool:
     """The threads that drain queues: as many as handlers and sinks block at once.
 
@@ -72,8 +79,10 @@ class WorkerPool:
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
-        # What waits for the next round; whether one is planned; the task of the I/O thread that begins it.
-        self._later: dict[Drainable, None] = {}
+        # What waits for the next round; what drains it; whether a round is planned; the task of the I/O thread that
+        # begins it.
+        self._later: OrderedDict[Drainable, None] = OrderedDict()
+        self._soon = _Soon(self._drain_later)
         self._round_planned = False
         self._round: ScheduledTask | None = None
         self._closed = False
@@ -109,7 +118,7 @@ class WorkerPool:
         self._call_worker()
 
     def submit_soon(self, work: Drainable) -> None:
-        """Schedule `work.drain()` on a worker: at once if no other such work was begun within `_ROUND`, else then.
+        """Schedule `work.drain()`: at once if no other such work was begun within `_ROUND`, else in the next round.
 
         So work that becomes ready thousands of times a second, as the sinks of many sessions do, wakes a worker a few
         hundred times.
@@ -117,7 +126,7 @@ class WorkerPool:
         io = self._io
         if work in self._later:
             return
-        if io is None or monotonic() - self._round_began >= _ROUND:
+        if io is None or not (self._round_planned or monotonic() - self._round_began < _ROUND):
             self._round_began = monotonic()
             self.submit(work)
             return
@@ -131,7 +140,15 @@ class WorkerPool:
             planned = self._io is io
         finally:  # an I/O thread that has ended begins no round; nor does one that a Ctrl-C here kept from planning it
             if not planned:
-                self._begin_round(0.0)
+                self._submit_later()
+
+    def _submit_later(self) -> None:
+        """Schedule what waits for a round, because none begins."""
+        with self._lock:
+            self._ready.update(self._later)
+            self._later.clear()
+            self._round_planned = False
+        self._call_worker()
 
     def _plan_round(self, io: IOThread) -> None:
         """Have the I/O thread call a worker for what waits for the next round."""
@@ -140,13 +157,16 @@ class WorkerPool:
                 self._round = io.scheduler.add(self._begin_round, math.inf)
             self._round.reschedule(self._round_began + _ROUND)
 
-    def _begin_round(self, _: float) -> float:
+    def _begin_round(self, now: float) -> float:
+        """Call a worker for what waits, and look again in the next round: a sink may block that worker."""
         with self._lock:
-            self._ready.update(self._later)
-            self._later.clear()
-            self._round_began, self._round_planned = monotonic(), False
-        self._call_worker()
-        return math.inf
+            waits = self._round_planned = bool(self._later)
+            if waits:
+                self._round_began = now
+                self._ready[self._soon] = None
+        if waits:
+            self._call_worker()
+        return now + _ROUND if waits else math.inf
 
     def _call_worker_instead(self, io: IOThread) -> None:
         """Call a worker, because the I/O thread continues to read."""
@@ -177,7 +197,6 @@ class WorkerPool:
 
     def work(self) -> None:
         """See `Followers`."""
-        name_thread("worker")
         (worker,) = (worker for worker in self._workers() if worker.thread is threading.current_thread())
         self._work(worker)
 
@@ -186,7 +205,7 @@ class WorkerPool:
         io, self._io = self._io, None
         if io is not None and io.promotion_requested:
             self._call_worker_instead(io)
-        self._begin_round(0.0)  # its scheduler does not begin another one
+        self._submit_later()
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -269,11 +288,19 @@ class WorkerPool:
                 continue
             if not self._sleep(worker):
                 return
-            if self._leader is worker:
-                name_thread("io")
-                if self._io is None or not self._io.serve():
-                    return
-                name_thread("worker")
+            if self._leader is worker and (self._io is None or not self._io.serve()):
+                return
+
+    def _drain_later(self) -> None:
+        """Drain what waits for a round; `_begin_round()` calls another worker for the rest if this one is blocked."""
+        while True:
+            with self._lock:
+                work = self._later.popitem(last=False)[0] if self._later else None
+            if work is None:
+                return
+            work.drain()
+            if fork_generation() != self._generation:
+                return
 
     def _sleep(self, worker: _Worker) -> bool:
         """Block until the worker is called; return False if it is to end, after `close()` or `IDLE_TIMEOUT`."""

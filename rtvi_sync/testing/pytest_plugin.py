@@ -274,7 +274,7 @@ def _in_use() -> dict[object, str]:
     sessions = [each for each in live_objects() if isinstance(each, Session)]
     stop_idle_threads()
     # Threads of the runtime come and go while there are sessions. Those of embedded bots are the bots'.
-    others = ("rtvi-bot-", "rtvi-idle-", *(("rtvi-io-", "rtvi-worker-", "rtvi-timer-") if sessions else ()))
+    others = ("rtvi-bot-", "rtvi-idle-", *(("rtvi-worker-", "rtvi-timer-") if sessions else ()))
     threads = (each for each in threading.enumerate() if each.name.startswith("rtvi-"))
     return {
         **{

@@ -84,18 +84,14 @@ def test_the_io_thread_runs_what_became_ready_on_it(pool):
         until(lambda: idle_workers(pool.workers))
 
 
-def test_a_thread_is_named_by_its_role(pool):
-    """Items run on threads named rtvi-worker-<n> only, and commands on one named rtvi-io-<n>; each keeps its number."""
+def test_a_thread_keeps_its_name(pool):
+    """Threads that swap roles are named rtvi-worker-<n>, whatever they do."""
     pool.rest()
-    threads = [pool.io.thread, next(iter(idle_workers(pool.workers))).thread]
-    numbers = [thread.name.rpartition("-")[2] for thread in threads]
-    for turn in range(3):
-        reader, other = turn % 2, 1 - turn % 2
-        ran_on: list[str] = []
-        pool.post((SerialQueue(), lambda ran_on=ran_on: ran_on.append(threading.current_thread().name)))
-        until(functools.partial(bool, ran_on))
-        assert ran_on == [f"rtvi-worker-{numbers[reader]}"]
-        assert on(pool.io, lambda: threading.current_thread().name) == f"rtvi-io-{numbers[other]}"
+    names = {pool.io.thread.name, next(iter(idle_workers(pool.workers))).thread.name}
+    assert all(name.startswith("rtvi-worker-") for name in names)
+    for _ in range(3):
+        ran_on = thread_of(pool, SerialQueue())
+        assert {ran_on.name, on(pool.io, lambda: threading.current_thread().name)} == names
         until(lambda: idle_workers(pool.workers))
 
 
@@ -393,6 +389,49 @@ def test_work_of_a_round_is_done_together(pool, monkeypatch):
     pool.workers.submit_soon(first)
     until(lambda: len(first.done_at) == 2)
     assert [len(work.done_at) for work in others] == [1] * 4
+
+
+def test_work_of_a_round_that_blocks(pool, monkeypatch):
+    """Work that blocks holds up one worker and nothing else: another one does the rest, though nothing more comes."""
+
+    class Blocking(Noting):
+        def drain(self) -> None:
+            blocker()
+            super().drain()
+
+    limits.patch(monkeypatch, worker_round=0.01)
+    first, blocking, blocker, others = Noting(), Blocking(), Blocker(), [Noting() for _ in range(3)]
+
+    def submit() -> None:
+        for work in (first, blocking, *others):
+            pool.workers.submit_soon(work)
+
+    on(pool.io, submit)
+    until(lambda: all(work.done_at for work in (first, *others)))
+    assert blocker.begun.is_set()
+    assert not blocking.done_at
+    blocker.let_go.set()
+    until(lambda: blocking.done_at)
+    until(lambda: not inner(pool.workers, "planned"))
+
+
+def test_one_worker_does_the_work_of_a_round(pool, monkeypatch):
+    """No second worker is woken for work that does not block."""
+    limits.patch(monkeypatch, worker_round=0.05)
+    ran_on: list[threading.Thread] = []
+
+    class Running:
+        def drain(self) -> None:
+            ran_on.append(threading.current_thread())
+
+    def submit() -> None:
+        for _ in range(20):
+            pool.workers.submit_soon(Running())
+
+    on(pool.io, submit)
+    until(lambda: len(ran_on) == 20)
+    assert len(set(ran_on[1:])) == 1
+    assert len(pool.workers.threads()) <= 3
 
 
 def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):

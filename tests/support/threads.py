@@ -169,8 +169,13 @@ def own_threads() -> list[str]:
     return [name for name in thread_names() if not name.startswith("rtvi-bot-")]
 
 
+def reads(thread: threading.Thread) -> bool:
+    """Tell whether it is the thread of the package that reads the network now, for which there is no name."""
+    return thread.name.startswith("rtvi-worker-") and thread.ident in sleepless
+
+
 def workers_of_package() -> list[str]:
-    return [name for name in thread_names() if "-worker-" in name]
+    return sorted(thread.name for thread in package_threads() if "-worker-" in thread.name and not reads(thread))
 
 
 def count_descriptors() -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from rtvi_sync import Event, RTVIClient, RTVIEvent, TransportState, signals
+from tests.support.threads import reads
 
 
 class ClumsyError(Exception):
@@ -102,15 +103,16 @@ class Ears:
 
     def _receive(self, client: object, event: Event) -> None:
         assert isinstance(client, RTVIClient)
-        name = threading.current_thread().name
-        allowed = getattr(self._delivering, "depth", 0) > 0 if self.manual else name.startswith("rtvi-worker-")
+        thread = threading.current_thread()
+        is_worker = thread.name.startswith("rtvi-worker-") and not reads(thread)
+        allowed = getattr(self._delivering, "depth", 0) > 0 if self.manual else is_worker
         heard = Heard(
             event=weakref.ref(event),
             type=event.type,
             received_at=event.received_at,
             state=event.data if isinstance(event.data, TransportState) else None,
             from_bot=event.message is not None,
-            thread=name,
+            thread=thread.name,
             allowed=allowed,
         )
         with self._lock:

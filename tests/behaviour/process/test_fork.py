@@ -184,7 +184,7 @@ class TestUnconnectedClient:
         start, begins, goes_on = threading.Thread.start, threading.Event(), threading.Event()
 
         def start_slowly(thread: threading.Thread) -> None:
-            if thread.name.startswith("rtvi-io"):
+            if thread.name.startswith("rtvi-worker"):
                 begins.set()
                 goes_on.wait(GUARD)
             start(thread)

@@ -21,6 +21,7 @@ from tests.support.threads import (
     count_descriptors,
     end_idle_threads,
     own_threads,
+    reads,
     thread_names,
     workers_of_package,
 )
@@ -29,7 +30,7 @@ from tests.support.waiting import until
 
 def hubs() -> list[threading.Thread]:
     """Return the threads that read the network."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-io-")]
+    return [thread for thread in threading.enumerate() if reads(thread)]
 
 
 class TestNothingIsLeft:
