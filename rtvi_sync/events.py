@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import attrs
 
+from .protocol.record import Record
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # has `default`; type checkers know it although it may not be installed
 
@@ -336,8 +338,8 @@ class _WithMessage:
             return message
 
 
-@attrs.frozen(kw_only=True)
-class Event(_WithMessage, Generic[DataT]):
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Event(_WithMessage, Record, Generic[DataT]):
     """One event as a handler receives it. ``Event[BotReadyData]`` is one whose `data` has that type.
 
     Attributes:

@@ -21,10 +21,6 @@ from .protocol.session_payloads import (
 if TYPE_CHECKING:
     from .protocol.application_payloads import (
         AppendToContextResultData,
-        LLMFunctionCallData,
-        LLMFunctionCallInProgressData,
-        LLMFunctionCallStartedData,
-        LLMFunctionCallStoppedData,
         StorageItemStoredData,
         UICommandData,
         UIJobCompletedEnvelope,
@@ -37,30 +33,34 @@ if TYPE_CHECKING:
         ActionDescription,
         ActionResponseData,
         ActionsAvailableData,
-        ConfigAvailableData,
-        ConfigDescription,
-        LLMTokenUsageData,
-        OptionDescription,
-        PipecatMetricData,
-        PipecatMetricsData,
-        STTUsageData,
-        STTUsageMetricData,
-        TTFAMetricData,
-        TTFATMetricData,
-    )
-    from .protocol.speech_payloads import (
         AudioLevelData,
         BotLLMMarkerData,
         BotLLMSearchResponseData,
-        BotLLMTextData,
-        BotOutputData,
         BotTTSAudioData,
-        BotTTSTextData,
+        ConfigAvailableData,
+        ConfigDescription,
         LLMSearchOrigin,
         LLMSearchResult,
-        SpokenProgressData,
+        OptionDescription,
         SystemLogData,
+    )
+    from .protocol.turn_payloads import (
+        BotLLMTextData,
+        BotOutputData,
+        BotTTSTextData,
+        LLMFunctionCallData,
+        LLMFunctionCallInProgressData,
+        LLMFunctionCallStartedData,
+        LLMFunctionCallStoppedData,
+        LLMTokenUsageData,
+        PipecatMetricData,
+        PipecatMetricsData,
+        SpokenProgressData,
+        STTUsageData,
+        STTUsageMetricData,
         TranscriptData,
+        TTFAMetricData,
+        TTFATMetricData,
         UserInputData,
         UserLLMTextData,
         UserTranscriptionData,
@@ -131,7 +131,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         # Making these classes takes as long as connecting ten sessions, so it waits for a listener, or for an
         # application that uses one of the names.
         if name in __all__:
-            for kind in ("speech", "application", "service"):
+            for kind in ("turn", "application", "service"):
                 module = import_module(f".protocol.{kind}_payloads", __package__)
                 if hasattr(module, name):
                     return globals().setdefault(name, getattr(module, name))

@@ -29,7 +29,7 @@ _CLIENT = Rule("an RTVIClient", lambda sender: type(sender).__weakrefoffset__ !=
 _Receivers = dict[int, Callable[[], "Callable[..., Any] | None"]]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Sender:
     reference: weakref.ref[Any] | None  # None: ANY's
     receivers: _Receivers = attrs.field(factory=dict)  # by number

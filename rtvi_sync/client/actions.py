@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..messages import RTVIMessage
+from ..protocol.record import Record
 from ..protocol.validation import NAME, from_mapping, iterable
 from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientBase, Timeout, payload_of
 
@@ -15,8 +16,8 @@ RTVIActionResponse: TypeAlias = RTVIMessage
 """What `action()` returns: `.data["result"]` is the result, any JSON."""
 
 
-@attrs.frozen
-class ActionArgument:
+@attrs.frozen(eq=False, repr=False)
+class ActionArgument(Record):
     """An argument of an action: its name and any JSON value."""
 
     name: str = attrs.field(validator=NAME)
@@ -33,8 +34,8 @@ def _arguments(value: Sequence[ActionArgument | Mapping[str, Any]] | None) -> tu
     )
 
 
-@attrs.frozen
-class RTVIActionRequestData:
+@attrs.frozen(eq=False, repr=False)
+class RTVIActionRequestData(Record):
     """A call of an action.
 
     Attributes:

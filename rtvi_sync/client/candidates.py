@@ -38,7 +38,7 @@ _NAMES = ("websocket", "webrtc", "eval")
 # Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and no bot ever speaks. In seconds.
 _WEBRTC_PATIENCE = 5.0
 
-_SENTENCE_END = re.compile(r"\. (?=[A-Z])")
+_SENTENCE_END = r"\. (?=[A-Z])"
 # Characters of each candidate's error in the error that has them all.
 _SHORT = 280
 # By these statuses a server refuses the client, by whatever transport it comes.
@@ -223,7 +223,7 @@ def failure_of(
 
 def _in_short(text: str) -> str:
     """Return the first sentences of an error, with its advice if that is short."""
-    first, *others = _SENTENCE_END.split(text.rstrip("."))
+    first, *others = re.split(_SENTENCE_END, text.rstrip("."))
     for sentence in others:
         if len(first) + len(sentence) > _SHORT:
             break

@@ -80,7 +80,10 @@ _ADVICE = {
 @functools.cache
 @system_failures_as(TransportStartError, "The code that a session needs could not be imported")
 def import_for_session(*, reconnects: bool) -> None:
-    """Import what calls in a session need: later the process may have no descriptor left to do so."""
+    """Import what a session needs for its calls and for turns: later the process may have no descriptor left to do so.
+
+    The payloads of other events are imported by the call that adds the first listener.
+    """
     # By name, because these modules import this one.
     for module in (
         "client.stats",
@@ -92,7 +95,8 @@ def import_for_session(*, reconnects: bool) -> None:
     if reconnects:
         import tenacity  # noqa: F401
     for event in RTVIEvent:
-        load_payload(event)
+        if event.in_turns:
+            load_payload(event)
 
 
 class Connect(Operation[BotReadyData]):

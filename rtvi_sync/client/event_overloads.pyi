@@ -9,12 +9,12 @@ from ..errors import DeviceError, UnsupportedFeatureError
 from ..events import Event, RTVIEvent
 from ..media.base import MediaDeviceInfo
 from ..media.status import AudioDroppedData, AudioLevel, MediaState, TrackData
-from ..protocol.application_payloads import AppendToContextResultData, LLMFunctionCallData, LLMFunctionCallInProgressData, LLMFunctionCallStartedData, LLMFunctionCallStoppedData, StorageItemStoredData, UICommandData, UIJobGroupData
+from ..protocol.application_payloads import AppendToContextResultData, StorageItemStoredData, UICommandData, UIJobGroupData
 from ..protocol.message import RTVIMessage
-from ..protocol.service_payloads import ActionResponseData, ActionsAvailableData, ConfigAvailableData, PipecatMetricsData
+from ..protocol.service_payloads import ActionResponseData, ActionsAvailableData, AudioLevelData, BotLLMMarkerData, BotLLMSearchResponseData, BotTTSAudioData, ConfigAvailableData, SystemLogData
 from ..protocol.session_payloads import BotReadyData, ConfigData, ErrorData, ServerResponseData
-from ..protocol.speech_payloads import AudioLevelData, BotLLMMarkerData, BotLLMSearchResponseData, BotLLMTextData, BotOutputData, BotTTSAudioData, BotTTSTextData, SystemLogData, TranscriptData, UserInputData, UserLLMTextData
 from ..protocol.states import CloseInfo, TransportState
+from ..protocol.turn_payloads import BotLLMTextData, BotOutputData, BotTTSTextData, LLMFunctionCallData, LLMFunctionCallInProgressData, LLMFunctionCallStartedData, LLMFunctionCallStoppedData, PipecatMetricsData, TranscriptData, UserInputData, UserLLMTextData
 from ..session.connect_request import BotStartedData
 from ..session.event_bus import HandlerError
 from ..session.event_stream import EventStream

@@ -14,6 +14,7 @@ import attrs
 from ..errors import MessageTooLargeError
 from ..messages import RTVIMessage
 from ..protocol.dialects import supports
+from ..protocol.record import Record
 from ..protocol.validation import BOOL, Rule, instance_of
 
 FileLike: TypeAlias = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -32,11 +33,11 @@ MAX_UPLOAD_BYTES: Final = 50 * 1024 * 1024
 
 # "https://", "s3://"; the name of a file may have a colon. The type of a "data:" URL, if it has one, is in front of its
 # parameters and content (RFC 2397).
-_URL = re.compile(r"[a-z][a-z0-9+.-]+://|(data:)([^;,]*)", re.IGNORECASE)
+_URL = r"(?i:[a-z][a-z0-9+.-]+://|(data:)([^;,]*))"
 
 
-@attrs.frozen
-class LoadedFile:
+@attrs.frozen(eq=False, repr=False)
+class LoadedFile(Record):
     """A file for the bot's language model.
 
     Attributes:
@@ -78,7 +79,7 @@ def load_file(file: FileLike, format: str | None, name: str | None, limit_bytes:
     """
     kind, url = format or "", ""
     content: bytes | None = None
-    if isinstance(file, str) and (match := _URL.match(file)):
+    if isinstance(file, str) and (match := re.match(_URL, file)):
         url = file
         if match[1]:
             kind = kind or match[2]

@@ -18,6 +18,7 @@ from ..events import RTVIEvent, event_from
 from ..media.devices.audio_libraries import AUDIO_LIBRARIES
 from ..media.devices.backend import AudioBackend
 from ..media.kinds import CHOICES, CamChoice, MicChoice, SpeakerChoice
+from ..protocol.record import MutableRecord
 from ..protocol.validation import (
     BOOL,
     COUNT,
@@ -155,8 +156,8 @@ def _says(text: str) -> dict[str, str]:
     return {_TEXT: text}
 
 
-@attrs.define(kw_only=True, field_transformer=check_together)
-class RTVIClientOptions:
+@attrs.define(kw_only=True, field_transformer=check_together, eq=False, repr=False)
+class RTVIClientOptions(MutableRecord):
     """The options of a client; `RTVIClient` takes the same names as keyword arguments and documents them."""
 
     transport: Transport | None = attrs.field(

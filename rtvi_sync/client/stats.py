@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ClientStats(TransportStats, MediaCounters):
     """Counters of the current or last session, and of the client, from `client.stats()`.
 

@@ -7,13 +7,14 @@ or breaks off, is there a wait.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import attrs
 
 from ..protocol.dialects import Version
-from ..protocol.speech_payloads import BotOutputData
+from ..protocol.record import MutableRecord
 from ..protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
+from ..protocol.turn_payloads import BotOutputData
 from .record import ReportedFunctionCall
 
 _MAX_PARTS = 1000
@@ -27,8 +28,8 @@ _SPOKEN = 0.98
 _TELLS_INTERRUPTION = (2, 0)
 
 
-@attrs.define
-class BotTraits:
+@attrs.define(eq=False, repr=False)
+class BotTraits(MutableRecord):
     """What a session has shown of its bot.
 
     Attributes:
@@ -61,8 +62,7 @@ class BotTraits:
         return self.version is not None and self.version >= _TELLS_INTERRUPTION
 
 
-@attrs.frozen(kw_only=True)
-class Waits:
+class Waits(NamedTuple):
     """How long the bot may be quiet while it owes something, in seconds from its last sign.
 
     Attributes:
@@ -83,7 +83,7 @@ class Waits:
     lost: float = 600.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Part(SpokenText):
     """The text of one run of the model, or words that were spoken without it."""
 

@@ -16,6 +16,7 @@ from ..media.pcm import rms
 from ..media.slot import MediaCounters
 from ..media.tracks import AudioTrack, TrackFrames
 from ..media.turn_audio import TurnAudio, turn_audio_of
+from ..protocol.record import Record
 from ..transports.base import TransportStats
 from .record import Speech, TurnRecord, TurnTimings, speech_of
 
@@ -194,8 +195,7 @@ class UserSide(Side):
         self._frames = kept[dropped:]
 
 
-@attrs.frozen
-class TakenAudio:
+class TakenAudio(NamedTuple):
     """The audio of a turn that is over, and the turn's timings with those of the audio."""
 
     timings: TurnTimings
@@ -203,8 +203,8 @@ class TakenAudio:
     user: TurnAudio
 
 
-@attrs.frozen
-class TurnCut:
+@attrs.frozen(eq=False, repr=False)
+class TurnCut(Record):
     """The frames of a turn that is over, as they were received and sent.
 
     Attributes:

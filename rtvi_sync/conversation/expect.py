@@ -11,9 +11,9 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..errors import ExpectationError, RequestTimeoutError, RTVIError
 from ..events import Event, RTVIEvent, event_from
-from ..protocol.speech_payloads import BotOutputData
 from ..protocol.states import CloseInfo
 from ..protocol.text import MAX_LENGTH, one_line, quoted
+from ..protocol.turn_payloads import BotOutputData
 from ..protocol.validation import EVENT_CONDITION, NAME, WAIT, Rule
 from ..session.event_bus import EventBus
 from ..session.event_stream import EventStream

@@ -7,16 +7,17 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from ..protocol.service_payloads import PipecatMetricsData
+from ..protocol.record import Record
 from ..protocol.session_payloads import ErrorData
 from ..protocol.text import quoted
+from ..protocol.turn_payloads import PipecatMetricsData
 
 TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "failed"]
 """Whether the bot is still to answer or answering, has said everything, was interrupted, or is gone."""
 
 
-@attrs.frozen(kw_only=True)
-class ReportedFunctionCall:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReportedFunctionCall(Record):
     """A call of a function by the bot's language model, as far as the bot reports it.
 
     Attributes:
@@ -36,8 +37,8 @@ class ReportedFunctionCall:
     stopped: float | None = None
 
 
-@attrs.frozen(kw_only=True)
-class TurnTimings:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TurnTimings(Record):
     """When the parts of a turn came, in seconds of the client's monotonic clock, at receipt. None: not yet, or never.
 
     Attributes:
@@ -83,8 +84,8 @@ def speech_of(timings: TurnTimings, *, is_speaking: bool = False) -> Speech:
     return timings.user_started or 0.0, math.inf if end is None else end
 
 
-@attrs.frozen
-class TimelineEntry:
+@attrs.frozen(eq=False, repr=False)
+class TimelineEntry(Record):
     """One thing that happened in a turn.
 
     Attributes:
@@ -101,8 +102,8 @@ class TimelineEntry:
     text: str = ""
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class TurnRecord:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class TurnRecord(Record):
     """What the user said and what the bot answered, or what the bot said unasked.
 
     Attributes:

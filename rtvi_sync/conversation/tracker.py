@@ -18,11 +18,10 @@ from ..events import RTVIEvent
 from ..protocol.dialects import Version
 from ..protocol.message import RTVIMessage
 from ..protocol.sent_text import sent_text
-from ..protocol.service_payloads import PipecatMetricsData
 from ..protocol.session_payloads import ErrorData
-from ..protocol.speech_payloads import BotOutputData
 from ..protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
 from ..protocol.text import one_line
+from ..protocol.turn_payloads import BotOutputData, PipecatMetricsData
 from .answer import Answer, BotTraits, Waits
 from .record import Speech, TimelineEntry, TurnRecord, TurnStatus, TurnTimings, speech_of
 
@@ -811,7 +810,7 @@ def _key_of(text: str) -> str:
     return letters_of(text) or text.strip()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OpenTurn:
     """A turn that may still change."""
 

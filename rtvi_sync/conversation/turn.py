@@ -12,6 +12,7 @@ import attrs
 
 from ..errors import ExpectationError
 from ..media.turn_audio import TurnAudio
+from ..protocol.record import Record
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..protocol.validation import BOOL, WAIT, Rule
@@ -37,7 +38,7 @@ _NO_NAME = (
 )
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Turn(TurnRecord):
     """What the user said and what the bot answered, or what the bot said unasked.
 
@@ -196,8 +197,8 @@ _CALLS = Rule(
 )
 
 
-@attrs.frozen(kw_only=True)
-class TurnChecks:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TurnChecks(Record):
     """The demands on a turn. See `Turn.expect()`."""
 
     contains: Texts | None = attrs.field(default=None, validator=TEXTS.or_none)

@@ -38,10 +38,10 @@ _JOINED_FORMATS = ("FLAC", "OGG", "MP3")
 # Bytes behind the audio of such a file that are no tags.
 _UNREAD_BYTES = 2048
 # What libsndfile notes of a file that ends too early, without an error: the size of the audio, or a sentence.
-_SIZE_NOTE = re.compile(r"(?:data|SSND|riff|Data Size)\s*: (\d+) \(should be (\d+)\)")
-_TRUNCATION_NOTE = re.compile(r"ended unexpectedly|truncated")
+_SIZE_NOTE = r"(?:data|SSND|riff|Data Size)\s*: (\d+) \(should be (\d+)\)"
+_TRUNCATION_NOTE = r"ended unexpectedly|truncated"
 # How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, a sample rate, and the channels.
-_MP3_FRAME = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef].", re.DOTALL)
+_MP3_FRAME = rb"(?s:\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef].)"
 _MP3_RATES_HZ = (44_100, 48_000, 32_000)
 
 
@@ -161,8 +161,8 @@ def _decode_by_soundfile(data: bytes, what: str, name: str) -> tuple[bytes, int]
         seconds = len(pcm) / 2 / rate
         whole = file.frames / rate if counted is data and file.frames < _UNKNOWN_FRAMES else 0.0
         is_short = seconds + _TOLERANCE < whole
-        sizes = [(int(size), int(there)) for size, there in _SIZE_NOTE.findall(notes)]
-    is_cut = is_cut or failed or _TRUNCATION_NOTE.search(notes) is not None
+        sizes = [(int(size), int(there)) for size, there in re.findall(_SIZE_NOTE, notes)]
+    is_cut = is_cut or failed or re.search(_TRUNCATION_NOTE, notes) is not None
     is_cut = is_cut or any(there < size < pcm_tools.STREAMED_BYTES for size, there in sizes)
     if is_cut and not pcm:
         raise ValueError("it is truncated before its first audio; get the whole file")
@@ -231,7 +231,7 @@ def _with_frame_count(data: bytes) -> bytes:
             size = size << 7 | byte & 0x7F
         start = 10 + size
     frame = data[start : start + 64]
-    if _MP3_FRAME.match(frame) is None or frame[2] & 0x0C == 0x0C or b"Xing" in frame or b"Info" in frame:
+    if re.match(_MP3_FRAME, frame) is None or frame[2] & 0x0C == 0x0C or b"Xing" in frame or b"Info" in frame:
         return data
     # A frame of 64 kbit/s, which has room for the fields. Its version, sample rate and channels are those of the file.
     is_version_1 = bool(frame[1] & 0x08)

@@ -16,6 +16,7 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..errors import DeviceError, MissingExtraError
+from ..protocol.record import Record
 from ..protocol.validation import BOOL, BYTES, COUNT, NAME, NUMBER, STRING
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class AudioSink(Protocol):
         """Finish; the session has ended and writes nothing more, but the next session may."""
 
 
-@attrs.frozen(kw_only=True)
-class VideoFrame:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class VideoFrame(Record):
     """One image.
 
     Attributes:
@@ -144,8 +145,8 @@ class VideoSource(Protocol):
         """Release the device: the camera is turned off, or the source or the session has ended."""
 
 
-@attrs.frozen(kw_only=True)
-class MediaDeviceInfo:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class MediaDeviceInfo(Record):
     """A device of this machine.
 
     Attributes:
@@ -164,8 +165,8 @@ class MediaDeviceInfo:
     is_default: bool = attrs.field(default=False, eq=False, validator=BOOL)
 
 
-@attrs.frozen(kw_only=True)
-class AudioFrame:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AudioFrame(Record):
     """Consecutive samples of audio.
 
     Attributes:

@@ -50,7 +50,7 @@ _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker"
 _FILES = ("mic", "speaker")
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
 # Ids have separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
-_PATH_BEGIN = re.compile(r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]")
+_PATH_BEGIN = r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]"
 
 
 def _is_function(value: object) -> bool:
@@ -76,7 +76,7 @@ def is_sink(value: object) -> bool:
     return _is_object("speaker", value)
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _ChoiceRule(Rule):
     """The rule for the choice of a kind. A function must be one that is called as the kind calls it."""
 
@@ -198,7 +198,7 @@ class AudioFiles:
 
 def is_file_name(kind: Kind, text: str) -> bool:
     """Return whether `text` is the name of a file, which need not exist, rather than a device's id."""
-    is_path = kind in _FILES and (_PATH_BEGIN.match(text) is not None or is_file(text))
+    is_path = kind in _FILES and (re.match(_PATH_BEGIN, text) is not None or is_file(text))
     return is_path or PurePath(text).suffix.lower() in AUDIO_SUFFIXES + PICTURE_SUFFIXES
 
 

@@ -22,6 +22,7 @@ from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import Scheduler
 from ..errors import DeviceError, MissingExtraError, fresh_copy
 from ..events import RTVIEvent
+from ..protocol.record import Record
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, PrefetchReader, Reader, SendAudio
@@ -61,8 +62,9 @@ _TOO_FAST = (
 _LOCAL = Participant(id="local", name="", local=True)
 
 
-@attrs.frozen(kw_only=True, slots=False)  # a class has only one base with slots, and `ClientStats` has two bases
-class MediaCounters:
+# A class has only one base with slots, and `ClientStats` has two bases.
+@attrs.frozen(kw_only=True, slots=False, eq=False, repr=False)
+class MediaCounters(Record):
     """The numbers of media failures that did not end the session, since it began.
 
     Attributes:

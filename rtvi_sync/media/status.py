@@ -8,12 +8,13 @@ import attrs
 
 from ..errors import DeviceError
 from ..events import RTVIEvent
+from ..protocol.record import Record
 from .base import AudioSink
 from .tracks import AudioTrack, VideoTrack
 
 
-@attrs.frozen(kw_only=True)
-class DeviceStatus:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class DeviceStatus(Record):
     """The status of one kind of device.
 
     Attributes:
@@ -30,8 +31,8 @@ class DeviceStatus:
         return self.error.type if self.error is not None else None
 
 
-@attrs.frozen(kw_only=True)
-class MediaState:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class MediaState(Record):
     """The status of all devices; the data of `media_state_updated`."""
 
     mic: DeviceStatus = DeviceStatus()
@@ -39,8 +40,8 @@ class MediaState:
     speaker: DeviceStatus = DeviceStatus()
 
 
-@attrs.frozen(kw_only=True)
-class AudioLevel:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AudioLevel(Record):
     """An audio level; the data of `local_audio_level` and `remote_audio_level`.
 
     Attributes:
@@ -52,8 +53,8 @@ class AudioLevel:
     dbfs: float
 
 
-@attrs.frozen(kw_only=True)
-class AudioDroppedData:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AudioDroppedData(Record):
     """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
 
     The event is published once at the start of each run of losses. It is published once more for audio that a sink has
@@ -68,8 +69,8 @@ class AudioDroppedData:
     sink: AudioSink | str | None
 
 
-@attrs.frozen(kw_only=True)
-class Participant:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Participant(Record):
     """The participant that a track belongs to.
 
     Attributes:
@@ -83,8 +84,8 @@ class Participant:
     local: bool
 
 
-@attrs.frozen(kw_only=True)
-class TrackData:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TrackData(Record):
     """A track and its participant; the data of `track_started`, `track_stopped` and their screen counterparts."""
 
     track: AudioTrack | VideoTrack

@@ -9,6 +9,7 @@ from typing import Generic, Literal
 
 import attrs
 
+from ..protocol.record import Record
 from ..protocol.validation import COUNT, SECONDS
 from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
@@ -158,8 +159,8 @@ class VideoTrack(Track[VideoFrame]):
         self._hand_out(frame)
 
 
-@attrs.frozen(kw_only=True)
-class ParticipantTracks:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ParticipantTracks(Record):
     """The tracks of one participant; None for an absent track."""
 
     audio: AudioTrack | None = None
@@ -168,8 +169,8 @@ class ParticipantTracks:
     screen_video: VideoTrack | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Tracks:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Tracks(Record):
     """The tracks of a session."""
 
     local: ParticipantTracks = ParticipantTracks()

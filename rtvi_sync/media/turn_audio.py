@@ -15,6 +15,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..concurrency.shield import shielded
 from ..errors import DeviceError, UsageError
+from ..protocol.record import Record
 from ..protocol.validation import PATH
 from .audio_files import check_wav_name, write_wav
 from .base import AudioFrame
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@attrs.frozen(kw_only=True)
-class TurnAudio:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TurnAudio(Record):
     """What one side said in a turn. False in a condition if there is none.
 
     Attributes:

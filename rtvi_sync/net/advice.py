@@ -25,6 +25,7 @@ from ..errors import (
     TransportStartError,
 )
 from ..protocol.envelope import is_too_deep
+from ..protocol.record import Record
 from ..protocol.text import one_line
 from .urls import Origin, is_private_host, origin, printable, url_fault
 
@@ -49,8 +50,8 @@ def _same_as_refused(purpose: Purpose) -> type[RTVIError]:
 _REFUSED = attrs.Factory(_same_as_refused, takes_self=True)
 
 
-@attrs.frozen(kw_only=True)
-class Purpose:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Purpose(Record):
     """The purpose of a request: its errors, and the advice by status of a refusal.
 
     Attributes:
@@ -199,9 +200,9 @@ def origin_of(url: str, purpose: Purpose = CONNECT) -> Origin:
 # The keys of a refusal's reason: early Pipecat servers use `info`, FastAPI `detail`, many others the last two.
 _REASON_KEYS = ("info", "detail", "error", "message")
 # How nginx, Apache and Go answer plain HTTP at a port with TLS.
-_TLS_REQUIRED = re.compile(rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL-enabled")
-_SECONDS = re.compile(r"\d{1,9}")
-_HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
+_TLS_REQUIRED = rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL-enabled"
+_SECONDS = r"\d{1,9}"
+_HTTP_DATE = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
 
 
 def refusal(
@@ -231,7 +232,7 @@ def refusal(
         advice: A sentence, without its period, unless the answer itself says what to do.
         doubt: A sentence that follows the advice, without its period.
     """
-    if status == 400 and scheme in ("http", "ws") and _TLS_REQUIRED.search(body):
+    if status == 400 and scheme in ("http", "ws") and re.search(_TLS_REQUIRED, body):
         advice = f"The port speaks TLS: use {scheme}s://"
     elif status == 401 and (challenge or "").lower().startswith("basic"):
         advice = (
@@ -255,9 +256,9 @@ def _standard_phrase(status: int) -> str:
 
 
 def _when_to_retry(value: str) -> str:
-    if _SECONDS.fullmatch(value):
+    if re.fullmatch(_SECONDS, value):
         return f"Try again in {int(value)} s"
-    return f"Try again after {value}" if _HTTP_DATE.fullmatch(value) else ""
+    return f"Try again after {value}" if re.fullmatch(_HTTP_DATE, value) else ""
 
 
 def _reason(body: bytes) -> str | None:

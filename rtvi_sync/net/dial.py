@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -25,6 +25,7 @@ from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..concurrency.descriptors import make_selector
 from ..concurrency.lifecycle import what_to_do
+from ..protocol.record import Record
 from .advice import NoHTTPError, ProxyError
 from .proxies import Proxy, naming, proxy_for
 from .tls import default_context, start_tls, warn_if_unverified
@@ -53,8 +54,8 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n]*)")
 
 
-@attrs.frozen(kw_only=True)
-class Network:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Network(Record):
     """The client's network settings, for HTTP and WebSocket alike.
 
     Attributes:
@@ -300,8 +301,7 @@ class _Attempts:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Head:
+class Head(NamedTuple):
     """The head of an HTTP answer.
 
     Attributes:

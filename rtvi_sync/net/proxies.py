@@ -12,19 +12,21 @@ from urllib.parse import SplitResult, urlsplit
 import attrs
 
 from ..errors import InvalidTransportParamsError, RTVIError
+from ..protocol.record import Record
 from .advice import ProxyError, refusal
 from .urls import authority, parse_url, port_of
 
 PROXY_OPTION = "proxy= option"
 # In NO_PROXY: a name, an address or a block, and a port; an address of IPv6 has a port only behind brackets.
-_NO_PROXY_ENTRY = re.compile(
-    r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^\[\]/:]*|[^\[\]/]*:[^\[\]/]*:[^\[\]/]*))(?P<bits>/\d+)?(?::(?P<port>\d+))?"
+_NO_PROXY_ENTRY = (
+    r"(?:\[(?P<bracketed>[^\]]*)\]|(?P<plain>[^\[\]/:]*|[^\[\]/]*:[^\[\]/]*:[^\[\]/]*))"
+    r"(?P<bits>/\d+)?(?::(?P<port>\d+))?"
 )
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,19})://")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]{0,19})://"
 
 
-@attrs.frozen
-class Proxy:
+@attrs.frozen(eq=False, repr=False)
+class Proxy(Record):
     """An HTTP proxy.
 
     Attributes:
@@ -99,7 +101,7 @@ def proxy_for(url: str, option: str | bool | None) -> Proxy | None:
     if parts is not None and "@" not in parts.path + parts.query + parts.fragment:
         return Proxy(parts, origin)
     # Only a scheme is shown, because the rest may hold a password.
-    scheme = _SCHEME.match(proxy)
+    scheme = re.match(_SCHEME, proxy)
     if scheme is not None and scheme[1].lower() != "http":
         fault = f"has the scheme {scheme[1]!r}"
     else:
@@ -149,7 +151,7 @@ def needs_no_proxy(host: str, port: int, no_proxy: str) -> bool:
     name = host.lower().removesuffix(".")
     address = _address(name)
     for entry in no_proxy.lower().replace(",", " ").split():
-        found = _NO_PROXY_ENTRY.fullmatch(entry)
+        found = re.fullmatch(_NO_PROXY_ENTRY, entry)
         if found is None or (found["port"] or str(port)) != str(port):
             continue
         exempt = (found["bracketed"] or found["plain"]) + (found["bits"] or "")

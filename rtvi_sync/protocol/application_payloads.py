@@ -1,4 +1,4 @@
-"""The payloads of inbound messages for the application: function calls, results, UI commands and jobs.
+"""The payloads of inbound messages for the application: results, UI commands and jobs.
 
 Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
@@ -11,55 +11,17 @@ import attrs
 
 from .decoding import Payload, sent_as, variant_of
 
-# Function calls
-
-
-@attrs.frozen(kw_only=True)
-class LLMFunctionCallStartedData(Payload):
-    """The language model begins to call a function; its name is None if the bot withholds it."""
-
-    function_name: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class LLMFunctionCallInProgressData(Payload):
-    """A function is running; name and arguments are None if the bot withholds them."""
-
-    tool_call_id: str
-    function_name: str | None = None
-    arguments: dict[str, Any] | None = None
-
-
-@attrs.frozen(kw_only=True)
-class LLMFunctionCallStoppedData(Payload):
-    """A function has ended. `result` is None if the bot withholds it, or if it is empty, 0 or False."""
-
-    tool_call_id: str
-    cancelled: bool = False
-    function_name: str | None = None
-    result: Any = None
-
-
-@attrs.frozen(kw_only=True)
-class LLMFunctionCallData(Payload):
-    """The bot asks the client to run a function. (The wire calls the arguments "args" here.)"""
-
-    tool_call_id: str
-    function_name: str | None = None
-    arguments: dict[str, Any] = attrs.field(factory=dict, metadata=sent_as("args", "arguments"))
-
-
 # Messages of the application
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class AppendToContextResultData(Payload):
     """The answer to `append-to-context`: any JSON."""
 
     result: Any = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class StorageItemStoredData(Payload):
     """The bot has stored items (any JSON): the `action` is its operation ("append")."""
 
@@ -67,7 +29,7 @@ class StorageItemStoredData(Payload):
     items: Any = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UICommandData(Payload):
     """A command of the bot to the user interface. The application defines its name and its payload (any JSON)."""
 
@@ -83,7 +45,7 @@ def _kind(kind: str) -> str:
     return _KINDS.get(kind, kind)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobGroupData(Payload):
     """A change of a group of jobs. A known `kind` is decoded into one of the subclasses.
 
@@ -101,7 +63,7 @@ class UIJobGroupData(Payload):
 
 
 @variant_of(UIJobGroupData, "kind", "group_started")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobGroupStartedEnvelope(UIJobGroupData):
     """A group has begun: its workers, a label to show (or None), and whether the client may cancel it."""
 
@@ -112,7 +74,7 @@ class UIJobGroupStartedEnvelope(UIJobGroupData):
 
 @variant_of(UIJobGroupData, "kind", "job_update")
 @variant_of(UIJobGroupData, "kind", "task_update")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobUpdateEnvelope(UIJobGroupData):
     """A worker reports progress; `data` is any JSON."""
 
@@ -122,7 +84,7 @@ class UIJobUpdateEnvelope(UIJobGroupData):
 
 @variant_of(UIJobGroupData, "kind", "job_completed")
 @variant_of(UIJobGroupData, "kind", "task_completed")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobCompletedEnvelope(UIJobGroupData):
     """A worker has ended: status ("completed", "cancelled", "failed", "error"), and any JSON as its response."""
 
@@ -132,6 +94,6 @@ class UIJobCompletedEnvelope(UIJobGroupData):
 
 
 @variant_of(UIJobGroupData, "kind", "group_completed")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobGroupCompletedEnvelope(UIJobGroupData):
     """Every worker of the group has ended."""

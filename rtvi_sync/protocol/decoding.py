@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from ..errors import ProtocolError
+from .record import Record
 
 Decoder = Callable[[Any], Any]
 """A function that takes a JSON value and returns its meaning or raises `MismatchError`."""
@@ -35,8 +36,8 @@ class MismatchError(ProtocolError):
         return f"{self.path}: {self._what}"
 
 
-@attrs.frozen(kw_only=True)
-class Payload:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Payload(Record):
     """The base of all payload classes.
 
     A field without a default is required; any other may be absent or null and then has its default. `int` means a JSON

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import attrs
 
@@ -52,7 +52,7 @@ class MessageSpec:
         type: the wire type, such as "bot-output".
         direction: "in": from the bot. "out": to the bot.
         event: the event that an inbound message causes; None for outbound ones.
-        payload: the class that its data is decoded into, given by its name, such as "speech.TranscriptData"; None:
+        payload: the class that its data is decoded into, given by its name, such as "turn.TranscriptData"; None:
             the data is delivered as received.
         since: the first protocol version that knows it; None: all do.
         until: the first protocol version that no longer knows it; None: none yet.
@@ -84,8 +84,7 @@ class MessageSpec:
         return payload
 
 
-@attrs.frozen(eq=False, repr=False, kw_only=True)
-class FieldSpec:
+class FieldSpec(NamedTuple):
     """The description of a field of outbound messages that was added or removed later than their type.
 
     Attributes:
@@ -99,7 +98,11 @@ class FieldSpec:
 
 @functools.cache
 def load_payload(event: RTVIEvent) -> None:
-    """Import the payload class of an event that is about to get a listener, for the reason of `frames.load()`."""
+    """Import the payload class of an event that is about to get a listener.
+
+    Not later on a thread of the session: a process that is forked while another thread imports a module cannot import
+    it.
+    """
     for spec in INBOUND.values():
         if spec.event is event:
             spec.payload  # noqa: B018 - the property imports the module
@@ -253,49 +256,49 @@ INBOUND = _by_type(
     _in("vad-user-stopped-speaking", _E.VAD_USER_STOPPED_SPEAKING, since=(2, 0)),
     _in("user-mute-started", _E.USER_MUTE_STARTED, since=(1, 2)),
     _in("user-mute-stopped", _E.USER_MUTE_STOPPED, since=(1, 2)),
-    _in("user-input", _E.USER_INPUT, "speech.UserInputData", since=(2, 2)),
-    _in("user-transcription", _E.USER_TRANSCRIPT, "speech.TranscriptData"),
-    _in("user-llm-text", _E.USER_LLM_TEXT, "speech.UserLLMTextData"),
-    _in("stt-raw-text", _E.STT_RAW_TEXT, "speech.TranscriptData", since=(2, 2)),
+    _in("user-input", _E.USER_INPUT, "turn.UserInputData", since=(2, 2)),
+    _in("user-transcription", _E.USER_TRANSCRIPT, "turn.TranscriptData"),
+    _in("user-llm-text", _E.USER_LLM_TEXT, "turn.UserLLMTextData"),
+    _in("stt-raw-text", _E.STT_RAW_TEXT, "turn.TranscriptData", since=(2, 2)),
     # The bot's speech
     _in("bot-started-speaking", _E.BOT_STARTED_SPEAKING),
     _in("bot-stopped-speaking", _E.BOT_STOPPED_SPEAKING),
     _in("bot-interrupted", _E.BOT_INTERRUPTED, since=(2, 0)),
-    _in("bot-output", _E.BOT_OUTPUT, "speech.BotOutputData", since=(1, 0), pipecat="from 0.0.96"),
-    _in("bot-transcription", _E.BOT_TRANSCRIPT, "speech.BotLLMTextData"),
+    _in("bot-output", _E.BOT_OUTPUT, "turn.BotOutputData", since=(1, 0), pipecat="from 0.0.96"),
+    _in("bot-transcription", _E.BOT_TRANSCRIPT, "turn.BotLLMTextData"),
     _in("bot-llm-started", _E.BOT_LLM_STARTED),
-    _in("bot-llm-text", _E.BOT_LLM_TEXT, "speech.BotLLMTextData"),
+    _in("bot-llm-text", _E.BOT_LLM_TEXT, "turn.BotLLMTextData"),
     _in("bot-llm-stopped", _E.BOT_LLM_STOPPED),
-    _in("bot-llm-marker", _E.BOT_LLM_MARKER, "speech.BotLLMMarkerData", since=(2, 1), pipecat="from 1.11.0"),
+    _in("bot-llm-marker", _E.BOT_LLM_MARKER, "service.BotLLMMarkerData", since=(2, 1), pipecat="from 1.11.0"),
     _in(
-        "bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, "speech.BotLLMSearchResponseData", pipecat="from 0.0.54"
+        "bot-llm-search-response", _E.BOT_LLM_SEARCH_RESPONSE, "service.BotLLMSearchResponseData", pipecat="from 0.0.54"
     ),
-    _in("llm-raw-text", _E.LLM_RAW_TEXT, "speech.BotLLMTextData", since=(2, 2)),
+    _in("llm-raw-text", _E.LLM_RAW_TEXT, "turn.BotLLMTextData", since=(2, 2)),
     _in("llm-json-completion", _E.LLM_JSON_COMPLETION, until=(1, 0), pipecat="none; client-js 0.3 knows it"),
     _in("bot-tts-started", _E.BOT_TTS_STARTED),
-    _in("bot-tts-text", _E.BOT_TTS_TEXT, "speech.BotTTSTextData"),
-    _in("bot-tts-audio", _E.BOT_TTS_AUDIO, "speech.BotTTSAudioData"),
+    _in("bot-tts-text", _E.BOT_TTS_TEXT, "turn.BotTTSTextData"),
+    _in("bot-tts-audio", _E.BOT_TTS_AUDIO, "service.BotTTSAudioData"),
     _in("bot-tts-stopped", _E.BOT_TTS_STOPPED),
-    _in("tts-raw-text", _E.TTS_RAW_TEXT, "speech.BotTTSTextData", since=(2, 2)),
+    _in("tts-raw-text", _E.TTS_RAW_TEXT, "turn.BotTTSTextData", since=(2, 2)),
     # Function calls
-    _in("llm-function-call", _E.LLM_FUNCTION_CALL, "application.LLMFunctionCallData"),
-    _in("llm-function-call-start", _E.LLM_FUNCTION_CALL_START, "application.LLMFunctionCallStartedData", until=(1, 2)),
+    _in("llm-function-call", _E.LLM_FUNCTION_CALL, "turn.LLMFunctionCallData"),
+    _in("llm-function-call-start", _E.LLM_FUNCTION_CALL_START, "turn.LLMFunctionCallStartedData", until=(1, 2)),
     _in(
         "llm-function-call-started",
         _E.LLM_FUNCTION_CALL_STARTED,
-        "application.LLMFunctionCallStartedData",
+        "turn.LLMFunctionCallStartedData",
         since=(1, 2),
     ),
     _in(
         "llm-function-call-in-progress",
         _E.LLM_FUNCTION_CALL_IN_PROGRESS,
-        "application.LLMFunctionCallInProgressData",
+        "turn.LLMFunctionCallInProgressData",
         since=(1, 2),
     ),
     _in(
         "llm-function-call-stopped",
         _E.LLM_FUNCTION_CALL_STOPPED,
-        "application.LLMFunctionCallStoppedData",
+        "turn.LLMFunctionCallStoppedData",
         since=(1, 2),
     ),
     # Messages of the application
@@ -331,10 +334,10 @@ INBOUND = _by_type(
     ),
     _in("action-response", _E.ACTION_RESPONSE, "service.ActionResponseData", until=_REMOVED, pipecat=_UP_TO_0_0_108),
     # Measurements and logs
-    _in("metrics", _E.METRICS, "service.PipecatMetricsData"),
-    _in("user-audio-level", _E.USER_AUDIO_LEVEL, "speech.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
-    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, "speech.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
-    _in("system-log", _E.SYSTEM_LOG, "speech.SystemLogData", since=(1, 0), pipecat="from 0.0.87"),
+    _in("metrics", _E.METRICS, "turn.PipecatMetricsData"),
+    _in("user-audio-level", _E.USER_AUDIO_LEVEL, "service.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
+    _in("bot-audio-level", _E.BOT_AUDIO_LEVEL, "service.AudioLevelData", since=(1, 0), pipecat="from 0.0.87"),
+    _in("system-log", _E.SYSTEM_LOG, "service.SystemLogData", since=(1, 0), pipecat="from 0.0.87"),
 )
 """Every message that a bot may send, by type."""
 

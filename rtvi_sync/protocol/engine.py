@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -29,6 +29,7 @@ from . import envelope
 from .dialects import INBOUND, OUTBOUND, MessageSpec, decode_payload, parse_version, require_feature
 from .message import RTVIMessage
 from .pending_requests import PendingRequests, Waiter
+from .record import MutableRecord
 from .session_payloads import BotReadyData, RTVIClientConfigOption
 from .text import one_line
 
@@ -36,7 +37,7 @@ from .text import one_line
 # most.
 PROTOCOL_VERSION = "2.2.0"
 # The remark of a bot about a client of another major version, and the bot's own.
-_INCOMPATIBLE = re.compile(r"RTVI version \S+ is not compatible with server protocol ([0-9]{1,5})\.")
+_INCOMPATIBLE = r"RTVI version \S+ is not compatible with server protocol ([0-9]{1,5})\."
 
 # The types that answer a request, by its id. Any other message with an id is only an event.
 REPLY_TYPES = frozenset(spec.answer for spec in OUTBOUND.values() if spec.answer is not None) | {"error-response"}
@@ -49,8 +50,7 @@ _WITH_EFFECTS = REPLY_TYPES | {"bot-ready", "bot-interrupted", "error", "user-mu
 _UNDECODED: Final = object()
 
 
-@attrs.frozen
-class Resolve:
+class Resolve(NamedTuple):
     """A request has its answer.
 
     Attributes:
@@ -62,8 +62,7 @@ class Resolve:
     waiter: Waiter | None = None
 
 
-@attrs.frozen
-class Reject:
+class Reject(NamedTuple):
     """A request has failed.
 
     Attributes:
@@ -77,8 +76,8 @@ class Reject:
     waiter: Waiter | None = None
 
 
-@attrs.define
-class Deliver:
+@attrs.define(eq=False, repr=False)
+class Deliver(MutableRecord):
     """An event for the application. Each message has one, so its message and payload are only made on request.
 
     Attributes:
@@ -111,28 +110,24 @@ class Deliver:
         return self._payload
 
 
-@attrs.frozen
-class Ready:
+class Ready(NamedTuple):
     """The handshake is complete."""
 
     data: BotReadyData
     message: RTVIMessage
 
 
-@attrs.frozen
-class Interrupt:
+class Interrupt(NamedTuple):
     """The bot was interrupted: drop its audio that was not played yet."""
 
 
-@attrs.frozen
-class Warn:
+class Warn(NamedTuple):
     """A warning to log."""
 
     text: str
 
 
-@attrs.frozen
-class Close:
+class Close(NamedTuple):
     """The session cannot continue."""
 
     error: ProtocolError | BotError
@@ -319,7 +314,7 @@ class Engine:
         if message.id is not None and message.id == self.client_ready.id:
             # No refusal: Pipecat warns in this way about another major version, and sends bot-ready right after. Older
             # bots do so of a client that speaks their version, too.
-            if (theirs := _INCOMPATIBLE.match(text)) and int(theirs[1]) < int(PROTOCOL_VERSION[0]):
+            if (theirs := re.match(_INCOMPATIBLE, text)) and int(theirs[1]) < int(PROTOCOL_VERSION[0]):
                 return []
             return [Warn(f"The bot warns about this client's protocol version: {text}")]
         asked = self.pending.take(message.id) if message.id is not None else None

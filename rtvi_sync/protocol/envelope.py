@@ -92,15 +92,15 @@ _SMALL_GROWS = 4
 # orjson allocates twelve times the size of its input, so the few large messages are parsed by the standard library.
 _MAX_FAST = 1_048_576
 # The closing quote is optional. If it were required, an unterminated string would be tried from each of its quotes.
-_STRING_OR_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]', re.DOTALL)
+_STRING_OR_MARK = r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]'
 _LARGEST_ID = 2**64
 
 # A message over a limit is not parsed, but a call may wait for it: its type and its id are before or after the data.
 _WINDOW = 1024  # the number of characters at either end that are searched
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _SCALAR_MEMBER = rf'\s*{_STRING}\s*:\s*(?:{_STRING}|[^\s"\[{{,\]}}]+)\s*'
-_FIRST_MEMBERS = re.compile(rf"\s*\{{((?:{_SCALAR_MEMBER},)*)", re.DOTALL)
-_LAST_MEMBERS = re.compile(rf"((?:,{_SCALAR_MEMBER})+)\}}\s*\Z", re.DOTALL)
+_FIRST_MEMBERS = rf"\s*\{{((?:{_SCALAR_MEMBER},)*)"
+_LAST_MEMBERS = rf"((?:,{_SCALAR_MEMBER})+)\}}\s*\Z"
 
 
 class ForeignMessageError(ProtocolError):
@@ -188,7 +188,7 @@ def _has_too_many_values(text: str | bytes | bytearray) -> bool:
         return False
     # Commas in strings do not count. Decoding as Latin-1 is enough, because the marks are ASCII.
     plain = text if isinstance(text, str) else text.decode("latin-1")
-    marks = (match for match in _STRING_OR_MARK.finditer(plain) if plain[match.start()] != '"')
+    marks = (match for match in re.finditer(_STRING_OR_MARK, plain, re.DOTALL) if plain[match.start()] != '"')
     return next(itertools.islice(marks, MAX_VALUES - 1, None), None) is not None
 
 
@@ -212,7 +212,7 @@ def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
     first, last = (
         part if isinstance(part, str) else part.decode(errors="replace") for part in (text[:_WINDOW], text[-_WINDOW:])
     )
-    head, tail = _FIRST_MEMBERS.match(first), _LAST_MEMBERS.search(last)
+    head, tail = re.match(_FIRST_MEMBERS, first, re.DOTALL), re.search(_LAST_MEMBERS, last, re.DOTALL)
     members: dict[str, Any] = {}
     for found in (head[1][:-1] if head is not None else "", tail[1][1:] if tail is not None else ""):
         with contextlib.suppress(ValueError):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
-
-import attrs
+from typing import Any, Final, NamedTuple
 
 from .text import quoted
 
@@ -21,8 +19,7 @@ _SHOWN_KEYS: Final = 4
 _ADVICE: Final = "Pass text, numbers, True, False, None, lists, and dicts with text as keys"
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Node:
+class _Node(NamedTuple):
     """A value, and the container that holds it under `key`."""
 
     value: Any

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from .record import Record
 from .validation import STRING
 
 
@@ -15,8 +16,8 @@ def _new_id() -> str:
     return os.urandom(4).hex()
 
 
-@attrs.frozen
-class RTVIMessage:
+@attrs.frozen(eq=False, repr=False)
+class RTVIMessage(Record):
     """One RTVI message.
 
     Attributes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
-
-import attrs
+from typing import NamedTuple, Protocol
 
 from .message import RTVIMessage
 
@@ -24,8 +22,7 @@ class Waiter(Protocol):
         """End the wait with an error."""
 
 
-@attrs.frozen(eq=False, repr=False)
-class PendingRequest:
+class PendingRequest(NamedTuple):
     """A request without an answer.
 
     Attributes:

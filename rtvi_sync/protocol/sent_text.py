@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from .message import RTVIMessage
 
@@ -13,8 +11,7 @@ from .message import RTVIMessage
 SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
 
 
-@attrs.frozen
-class SentText:
+class SentText(NamedTuple):
     """What the user says by a message.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The payloads of inbound messages about the bot's services: config, actions, metrics.
+"""The payloads of inbound messages about the bot's services: config, actions, searches, audio, levels, logs.
 
 Import the classes from `rtvi_sync.messages`. `Payload` has the rules by which they are decoded.
 """
@@ -14,7 +14,7 @@ from .decoding import Payload, sent_as
 # Config
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class OptionDescription(Payload):
     """Name and type ("bool", "number", "string", "array", "object") of an option or argument; "" if not sent."""
 
@@ -22,7 +22,7 @@ class OptionDescription(Payload):
     type: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ConfigDescription(Payload):
     """The options that a service has. (The wire calls the service "name" here and "service" in a config.)"""
 
@@ -30,7 +30,7 @@ class ConfigDescription(Payload):
     options: tuple[OptionDescription, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ConfigAvailableData(Payload):
     """The options of every service of the bot."""
 
@@ -40,7 +40,7 @@ class ConfigAvailableData(Payload):
 # Actions
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ActionDescription(Payload):
     """An action of the bot, its arguments, and the type of its result ("" if not sent)."""
 
@@ -50,105 +50,84 @@ class ActionDescription(Payload):
     result: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ActionsAvailableData(Payload):
     """Every action of the bot."""
 
     actions: tuple[ActionDescription, ...]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ActionResponseData(Payload):
     """The result of an action: any JSON."""
 
     result: Any = None
 
 
-# Metrics
+# Details that bots send beside a conversation
 
 
-@attrs.frozen(kw_only=True)
-class PipecatMetricData(Payload):
-    """A measurement of one processor of the bot: seconds for `ttfb` and `processing`, a count for `characters`."""
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BotLLMMarkerData(Payload):
+    """A marker that the language model put into a response and that is not spoken.
 
-    processor: str = ""
-    model: str | None = None
+    Attributes:
+        text: the marker; "" if the response had none.
+        kind: its meaning ("complete", "short", "long"), or None.
+        raw: the response with its markers; "" if not sent.
+        markers: every marker the bot knows.
+    """
+
+    text: str
+    kind: str | None = None
+    raw: str = ""
+    markers: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class LLMSearchResult(Payload):
+    """A passage that a search found, and the confidence of the model."""
+
+    text: str
+    confidence: tuple[float, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class LLMSearchOrigin(Payload):
+    """A site that a search used; address and title are None if not sent."""
+
+    site_uri: str | None = None
+    site_title: str | None = None
+    results: tuple[LLMSearchResult, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BotLLMSearchResponseData(Payload):
+    """The result of a web search by the language model: text, HTML to show with it (None if not sent), sources."""
+
+    search_result: str | None = None
+    rendered_content: str | None = None
+    origins: tuple[LLMSearchOrigin, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BotTTSAudioData(Payload):
+    """Speech as a message: base64 of signed 16-bit little endian PCM, its rate in Hz, its channels."""
+
+    audio: str
+    sample_rate: int
+    num_channels: int = 1
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AudioLevelData(Payload):
+    """An audio level: 0.0 is silence, 1.0 the maximum."""
+
     value: float
 
 
-@attrs.frozen(kw_only=True)
-class LLMTokenUsageData(Payload):
-    """Tokens of one run of the language model; 0 if not sent.
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SystemLogData(Payload):
+    """A line of the bot's log."""
 
-    Attributes:
-        prompt_tokens: of the input. Some services include the cached ones, some do not.
-        completion_tokens: of the output, reasoning included.
-        total_tokens: of both, cached ones included.
-        cache_read_input_tokens: of the input, those read from a cache.
-        cache_creation_input_tokens: of the input, those written to a cache.
-        reasoning_tokens: of the output, those spent on reasoning.
-        input_audio_tokens: of the input, those of audio.
-        output_audio_tokens: of the output, those of audio.
-        cache_read_input_audio_tokens: of the cached input, those of audio.
-    """
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    reasoning_tokens: int = 0
-    input_audio_tokens: int = 0
-    output_audio_tokens: int = 0
-    cache_read_input_audio_tokens: int = 0
-
-
-@attrs.frozen(kw_only=True)
-class TTFAMetricData(Payload):
-    """Seconds to the first audible audio (`ttfa`): to the first byte (`ttfb`), and of silence after it."""
-
-    processor: str = ""
-    model: str | None = None
-    ttfa: float
-    ttfb: float = 0.0
-    leading_silence: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class TTFATMetricData(Payload):
-    """Seconds to the first token of the answer (`ttfat`): to the first byte (`ttfb`), and of thinking after it."""
-
-    processor: str = ""
-    model: str | None = None
-    ttfat: float
-    ttfb: float = 0.0
-    thinking_time: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class STTUsageData(Payload):
-    """Seconds of audio that speech recognition has processed since the last report."""
-
-    audio_seconds: float = 0.0
-
-
-@attrs.frozen(kw_only=True)
-class STTUsageMetricData(Payload):
-    """The usage of one speech recognizer of the bot."""
-
-    processor: str = ""
-    model: str | None = None
-    value: STTUsageData = STTUsageData()
-
-
-@attrs.frozen(kw_only=True)
-class PipecatMetricsData(Payload):
-    """Measurements of the bot. Each message has some kinds, or none. Unknown kinds are in `extra`."""
-
-    ttfb: tuple[PipecatMetricData, ...] = ()
-    processing: tuple[PipecatMetricData, ...] = ()
-    characters: tuple[PipecatMetricData, ...] = ()
-    tokens: tuple[LLMTokenUsageData, ...] = ()
-    ttfa: tuple[TTFAMetricData, ...] = ()
-    ttfat: tuple[TTFATMetricData, ...] = ()
-    stt_usage: tuple[STTUsageMetricData, ...] = ()
+    text: str

@@ -16,7 +16,7 @@ from .validation import STRING, instance_of, iterable, list_of
 # Config
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class ConfigOption(Payload):
     """One option of a service: its name and any JSON value."""
 
@@ -33,7 +33,7 @@ def _options(options: Iterable[ConfigOption]) -> tuple[ConfigOption, ...]:
     return tuple(options)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class RTVIClientConfigOption(Payload):
     """The options of one service, such as "llm". Both arguments may be positional."""
 
@@ -41,7 +41,7 @@ class RTVIClientConfigOption(Payload):
     options: tuple[ConfigOption, ...] = attrs.field(default=(), converter=_options, validator=_OPTIONS)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ConfigData(Payload):
     """The bot's whole config, services in the bot's order."""
 
@@ -51,7 +51,7 @@ class ConfigData(Payload):
 # The bot
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class AboutBotData(Payload):
     """The library that the bot is built with; None if it is not sent, or no string. Other fields are in `extra`."""
 
@@ -59,7 +59,7 @@ class AboutBotData(Payload):
     library_version: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class BotCapabilities(Payload):
     """The capabilities of the bot in this session; None if not sent (before protocol 2.2 none is).
 
@@ -80,7 +80,7 @@ class BotCapabilities(Payload):
     metrics: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class BotReadyData(Payload):
     """The bot's answer to `client-ready`.
 
@@ -98,7 +98,7 @@ class BotReadyData(Payload):
     config: tuple[RTVIClientConfigOption, ...] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ErrorData(Payload):
     """An error that the bot reports, on its own (`error`) or as an answer (`error-response`).
 
@@ -114,7 +114,7 @@ class ErrorData(Payload):
 # Answers
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ServerResponseData(Payload):
     """The answer to a `client-message`: its type `t`, and any JSON `d` (None if the bot sent none)."""
 

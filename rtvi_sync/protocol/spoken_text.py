@@ -21,7 +21,7 @@ def letters_of(text: str) -> str:
     return _BETWEEN_LETTERS.sub("", text.casefold())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SpokenText:
     """A text that grows, and how far the bot has spoken it.
 

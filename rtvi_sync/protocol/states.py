@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from ..errors import DisconnectedError, RTVIError, fresh_copy
+from .record import Record
 from .text import one_line
 from .validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 
@@ -59,8 +60,8 @@ def can_transition(current: TransportState, new: TransportState) -> bool:
     return new in FOLLOWING[current]
 
 
-@attrs.frozen(kw_only=True)
-class CloseInfo:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class CloseInfo(Record):
     """The end of a session, and its reason: the payload of `disconnected`.
 
     Attributes:

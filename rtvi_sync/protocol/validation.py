@@ -30,8 +30,8 @@ T = TypeVar("T")
 _RULE = "rule"  # the key in the metadata of a field
 _MAX_HEADERS = 100
 _LONGEST_NAME = 100
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_NOT_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s\Z")
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NOT_IN_HEADER = r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s\Z"
 
 _NOT_CALLED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 _NOT_EVALUATED: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def has_method(value: object, name: str) -> bool:
     return not isinstance(value, type) and is_function(getattr(value, name, None))
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class Rule:
     """The rule for the value of an option.
 
@@ -173,7 +173,7 @@ class Rule:
         return attrs.evolve(self, hint=f"; {hint}")
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _EachRule(Rule):
     """The rule for a collection and for each item in it. Keys of a mapping must be strings."""
 
@@ -189,7 +189,7 @@ class _EachRule(Rule):
             self.each.check_one(f"{name}[{key!r}]", item)
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _HeadersRule(_EachRule):
     """The rule for headers of a request."""
 
@@ -216,9 +216,9 @@ def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str 
     for name, value in headers.items():
         if isinstance(name, str) and name.lower() in own:
             return f"the header {quoted(name)} is set by the request; leave it out"
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
             return f"{quoted(name)} is not a valid name of an HTTP header"
-        if not isinstance(value, str) or not value.isascii() or _NOT_IN_HEADER.search(value):
+        if not isinstance(value, str) or not value.isascii() or re.search(_NOT_IN_HEADER, value):
             return (
                 f"the value of the header {quoted(name)} is not valid: it is no str, begins or ends with a space or a "
                 "line break, or has a control or non-ASCII character in it"
@@ -226,7 +226,7 @@ def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str 
     return None
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _FunctionRule(Rule):
     """The rule for a function that is called with these arguments, all by position."""
 

@@ -19,6 +19,7 @@ from ..net.advice import CONNECT, START, hung_up, origin_of, status_of
 from ..net.dial import Network
 from ..net.urls import merged_headers, origin, parse_url, printable, url_fault
 from ..protocol.envelope import to_json
+from ..protocol.record import Record
 from ..protocol.text import raised
 from ..protocol.validation import URL
 from ..transports.auth_bundle import upload_url
@@ -35,17 +36,17 @@ _HINT_TIMEOUT = 3.0
 _OFFER_PATH = "/api/offer"
 
 # Where Pipecat's runner has its page for browsers.
-_PAGE = re.compile(r"/client(/(index\.html)?)?")
+_PAGE = r"/client(/(index\.html)?)?"
 
 # Where Pipecat's bots have their WebSockets.
-_WEBSOCKET = re.compile(r"/ws(-client)?(/.*)?")
+_WEBSOCKET = r"/ws(-client)?(/.*)?"
 
 # The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
 _TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
 
 
-@attrs.frozen
-class BotStartedData:
+@attrs.frozen(eq=False, repr=False)
+class BotStartedData(Record):
     """The payload of `bot_started`: a server has started a bot.
 
     Attributes:
@@ -55,8 +56,8 @@ class BotStartedData:
     response: Any = attrs.field(repr=False)
 
 
-@attrs.frozen
-class Bundle:
+@attrs.frozen(eq=False, repr=False)
+class Bundle(Record):
     """What a transport is given to connect.
 
     Attributes:
@@ -74,8 +75,8 @@ class Bundle:
     request: StartRequest | None = None
 
 
-@attrs.frozen
-class BotURL:
+@attrs.frozen(eq=False, repr=False)
+class BotURL(Record):
     """The address of a bot, from one URL. `RTVIClient.for_url()` defines the forms.
 
     Attributes:
@@ -144,8 +145,8 @@ class BotURL:
         return Bundle({"ws_url": self.ws_url} if self.offer_url is None else {"webrtc_url": self.offer_url})
 
 
-@attrs.frozen(kw_only=True)
-class ConnectRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConnectRequest(Record):
     """The source of the transport's parameters.
 
     Attributes:
@@ -349,13 +350,13 @@ def _check_is_endpoint(bot_url: BotURL, error: RTVIError) -> None:
         return
     server = printable(parts._replace(path="", query="", fragment="").geturl())
     text = f"{error}. If the server has no such endpoint, pass its URL without a path, {server}"
-    if status == HTTPStatus.UPGRADE_REQUIRED or _WEBSOCKET.fullmatch(parts.path):
+    if status == HTTPStatus.UPGRADE_REQUIRED or re.fullmatch(_WEBSOCKET, parts.path):
         websocket = printable(_websocket_at(parts, parts.path))
         text = (
             f"{printable(url)} takes no start request: it is that of a WebSocket. Pass "
             f"{websocket}, or the URL of the server, {server}"
         )
-    elif _PAGE.fullmatch(parts.path):
+    elif re.fullmatch(_PAGE, parts.path):
         text = (
             f"{printable(url)} answered {status}: it is a page for browsers, as Pipecat's runner has one. Pass the URL "
             f"of the server, {server}"

@@ -27,6 +27,7 @@ from ..messages import RTVIMessage
 from ..protocol import engine as protocol
 from ..protocol import envelope
 from ..protocol.dialects import INBOUND, load_payload
+from ..protocol.record import Record
 from ..protocol.states import CloseInfo, TransportState, can_transition
 from ..protocol.text import quoted
 from ..protocol.validation import FUNCTION, name_of, takes
@@ -43,8 +44,8 @@ _MAX_WARNINGS = 20
 _LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
 
 
-@attrs.frozen(kw_only=True)
-class HandlerError:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HandlerError(Record):
     """The payload of `handler_error`: a handler raised.
 
     Attributes:

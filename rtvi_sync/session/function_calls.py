@@ -26,6 +26,7 @@ from ..errors import BotNotReadyError, DisconnectedError, ForkedProcessError, Pr
 from ..events import Event, RTVIEvent
 from ..messages import RTVIMessage
 from ..protocol import engine as protocol
+from ..protocol.record import Record
 from ..protocol.text import quoted, raised
 from .event_bus import EventPublisher, HandlerError
 
@@ -40,8 +41,8 @@ CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_
 """The events of messages that want a function to run."""
 
 
-@attrs.frozen
-class FunctionCall:
+@attrs.frozen(eq=False, repr=False)
+class FunctionCall(Record):
     """One call of a function by the bot's language model.
 
     Attributes:

@@ -14,6 +14,7 @@ from ..errors import RTVIError
 from ..messages import RTVIClientConfigOption
 from ..net.urls import printable
 from ..protocol.config import as_json
+from ..protocol.record import MutableRecord, Record
 from ..protocol.validation import (
     HEADERS,
     MAPPING,
@@ -49,8 +50,8 @@ def _list_if_sequence(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value
 
 
-@attrs.define(kw_only=True, field_transformer=check_together)
-class Endpoints:
+@attrs.define(kw_only=True, field_transformer=check_together, eq=False, repr=False)
+class Endpoints(MutableRecord):
     """Paths below `base_url`. None: there is no such endpoint, and no request is made."""
 
     connect: str | None = attrs.field(default="connect/", repr=_url_shown, validator=STRING.or_none)
@@ -67,8 +68,8 @@ def _endpoints(value: Endpoints | Mapping[str, Any] | None) -> Endpoints:
 _SERVICE = instance_of("a RTVIClientConfigOption or a mapping", RTVIClientConfigOption, Mapping)
 
 
-@attrs.define(kw_only=True, field_transformer=check_together)
-class RTVIClientParams:
+@attrs.define(kw_only=True, field_transformer=check_together, eq=False, repr=False)
+class RTVIClientParams(MutableRecord):
     """Parameters of the requests to the server. May be changed at any time; each request reads them again.
 
     Attributes:
@@ -133,8 +134,8 @@ class RTVIClientParams:
         ).geturl()
 
 
-@attrs.frozen
-class APIRequest:
+@attrs.frozen(eq=False, repr=False)
+class APIRequest(Record):
     """A request that starts a bot, for `start_bot()`.
 
     Attributes:

@@ -22,6 +22,7 @@ from ..errors import (
     UsageError,
     fresh_copy,
 )
+from ..protocol.record import Record
 from ..protocol.validation import (
     BOOL,
     COUNT,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = package_logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
-class ReconnectingData:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReconnectingData(Record):
     """The payload of `reconnecting`: a session was lost, or an attempt to replace it failed, and another one follows.
 
     Attributes:
@@ -63,8 +64,8 @@ class ReconnectingData:
         return f"attempt {self.attempt}{of} within {self.delay:.1f} s"
 
 
-@attrs.frozen(kw_only=True)
-class ReconnectFailedData:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReconnectFailedData(Record):
     """The payload of `reconnect_failed`: no further attempt is made.
 
     Attributes:
@@ -125,8 +126,8 @@ _PASSING_STATUSES = (408, 425, 429)
 _REFUSALS = (401, 403, 407)
 
 
-@attrs.frozen(kw_only=True)
-class ReconnectPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReconnectPolicy(Record):
     """When a session that was ready and is lost is replaced by a new one, and how often that is tried.
 
     The delay before attempt n is chosen at random between 0 and ``min(max_delay, initial_delay * 2 ** (n - 1))``

@@ -23,6 +23,7 @@ from ..media.media import Media
 from ..messages import RTVIMessage
 from ..net.dial import Network
 from ..protocol import envelope
+from ..protocol.record import Record
 from ..protocol.states import CloseInfo, TransportState
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 Inbound: TypeAlias = str | bytes | Mapping[str, Any] | RTVIMessage
 
 
-@attrs.frozen(kw_only=True)
-class TransportOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TransportOptions(Record):
     """The callbacks and the resources that one session gives to its transport.
 
     The next session replaces them by its own in `Transport.initialize()`. The functions never block, and never raise
@@ -76,8 +77,8 @@ class TransportOptions:
     _runtime: Runtime | None = attrs.field(default=None, alias="_runtime", repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class StartRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StartRequest(Record):
     """The request that has started a bot.
 
     Attributes:
@@ -94,8 +95,8 @@ class StartRequest:
     upload_url: str | None = attrs.field(default=None, repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class TransportStats:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TransportStats(Record):
     """The counters of a transport in one session. A transport that does not count leaves zeros.
 
     Attributes:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
-from rtvi_sync.protocol.speech_payloads import BotOutputData, SpokenProgressData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
+from rtvi_sync.protocol.turn_payloads import BotOutputData, SpokenProgressData
 
 pytestmark = pytest.mark.inside
 

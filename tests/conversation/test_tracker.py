@@ -11,9 +11,9 @@ from rtvi_sync.conversation.answer import Answer, BotTraits, Waits
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import OpenTurn, Questions, TurnTracker
 from rtvi_sync.protocol.dialects import INBOUND, decode_payload
-from rtvi_sync.protocol.service_payloads import PipecatMetricsData
 from rtvi_sync.protocol.session_payloads import ErrorData
 from rtvi_sync.protocol.spoken_text import MAX_CHARACTERS
+from rtvi_sync.protocol.turn_payloads import PipecatMetricsData
 
 pytestmark = pytest.mark.inside
 

@@ -19,7 +19,7 @@ WITHOUT: Final[dict[str, str]] = {
     "protocol/application_payloads": _PAYLOADS,
     "protocol/service_payloads": _PAYLOADS,
     "protocol/session_payloads": _PAYLOADS,
-    "protocol/speech_payloads": _PAYLOADS,
+    "protocol/turn_payloads": _PAYLOADS,
     "conversation/record": "classes of data without code: tests/conversation/test_turns.py makes each of them",
     "testing/contract_rig": "the tools of transport_contract: tests/behaviour/contract uses each of them",
 }

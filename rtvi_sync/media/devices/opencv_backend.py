@@ -14,6 +14,7 @@ import attrs
 
 from ...concurrency.clock import monotonic
 from ...errors import DeviceError, MissingExtraError, fresh_copy
+from ...protocol.record import Record
 from ..base import MediaDeviceInfo, VideoFrame
 
 # API for the cameras of each platform. OpenCV's default on Windows takes up to 30 s to open a camera.
@@ -28,8 +29,8 @@ _VIDIOC_REQBUFS, _NO_BUFFERS = 0xC0145608, struct.pack("=5I", 0, 1, 1, 0, 0)
 _failure: DeviceError | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Found:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Found(Record):
     """A connected camera; `index` and `path` change when it is plugged in again."""
 
     info: MediaDeviceInfo

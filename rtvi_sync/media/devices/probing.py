@@ -14,6 +14,7 @@ import attrs
 
 from ...concurrency.logs import package_logger
 from ...errors import DeviceError
+from ...protocol.record import Record
 from ..base import MediaDeviceInfo
 from . import device_probe
 from .audio_errors import crashed, library_failed, missing_library, no_answer
@@ -30,8 +31,8 @@ _NT_EXCEPTION = 0xC0000000
 EXIT_TIMEOUT = 0.5
 
 
-@attrs.frozen
-class PortAudioDevice:
+@attrs.frozen(eq=False, repr=False)
+class PortAudioDevice(Record):
     """A device as PortAudio lists it.
 
     Attributes:
@@ -123,7 +124,7 @@ def start_process(library: str, repeat: str) -> subprocess.Popen[bytes]:
     )
 
 
-@attrs.define(unsafe_hash=True)
+@attrs.define(unsafe_hash=True, repr=False)
 class Prober:
     """Lists the devices again and again, by a process that it keeps. One thread calls and closes it.
 
