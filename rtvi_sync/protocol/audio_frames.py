@@ -1,6 +1,6 @@
-"""A faster codec than `frames` for audio frames, of which there are hundreds a second.
+"""A faster codec than `wire` for audio frames, of which there are hundreds a second.
 
-The frames that one side sends differ only in a number, a name with a number, and the samples. So protobuf reads and
+The frames that one side sends differ only in a number, a name with a number, and the samples. So `wire` reads and
 writes the first one, and the others are matched against, and made from, its bytes.
 """
 
@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from . import frames
+from . import wire
 
 # A frame that holds only audio, up to its samples: length, id, name, length of the samples.
-_HEAD: Final = re.compile(
+_HEAD: Final = (
     rb"(\x12[\x80-\xff]*[\0-\x7f])(\x08[\x80-\xff]{0,8}[\0-\x7f])?"
     rb"(?:(\x12[\0-\x7f])([ -~]*))?(\x1a[\x80-\xff]*[\0-\x7f])"
 )
@@ -28,9 +28,9 @@ class AudioFrameTemplate:
     Attributes:
         size: in bytes; frames of another size do not match.
         match: matches a frame of the same form as the last one that `update()` used; group 1 is its PCM. For each frame
-            that matches, `frames.decode_kind()` returns the same PCM, sample rate and number of channels.
-        sample_rate: as in `frames.AudioRawFrame`.
-        num_channels: as in `frames.AudioRawFrame`.
+            that matches, `wire.read_frame()` returns the same PCM, sample rate and number of channels.
+        sample_rate: as in the frame.
+        num_channels: as in the frame.
         seconds: the duration of one frame.
     """
 
@@ -47,12 +47,12 @@ class AudioFrameTemplate:
 
         Args:
             data: the bytes of the frame.
-            pcm, sample_rate, num_channels: its content, decoded by protobuf.
+            pcm, sample_rate, num_channels: its content, decoded by `wire`.
         """
         others, self._others = self._others, self._others + 1
         if others % _UPDATE_EVERY or not (pcm and sample_rate and num_channels):
             return
-        head, tail = _HEAD.match(data), _tail(sample_rate, num_channels)
+        head, tail = re.match(_HEAD, data), _tail(sample_rate, num_channels)
         if head is None or data[head.end() :] != pcm + tail:
             return
         frame, id_, named, name, samples = head.groups(b"")
@@ -71,19 +71,22 @@ class AudioFrameTemplate:
 
 
 def encode_audio(pcm: bytes, sample_rate_hz: int) -> bytes:
-    """Return what `frames.encode()` returns for an `AudioRawFrame` with one channel."""
+    """Return the frame of these samples of one channel, as `wire.write_frame()` writes it."""
     head, tail = _head_and_tail(len(pcm), sample_rate_hz)
     return b"".join((head, pcm, tail))
 
 
 @functools.lru_cache(maxsize=64)
 def _head_and_tail(size: int, sample_rate_hz: int) -> tuple[bytes, bytes]:
-    frame = frames.encode(frames.AudioRawFrame(audio=bytes(size), sample_rate=sample_rate_hz))
+    frame = _frame(bytes(size), sample_rate_hz, 1)
     tail = _tail(sample_rate_hz, 1)
     return frame[: len(frame) - size - len(tail)], tail
 
 
 def _tail(sample_rate: int, num_channels: int) -> bytes:
     """Return the bytes after the samples of a frame."""
-    bare = frames.AudioRawFrame(audio=b"", sample_rate=sample_rate, num_channels=num_channels)
-    return frames.encode(bare)[2:]  # without the tag of the frame and its length
+    return _frame(b"", sample_rate, num_channels)[2:]  # without the tag of the frame and its length
+
+
+def _frame(pcm: bytes, sample_rate: int, num_channels: int) -> bytes:
+    return wire.write_frame("audio", {"audio": pcm, "sample_rate": sample_rate, "num_channels": num_channels})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ..concurrency.abort import AbortSignal
 from ..errors import ProtocolError
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
-from ..protocol import audio_frames, envelope, frames
+from ..protocol import audio_frames, envelope, wire
 from .base import Inbound, TransportOptions
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import BINARY
@@ -36,7 +35,7 @@ class ProtobufReceiver(WebSocketReceiver):
         messages: list[Inbound] = []  # consecutive ones, delivered together
         for payload in payloads:
             match = template.match(payload) if len(payload) == template.size else None
-            text = frames.match_message_frame(payload) if match is None else None
+            text = wire.match_message_frame(payload) if match is None else None
             if text is not None:
                 messages.append(text)
                 continue
@@ -54,14 +53,14 @@ class ProtobufReceiver(WebSocketReceiver):
     def _receive_other(self, payload: bytes) -> None:
         """Deliver an interruption, or a frame in an unusual form."""
         try:
-            kind, content = frames.decode_kind(payload)
+            kind, fields = wire.read_frame(payload)
         except ProtocolError as error:
             self.refuse(error)
             return
         if kind == "message":
-            self._on_messages([content])
+            self._on_messages([fields["data"]])
         elif kind == "audio":
-            pcm, rate, channels = content
+            pcm, rate, channels = fields["audio"], fields["sample_rate"], fields["num_channels"]
             self._template.update(payload, pcm, rate, channels)
             self.deliver_audio(pcm, rate, channels)
         elif kind == "interruption":
@@ -101,14 +100,9 @@ class WebSocketTransport(WebSocketBase):
     )
     receiver_class: ClassVar[type[WebSocketReceiver]] = ProtobufReceiver
 
-    def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
-        frames.load()
-        super().connect(auth_bundle, abort)
-
     def send_message(self, message: RTVIMessage) -> None:
         """Send `message` as a protobuf frame."""
-        frame = frames.encode_message(envelope.encode(message))
+        frame = wire.encode_message(envelope.encode(message))
         self.check_size(len(frame), message)
         self._send(frame)
 

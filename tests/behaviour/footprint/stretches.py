@@ -26,7 +26,7 @@ from benchmarks.peers.base import FRAME, Peer  # noqa: E402
 from benchmarks.scenarios.session import Counting  # noqa: E402
 from benchmarks.server import Command  # noqa: E402
 from benchmarks.server_frames import SAMPLE_RATE_HZ  # noqa: E402
-from rtvi_sync.protocol import audio_frames, frames  # noqa: E402
+from rtvi_sync.protocol import audio_frames, frames, wire  # noqa: E402
 
 _LOT: Final = 40  # audio frames: a client may keep no more than a second of it
 
@@ -58,8 +58,8 @@ def of_parts() -> Iterator[Stretch]:
     usual.update(audio, FRAME, SAMPLE_RATE_HZ, 1)
     calls: dict[str, Callable[[], object]] = {
         "json.loads": lambda: json.loads(parts.TEXT),
-        "codec, a message in": lambda: frames.decode_kind(message),
-        "codec, a message out": lambda: frames.encode_message(text),
+        "codec, a message in": lambda: wire.match_message_frame(message),
+        "codec, a message out": lambda: wire.encode_message(text),
         "codec, audio in": lambda: usual.match(audio),
         "codec, audio out": lambda: audio_frames.encode_audio(FRAME, SAMPLE_RATE_HZ),
     }

@@ -3,8 +3,8 @@
 from tools.mutants import Module, Mutant
 
 MODULE = Module(
-    "rtvi_sync/protocol/frames.py",
-    ("tests/protocol/test_frames.py",),
+    "rtvi_sync/protocol/wire.py",
+    ("tests/protocol/test_wire.py",),
     (
         Mutant("A length of 127 takes two bytes.", "while number > 0x7F:", "while number >= 0x7F:"),
         Mutant("A byte of a length has eight bits.", "number >>= 7", "number >>= 8"),
@@ -30,18 +30,18 @@ MODULE = Module(
         ),
         Mutant(
             "A frame without a time has the time 0.",
-            'pts=audio.pts if audio.HasField("pts") else None,',
-            "pts=audio.pts,",
+            '"num_channels": 0, "pts": None}',
+            '"num_channels": 0, "pts": 0}',
         ),
         Mutant(
-            "Audio without a time has one on the wire.",
-            'if value is None and name == "pts":',
-            "if False:",
+            "A number that breaks off raises IndexError.",
+            "except (ValueError, IndexError) as error:",
+            "except ValueError as error:",
         ),
-        Mutant(
-            "Bytes that are no frame raise protobuf's own error.",
-            "except (decode_error, ValueError, RecursionError) as error:",
-            "except (ValueError, RecursionError) as error:",
-        ),
+        Mutant("A frame of two kinds has the fields of both.", "if kind != before:", "if before is None:"),
+        Mutant("A number of 32 bits may have more.", "value & (1 << _BITS[name]) - 1", "value"),
+        Mutant("A field that breaks off is read.", "if position > end:", "if False:"),
+        Mutant("A tag may have ten bytes.", "_LONGEST_TAG = 10, 5", "_LONGEST_TAG = 10, 10"),
+        Mutant("A message may have any number of fields.", "_MAX_FIELDS: Final = 1000", "_MAX_FIELDS: Final = 10**9"),
     ),
 )
