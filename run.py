@@ -88,7 +88,8 @@ usage: python3 run.py COMMAND ...
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
-  bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md
+  bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md. --quick
+                                           takes five minutes and prints the rows that matter
   setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
@@ -123,10 +124,9 @@ MATRIX_PIPECAT = {"1.13.0": (11, 12, 13), "1.5.0": (11, 12, 13), "1.2.1": (11, 1
 # `test --matrix` also runs the tests with these minor versions of Python 3, and versions of protobuf.
 PYTHONS = (10, 11, 12, 13, 14)
 PROTOBUFS = ("4.25", "5.29", "6.33", "7")
-# `bench` also measures these minor versions of Python 3, and these client libraries. Each library has an environment of
-# its own, from the group of this name; the first Pipecat of those above is measured, too.
-BENCH_PYTHONS = (10, 11, 12, 13)
-PEERS = ("peer-websockets", "peer-picows", "peer-client-js")
+# `bench` also measures these client libraries. Each has an environment of its own, from the group of this name; the
+# first Pipecat of those above is measured, too.
+PEERS = ("peer-picows", "peer-client-js")
 PAGES = {"peer-client-js": ROOT / "benchmarks/peers/client_js"}  # client libraries that run in a browser
 # A command that exists if a program is installed, and the Debian packages that contain it.
 PROGRAMS = {
@@ -569,29 +569,16 @@ def bench_peers() -> tuple[dict[str, str], list[str]]:
     makers: dict[str, Callable[[], Path]] = {"RTVI_PEER_PIPECAT": partial(pipecat_environment, next(iter(PIPECAT)))}
     for group in PEERS:
         name = group.partition("-")[2].replace("-", "_").upper()
-        makers[f"RTVI_PEER_{name}"] = partial(bench_environment, group, (sys.version_info[1],), (group,))
+        makers[f"RTVI_PEER_{name}"] = partial(bench_environment, group)
     return make_environments(makers)
 
 
-def bench_pythons() -> tuple[dict[str, str], list[str]]:
-    """Set up the Pythons that `bench` compares."""
-    return make_environments(
-        {
-            f"RTVI_PYTHON_3_{minor}": partial(bench_environment, f"Python 3.{minor}", (minor,), ("speed",))
-            for minor in BENCH_PYTHONS
-        }
-    )
-
-
-def bench_environment(name: str, minors: Sequence[int], parts: Sequence[str]) -> Path:
-    """Return the Python of an environment of `bench`, of one of these minor versions of 3."""
-    base = BASE if sys.version_info[1] in minors else find_python(minors)
-    if base is None:
-        raise SetupError("was not found")
-    python = make_environment(CACHE / ("bench-" + name.replace(" ", "-")), base)
-    install(python, requirements_of(read_project(python), parts), f"the packages for {name}")
-    if name in PAGES:
-        bundle(PAGES[name], python.parents[1] / "page")
+def bench_environment(group: str) -> Path:
+    """Return the Python of an environment of `bench`, with the packages of a group."""
+    python = make_environment(CACHE / f"bench-{group}", BASE)
+    install(python, requirements_of(read_project(python), (group,)), f"the packages for {group}")
+    if group in PAGES:
+        bundle(PAGES[group], python.parents[1] / "page")
     return python
 
 
@@ -599,11 +586,10 @@ def bench(arguments: list[str]) -> int:
     """Run the benchmarks with the arguments of `python -m benchmarks`."""
     python = own_environment(BENCH_PARTS)
     found, unavailable = bench_peers()
-    others, more = bench_pythons()
     unavailable += [f"{name}: not installed, and this user cannot install it" for name in install_programs(python)]
-    for line in [*unavailable, *more, *install_devices(python)]:
+    for line in unavailable:
         print_step(f"Unavailable, left out by name: {line}")
-    return run_command([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found, **others)
+    return run_command([python, "-m", "benchmarks", *arguments], BENCH_SECONDS, ROOT, **found)
 
 
 def lint(arguments: list[str]) -> int:

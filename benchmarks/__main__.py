@@ -1,4 +1,4 @@
-"""Measure the package and other clients, and write the figures to the page.
+"""Measure the package and other clients, print the rows that matter, and write the figures to the pages.
 
     python -m benchmarks [--quick] [--only NAME ...]
 
@@ -8,42 +8,51 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from . import measure, parts, plots, report
-from .peers import ENVIRONMENTS, LONG, PEERS, WHOLE
+from . import locust_workers, measure, report
+from .peers import COUNTED, ENVIRONMENTS, PEERS, WHOLE
 from .results import Results
 from .scenarios import SCENARIOS
-from .tables import PYTHON_PEERS, PYTHON_ROWS
+from .tables import QUICK
 
-PAGE: Final = "performance.md"
-#: Measurements in addition to the scenarios.
-OTHERS: Final = ("pythons", "parts", "mouth-to-ear")
+#: Page -> what makes its generated parts.
+PAGES: Final[dict[str, Callable[[str, Results], str]]] = {
+    "performance.md": report.page,
+    "scaling.md": locust_workers.page,
+}
+#: The measurement in addition to the scenarios.
+LOCUST: Final = "locust"
 _PACKAGES: Final = ("websocket-client", "protobuf", "orjson", "blinker", "attrs")
+_QUICK_EFFORT: Final = 0.2
+# Measured in the first round of the quick run alone: no target is about it, and it takes most of the time.
+_QUICK_ONCE: Final = ("pipecat-pipeline",)
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(
         prog="run.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="measure a tenth, as a check; not for the page")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="five minutes: measure and print the rows that matter; write them only with --output",
+    )
     parser.add_argument(
         "--only",
         action="append",
         default=[],
-        choices=[*SCENARIOS, *OTHERS],
+        choices=[*SCENARIOS, LOCUST],
         metavar="NAME",
-        help=f"measure only NAME, and keep the other results: {', '.join([*SCENARIOS, *OTHERS])}",
+        help=f"measure only NAME, and keep the other results: {', '.join([*SCENARIOS, LOCUST])}",
     )
     parser.add_argument(
         "--peer",
@@ -53,61 +62,82 @@ def main() -> None:
         metavar="NAME",
         help=f"measure only NAME: {', '.join(PEERS)}",
     )
-    parser.add_argument("--rounds", type=int, help="number of rounds; the median counts (default 3; quick: 1)")
-    parser.add_argument("--effort", type=float, help="fraction of each measurement (default 1; quick: 0.1)")
-    parser.add_argument("--output", type=Path, help="folder of the page (default docs; quick: .cache/bench)")
-    parser.add_argument("--text", action="store_true", help="measure nothing, only write the page and the plots")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the median counts (default 3)")
+    parser.add_argument("--effort", type=float, help=f"part of each measurement (default 1; quick: {_QUICK_EFFORT})")
+    parser.add_argument("--output", type=Path, help="folder of the pages (default docs; with --quick: none)")
+    parser.add_argument("--text", action="store_true", help="measure nothing, only print the table and write the pages")
     given = parser.parse_args()
-    output = given.output or measure.ROOT / (".cache/bench" if given.quick else "docs")
-    output.mkdir(parents=True, exist_ok=True)
-    if not (output / PAGE).exists():
-        shutil.copy(measure.ROOT / "docs" / PAGE, output)
-    file = output / "performance" / "results.json"
-    if given.peer and output.resolve() == measure.ROOT / "docs":
+    docs = measure.ROOT / "docs"
+    output = given.output or (None if given.quick else docs)
+    if given.peer and output is not None and output.resolve() == docs:
         parser.error("the page compares peers that were measured together: add --output, or omit --peer")
-    results = Results.load(file)
+    file = None if output is None else output / "performance" / "results.json"
+    results = Results() if file is None else Results.load(file)
+    begun = time.monotonic()
     if not given.text:
-        rounds, effort = given.rounds or (1 if given.quick else 3), given.effort or (0.1 if given.quick else 1.0)
-        whole = () if given.quick else WHOLE
-        measure_all(results, given.only, given.peer, rounds, effort, whole, lambda: results.save(file))
-    write_page(Results.load(file), output)  # loaded again, so that `--text` writes the same page
+        names = given.only or (quick_scenarios() if given.quick else [] if given.peer else [*SCENARIOS, LOCUST])
+        measure_all(
+            results,
+            names or [*SCENARIOS],
+            given.peer or (QUICK.peers if given.quick else ()),
+            given.rounds,
+            given.effort or (_QUICK_EFFORT if given.quick else 1.0),
+            () if given.quick else WHOLE,
+            _QUICK_ONCE if given.quick else (),
+            lambda: None if file is None else results.save(file),
+        )
+    print(report.terminal(results))
+    if not given.text:
+        print(f"measured in {(time.monotonic() - begun) / 60:.1f} minutes")
+    if output is not None and file is not None:
+        write_pages(Results.load(file), output)  # loaded again, so that `--text` writes the same pages
+
+
+def quick_scenarios() -> list[str]:
+    """Return the scenarios of the quick table."""
+    return list(dict.fromkeys(row.scenario for row in QUICK.rows))
 
 
 def measure_all(
     results: Results,
-    only: Sequence[str],
+    names: Sequence[str],
     peers: Sequence[str],
     rounds: int,
     effort: float,
-    whole: Sequence[str],
+    whole: Collection[str],
+    once: Collection[str],
     save: Callable[[], None],
 ) -> None:
-    """Measure what was chosen, or all, and save after each step. The scenarios in `whole` ignore `effort`."""
+    """Measure what is named, and save after each step.
+
+    Args:
+        whole: scenarios that ignore `effort`.
+        once: peers that only the first round measures.
+    """
     here = machine()
-    for scenario in only or [each for each in SCENARIOS if each not in LONG]:
-        chosen = measure.peers_of(scenario, peers) if scenario in SCENARIOS else []
-        if chosen:
+    for name in names:
+        its_rounds, its_effort = 1 if name in COUNTED else rounds, 1.0 if name in whole else effort
+        if name == LOCUST:
+            results.held, results.storms = locust_workers.measure(its_effort)
+            its_rounds = 1
+        else:
+            chosen = measure.peers_of(name, peers)
+            if not chosen:
+                continue
             places = {peer: (python, peer) for peer in chosen if (python := measure.python_of(peer)) is not None}
-            its_effort = 1.0 if scenario in whole else effort
             lacking = [peer for peer in chosen if peer not in places]
-            results.rounds[scenario] = {
-                **(measure.measure(scenario, places, rounds, its_effort, print) if places else {}),
+            results.rounds[name] = {
+                **(measure.measure(name, places, its_rounds, its_effort, print, once) if places else {}),
                 **{peer: [{"failed": f"there is no environment {ENVIRONMENTS[peer]}"}] for peer in lacking},
             }
-            results.measured[scenario], results.machines[scenario] = how(rounds, its_effort), here
-            save()
-    for name, measure_other in (("pythons", pythons), ("parts", all_parts), ("mouth-to-ear", mouth_to_ear)):
-        if name in only or not (only or peers):
-            its_effort = 1.0 if name in whole else effort
-            measure_other(results, rounds, its_effort)
-            results.measured[name] = how(rounds if name == "pythons" else 1, its_effort)
-            results.machines[name] = here
-            save()
+        results.measured[name], results.machines[name] = how(its_rounds, its_effort), here
+        save()
 
 
 def how(rounds: int, effort: float) -> str:
-    """Return the rounds and the effort of a measurement, in words."""
-    return f"{rounds} round{'s' * (rounds != 1)}" + (f", {effort:g} of each measurement" if effort != 1 else "")
+    """Return the rounds and the effort of a measurement, in words, and its date."""
+    part = f", {effort:g} of each measurement" if effort != 1 else ""
+    return f"{rounds} round{'s' * (rounds != 1)}{part}, {time.strftime('%Y-%m-%d')}"
 
 
 def machine() -> dict[str, str]:
@@ -121,43 +151,15 @@ def machine() -> dict[str, str]:
     }
 
 
-def pythons(results: Results, rounds: int, effort: float) -> None:
-    """Measure some scenarios with each available Python."""
-    found = measure.pythons()
-    results.lacking.pop("other Pythons", None)
-    if not found:
-        results.lacking["other Pythons"] = "run.py sets them up"
-    places = {f"{version} {peer}": (python, peer) for version, python in found.items() for peer in PYTHON_PEERS}
-    results.pythons = {version: {} for version in found}
-    for scenario in dict.fromkeys(row.scenario for row in PYTHON_ROWS) if found else ():
-        for name, each in measure.measure(scenario, places, rounds, effort, print).items():
-            version, _, peer = name.partition(" ")
-            results.pythons[version].setdefault(scenario, {})[peer] = each
-
-
-def all_parts(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - pyperf decides how often
-    """Measure the parts of the package by pyperf, in a process of its own."""
-    results.parts = parts.measure(fast=effort < 1)
-
-
-def mouth_to_ear(results: Results, rounds: int, effort: float) -> None:  # noqa: ARG001 - once: it takes minutes
-    """Measure the latency through the devices, if there are any."""
-    command = [sys.executable, "-m", "benchmarks.mouth_to_ear", "--json", "--seconds", str(max(5.0, 60 * effort))]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=measure.ROOT, timeout=measure.LIMIT)
-    results.lacking.pop("mouth to ear", None)
-    if done.returncode:
-        results.lacking["mouth to ear"] = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        results.mouth_to_ear = []
-    else:
-        results.mouth_to_ear = json.loads(done.stdout.splitlines()[-1])
-
-
-def write_page(results: Results, output: Path) -> None:
-    """Write the tables into the page, and the plots beside it."""
-    page = output / PAGE
-    page.write_text(report.page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
-    plots.draw(results, output / "performance")
-    print(page)
+def write_pages(results: Results, output: Path) -> None:
+    """Write the generated parts into the pages."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        page = output / name
+        if not page.exists():
+            shutil.copy(measure.ROOT / "docs" / name, page)
+        page.write_text(make(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+        print(page)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ run_many() and, by `locustfile.py`, Locust use it.
 
 from __future__ import annotations
 
+import functools
+import os
+import ssl
 import time
 from typing import Final
 
@@ -18,12 +21,26 @@ from .server_frames import FRAMES_PER_SECOND
 EVENTS_PER_SECOND: Final = 5
 #: Seconds between two checks of a session. Less than SETTLE, so that no check covers the time before.
 PAUSE: Final = 2.0
+#: Variable with the file of the authority that has signed the bot's certificate, if the bot speaks TLS.
+AUTHORITY: Final = "RTVI_BENCH_AUTHORITY"
+
+
+@functools.cache
+def _context() -> ssl.SSLContext | None:
+    """Return what all clients of the process trust; None: no TLS."""
+    authority = os.environ.get(AUTHORITY)
+    return ssl.create_default_context(cafile=authority) if authority else None
+
+
+def silent_client_of(url: str) -> MeasuredClient:
+    """Return a client that only connects."""
+    return MeasuredClient.for_url(url, ssl_context=_context())
 
 
 def client_of(url: str) -> MeasuredClient:
     """Return a client of the benchmark's server that sends and receives audio, with handlers for all events."""
     address = f"{url}?audio={FRAMES_PER_SECOND}&events={EVENTS_PER_SECOND}"
-    client = MeasuredClient.for_url(address, mic=ToneSource())
+    client = MeasuredClient.for_url(address, mic=ToneSource(), ssl_context=_context())
     for event in RTVIEvent:
         # These events cost computed levels and searches for devices, which in-memory audio does not need.
         if not event.snake.endswith(("_audio_level", "s_updated")):

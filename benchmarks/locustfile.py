@@ -1,4 +1,4 @@
-"""The users of `locust_workers.py`: each holds one session for as long as it lives."""
+"""The users of `locust_workers.py`: each has one session for as long as it lives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gevent
 from locust import constant, events, task
 from locust.env import Environment
 
-from benchmarks.held import PAUSE, client_of, look  # Locust knows no package around this file
+from benchmarks.held import PAUSE, client_of, look, silent_client_of  # Locust knows no package around this file
 from benchmarks.peers.base import SETTLE
 from benchmarks.server_frames import FRAMES_PER_SECOND
 from rtvi_sync.locust import RTVIUser
@@ -20,9 +20,28 @@ def count_from_settling_on(environment: Environment, **_: object) -> None:
     """Reset the statistics `SETTLE` after all users have started, so that they leave out the time of connecting."""
 
     def settle(**_: object) -> None:
-        gevent.spawn_later(SETTLE, environment.stats.reset_all)
+        if Holder in environment.user_classes:
+            gevent.spawn_later(SETTLE, environment.stats.reset_all)
 
     environment.events.spawning_complete.add_listener(settle)  # type: ignore[no-untyped-call]
+
+
+class Caller(RTVIUser):
+    """A user who connects once, and is silent."""
+
+    wait_time = constant(PAUSE)
+
+    def make_client(self) -> MeasuredClient:
+        """Return a client that is measured."""
+        return silent_client_of(self.host or "")
+
+    def on_start(self) -> None:
+        """Connect."""
+        self.client.connect()
+
+    @task
+    def stay(self) -> None:
+        """Do nothing."""
 
 
 class Holder(RTVIUser):

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from .peers import AMONG, ENVIRONMENTS, ONLY, PEERS
+from .peers import AMONG, COUNTED, ENVIRONMENTS
 from .results import Round
 from .rtc_bots import packet_bot, pipecat_bot, pipecat_python
 from .scenarios import webrtc
@@ -22,12 +23,6 @@ ROOT: Final = Path(__file__).parents[1]
 LIMIT: Final = 900.0
 
 
-def pythons() -> dict[str, str]:
-    """Return the Pythons that `run.py` has set up for the comparison, by version."""
-    prefix = "RTVI_PYTHON_"
-    return {name[len(prefix) :].replace("_", "."): os.environ[name] for name in os.environ if name.startswith(prefix)}
-
-
 def python_of(peer: str) -> str | None:
     """Return the Python that has a peer's library; None if it is unavailable."""
     environment = ENVIRONMENTS.get(peer)
@@ -36,8 +31,7 @@ def python_of(peer: str) -> str | None:
 
 def peers_of(scenario: str, chosen: Sequence[str]) -> list[str]:
     """Return the peers that a scenario is measured with, among the chosen ones or all."""
-    among = [peer for peer in AMONG.get(scenario, PEERS) if scenario in ONLY.get(peer, (scenario,))]
-    return [peer for peer in among if peer in (chosen or PEERS)]
+    return [peer for peer in AMONG[scenario] if not chosen or peer in chosen]
 
 
 def server_of(scenario: str) -> AbstractContextManager[str]:
@@ -62,23 +56,31 @@ def measure_once(python: str, peer: str, scenario: str, url: str, effort: float)
 
 
 def measure(
-    scenario: str, places: Mapping[str, tuple[str, str]], rounds: int, effort: float, show: Callable[[str], None]
+    scenario: str,
+    places: Mapping[str, tuple[str, str]],
+    rounds: int,
+    effort: float,
+    show: Callable[[str], None],
+    once: Collection[str] = (),
 ) -> dict[str, list[Round]]:
     """Measure a scenario: in each round every peer once, each round starting with another one.
 
     Args:
         places: name -> Python and peer to measure.
+        once: names that only the first round measures.
     """
     names = list(places)
     if scenario in webrtc.OF_PIPECAT and pipecat_python() is None:
         return {name: [{"failed": "there is no environment PIPECAT, which has the bot"}] for name in names}
     found: dict[str, list[Round]] = {name: [] for name in names}
-    with server_of(scenario) as url:
+    # What is counted is not disturbed by what runs beside it.
+    together = len(os.sched_getaffinity(0)) if scenario in COUNTED else 1
+    with server_of(scenario) as url, ThreadPoolExecutor(together) as pool:
         for number in range(rounds):
             first = number % len(names)
-            for name in names[first:] + names[:first]:
-                python, peer = places[name]
-                result = measure_once(python, peer, scenario, url, effort)
+            order = [name for name in names[first:] + names[:first] if not (number and name in once)]
+            results = pool.map(lambda name: measure_once(*places[name], scenario, url, effort), order)
+            for name, result in zip(order, results, strict=True):
                 found[name].append(result)
                 show(f"{scenario} {number + 1}/{rounds} {name}: {_words(result)}")
     return found

@@ -1,16 +1,10 @@
-"""The durations of the package's parts, measured by pyperf: `python -m benchmarks.parts` has pyperf's arguments."""
+"""The parts of the way of a message, each alone: `tests/behaviour/footprint` counts their instructions and blocks."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
-
-import pyperf
 
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.serial_queue import SerialQueue
@@ -24,8 +18,7 @@ from rtvi_sync.transports.websocket_frames import FrameReader, masked_frame
 
 from .server_frames import FRAME_BYTES, SAMPLE_RATE_HZ
 
-ROOT: Final = Path(__file__).parents[1]
-#: Calls per measurement of a part, so that the overhead of the measurement's loop does not count.
+#: Calls in a row, so that the loop around them does not count.
 IN_A_ROW: Final = 100
 _BINARY: Final = 2
 TEXT: Final = json.dumps(
@@ -100,23 +93,3 @@ def parts() -> dict[str, Callable[[], object]]:
         "signal, no receiver": _sending(0),
         "signal, one receiver": _sending(1),
     }
-
-
-def measure(*, fast: bool) -> dict[str, float]:
-    """Measure in processes of their own, and return the medians in seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "parts.json")
-        command = [sys.executable, "-m", "benchmarks.parts", "-o", str(file), "--quiet", *(["--fast"] if fast else [])]
-        subprocess.run(command, check=True, cwd=ROOT)
-        return {each.get_name(): each.median() for each in pyperf.BenchmarkSuite.load(str(file)).get_benchmarks()}
-
-
-def main() -> None:
-    """Measure and print."""
-    runner = pyperf.Runner(program_args=("-m", "benchmarks.parts"))
-    for name, part in parts().items():
-        runner.bench_func(name, part, inner_loops=IN_A_ROW)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,13 @@
-"""The generated parts of the page: a table for each pair of markers, only from measured figures."""
+"""The generated parts of the page, and the table in the terminal: only from measured figures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .peers import PEERS
-from .results import Results, Rounds, gaps, measured, median, ratio
-from .tables import PYTHON_PEERS, PYTHON_ROWS, TABLES, TARGETS, Row
+from .results import Results, gaps, measured, median, ratio
+from .tables import QUICK, TABLES, Row, Table
 
 _GAP: Final = "-"
 _MARKED: Final = re.compile(r"(<!-- begin (\S+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
@@ -24,17 +23,54 @@ def page(text: str, results: Results) -> str:
 
 
 def part(name: str, results: Results) -> str:
-    """Return a generated part: `NAME` of `PARTS`, or `NAME-ratios` and `NAME-figures` of a table."""
-    if name in PARTS:
-        return PARTS[name](results)
-    table, _, kind = name.rpartition("-")
-    return {"ratios": ratios, "figures": absolutes}[kind](results.rounds, TABLES[table])
+    """Return a generated part: `machines`, `gaps`, or a table."""
+    if name == "machines":
+        return machines(results)
+    if name == "gaps":
+        return "".join(f"- {line}\n" for line in lacking(results)) or "Nothing.\n"
+    head, *lines = cells(results, TABLES[name])
+    rule = ["---", *("--:" for _ in head[1:-1]), "---"]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 1) -> str:
-    rule = f"|{'---|' * numbers_from}{'--:|' * (len(head) - numbers_from)}"
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    return "".join(f"{line}\n" for line in (lines[0], rule, *lines[1:]))
+def terminal(results: Results) -> str:
+    """Return the quick table for a terminal, and a line with what could not be measured."""
+    lines = cells(results, QUICK)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:-1], widths[1:-1]), line[-1]]).rstrip()
+        for line in lines
+    ]
+    missing = "; ".join(lacking(results, [row.scenario for row in QUICK.rows]))
+    return "\n".join([*rows, *([f"not measured: {missing}"] if missing else [])])
+
+
+def cells(results: Results, table: Table) -> list[list[str]]:
+    """Return the head of a table and its rows: figures, the ratio, the target and whether it is met."""
+    first, *others = table.peers
+    shown = [peer for peer in others if any(_figure(results, row, peer) is not None for row in table.rows)]
+    head = ["", first, *shown, f"x {others[0]}", "target", ""]
+    return [head, *([row.heading, *_cells(results, row, shown, others[0])] for row in table.rows)]
+
+
+def _cells(results: Results, row: Row, others: Sequence[str], beside: str) -> list[str]:
+    values = [_number(_figure(results, row, peer), row.digits) for peer in (row.peer, *others)]
+    times = ratio(results.rounds, row.scenario, row.peer, row.figure, row.over or beside)
+    return [*values, _times(times), row.wanted(beside) or _GAP, verdict(results, row)]
+
+
+def verdict(results: Results, row: Row) -> str:
+    """Return whether a row meets its target, and how often it could not be measured."""
+    found = measured(results.rounds, row.scenario, row.peer, row.figure, row.over)
+    judged = row.judge(row.figure_of(found)) if found else "not measured"
+    failed = len(gaps(results.rounds, row.scenario, row.peer))
+    if failed and found:
+        judged += f", {failed} of {len(results.rounds[row.scenario][row.peer])} rounds failed"
+    return judged or _GAP
+
+
+def _figure(results: Results, row: Row, peer: str) -> float | None:
+    return median(results.rounds, row.scenario, peer, row.figure)
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -46,129 +82,31 @@ def _times(value: float | None) -> str:
     return _GAP if value is None else f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-def _columns(rounds: Rounds, rows: Sequence[Row]) -> list[str]:
-    return [peer for peer in PEERS if any(median(rounds, row.scenario, peer, row.figure) is not None for row in rows)]
-
-
-def ratios(rounds: Rounds, rows: Sequence[Row]) -> str:
-    """Return the table of figures divided by those of `ref` in the same round."""
-    peers = [peer for peer in _columns(rounds, rows) if peer != "ref"]
-    lines = (
-        [row.words, *(_times(ratio(rounds, row.scenario, peer, row.figure, "ref")) for peer in peers)]
-        for row in rows
-        if row.has_ratio
-    )
-    return _table(["x ref", *peers], [line for line in lines if set(line[1:]) != {_GAP}])
-
-
-def absolutes(rounds: Rounds, rows: Sequence[Row]) -> str:
-    """Return the table of medians."""
-    peers = _columns(rounds, rows)
-    return _table(
-        ["median", *peers],
-        [
-            [row.heading, *(_number(median(rounds, row.scenario, peer, row.figure), row.digits) for peer in peers)]
-            for row in rows
-        ],
-    )
-
-
-def targets(results: Results) -> str:
-    """Return the table of targets: each with its figure and its verdict."""
-    lines = []
-    for target in TARGETS:
-        found = measured(results.rounds, target.scenario, target.peer, target.figure, target.over)
-        value = target.figure_of(found) if found else None
-        judged = "not measured" if value is None else target.judge(value)
-        failed = len(gaps(results.rounds, target.scenario, target.peer))
-        if failed:
-            judged += f", {failed} of {len(results.rounds[target.scenario][target.peer])} rounds failed"
-        lines.append([target.words, target.wanted, _times(value), judged])
-    return _table(["", "target", "measured", ""], lines)
-
-
 def machines(results: Results) -> str:
-    """Return the table of the machines, and of the rounds of each measurement."""
-    found: list[Mapping[str, str]] = []
-    for machine in results.machines.values():
-        if machine not in found:
-            found.append(machine)
-    facts = {
-        fact: [*dict.fromkeys(machine.get(fact, _GAP) for machine in found)] for fact in sorted(set().union(*found))
-    }
-    names: dict[str, list[str]] = {}
+    """Return the list of the machines, and of what was measured on each, when and how often."""
+    found: dict[str, dict[str, list[str]]] = {}
     for name, how in results.measured.items():
-        where = f", machine {found.index(results.machines[name]) + 1}" if len(found) > 1 else ""
-        names.setdefault(how + where, []).append(name)
-    return _table(
-        ["", ""],
-        [
-            *((fact, "; ".join(values)) for fact, values in facts.items()),
-            *((how, ", ".join(sorted(names[how]))) for how in sorted(names)),
-        ],
-        2,
+        words = ", ".join(_words_of(results.machines[name]))
+        found.setdefault(words, {}).setdefault(how, []).append(name)
+    return "".join(
+        f"* {words}\n" + "".join(f"  * {how}: {', '.join(sorted(names))}\n" for how, names in sorted(hows.items()))
+        for words, hows in found.items()
     )
 
 
-def pythons(results: Results) -> str:
-    """Return the table of Python versions: each figure, and its ratio to `ref` with the same Python."""
-    versions = sorted(results.pythons, key=lambda version: [int(number) for number in version.split(".")])
-    lines = []
-    for row in PYTHON_ROWS:
-        for peer in PYTHON_PEERS:
-            cells = []
-            for version in versions:
-                at = (results.pythons[version], row.scenario, peer, row.figure)
-                times = "" if peer == "ref" else f" ({_times(ratio(*at, 'ref'))})"
-                cells.append(_number(median(*at), row.digits) + times)
-            lines.append([row.heading, peer, *cells])
-    return _table(["median (x ref)", "", *versions], lines, 2)
+def _words_of(machine: Mapping[str, str]) -> Sequence[str]:
+    """Return what the page says of a machine; the versions of the packages are in the results alone."""
+    return [machine[name] for name in ("processor", "system", "Python") if name in machine]
 
 
-def parts(results: Results) -> str:
-    """Return the table of the durations of the package's parts."""
-    return _table(["", "ns"], [[name, _number(value * 1e9, 0)] for name, value in results.parts.items()])
-
-
-def mouth_to_ear(results: Results) -> str:
-    """Return the table of the latencies that the package adds to those of the devices."""
-    whole = next((row["p50"] for row in results.mouth_to_ear if row["name"] == "the devices alone"), None)
-    return _table(
-        ["", "sounds", "p50, ms", "p99, ms", "p50 beside that of the devices"],
-        [
-            [
-                row["name"],
-                str(row["sounds"]),
-                _number(row["p50"] * 1e3, 1),
-                _number(row["p99"] * 1e3, 1),
-                f"{row['p50'] / whole:.1%}",
-            ]
-            for row in results.mouth_to_ear
-            if whole is not None
-        ],
-    )
-
-
-def lacking(results: Results) -> str:
-    """Return the list of missing figures and rounds, with the reasons."""
-    lines = [f"- {name}: {why}\n" for name, why in results.lacking.items()]
+def lacking(results: Results, only: Sequence[str] = ()) -> list[str]:
+    """Return a line for each reason of missing figures or rounds."""
     # Peer and reason -> the scenarios, with the number of rounds if not all are missing.
     found: dict[tuple[str, str], list[str]] = {}
     for scenario, peers in results.rounds.items():
-        for peer, rounds in peers.items():
+        for peer, rounds in peers.items() if not only or scenario in only else ():
             reasons = gaps(results.rounds, scenario, peer)
             for why in dict.fromkeys(reasons):
                 some = f" ({reasons.count(why)} of {len(rounds)} rounds)" if len(reasons) < len(rounds) else ""
                 found.setdefault((peer, why), []).append(scenario + some)
-    lines += [f"- {peer}, {', '.join(scenarios)}: {why}\n" for (peer, why), scenarios in found.items()]
-    return "".join(lines) or "Nothing.\n"
-
-
-PARTS: Final[dict[str, Callable[[Results], str]]] = {
-    "machines": machines,
-    "targets": targets,
-    "pythons": pythons,
-    "parts": parts,
-    "mouth-to-ear": mouth_to_ear,
-    "gaps": lacking,
-}
+    return [f"{peer}, {', '.join(scenarios)}: {why}" for (peer, why), scenarios in found.items()]

@@ -23,21 +23,17 @@ class Results:
 
     Attributes:
         machines: scenario, or other measurement -> the machine, and the versions of the packages.
-        measured: scenario, or other measurement -> its rounds and effort.
-        rounds: the figures with this Python.
-        pythons: some of these figures, with each version of Python.
-        parts: name of a part of the package -> its median duration in seconds.
-        mouth_to_ear: rows of latencies in seconds, as `mouth_to_ear` measures them.
-        lacking: what could not be measured, and why.
+        measured: scenario, or other measurement -> its rounds, effort and date.
+        rounds: the figures.
+        held: the rows of `locust_workers`.
+        storms: its storms of connects.
     """
 
     machines: dict[str, dict[str, str]] = attrs.field(factory=dict)
     measured: dict[str, str] = attrs.field(factory=dict)
     rounds: Rounds = attrs.field(factory=dict)
-    pythons: dict[str, Rounds] = attrs.field(factory=dict)
-    parts: dict[str, float] = attrs.field(factory=dict)
-    mouth_to_ear: list[dict[str, Any]] = attrs.field(factory=list)
-    lacking: dict[str, str] = attrs.field(factory=dict)
+    held: list[dict[str, Any]] = attrs.field(factory=list)
+    storms: list[dict[str, Any]] = attrs.field(factory=list)
 
     @classmethod
     def load(cls, path: Path) -> Results:

@@ -1,8 +1,9 @@
 """The server that all peers are measured against: one thread, one epoll, frames that are built in advance.
 
-It runs in a process of its own (`python -m benchmarks.server`), prints its address, and ends when its standard input
-does. It needs Linux and the standard library. Every client library that is measured says the same to it, RTVI over
-protobuf frames over WebSocket, and it must never be what limits them.
+It runs in a process of its own (`python -m benchmarks.server [PEM]`), prints its address, and ends when its standard
+input does. With a file that has a key and its certificate it speaks TLS. It needs Linux and the standard library. Every
+client library that is measured says the same to it, RTVI over protobuf frames over WebSocket, and it must never be what
+limits them.
 
 A client is told that the bot is ready as soon as it says that it is. It then asks for what it wants by client messages,
 each of which is answered at once by a server response; `Command` lists them. The address may ask, too:
@@ -13,7 +14,8 @@ A text that is sent is answered as by a bot of RTVI 2.0, which writes, and speak
 `ANSWER_RATE` messages and frames a second.
 
 An event is a `user-transcription`, as a bot sends it many times a sentence. Its `timestamp` is the time of this
-machine's monotonic clock, which all processes share, at which it was sent: twenty characters that `float()` reads.
+machine's monotonic clock, which all processes share, at which it was sent: twenty characters that `float()` reads. An
+audio frame that is sent at a rate has that time in its first samples.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ import os
 import resource
 import select
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -45,8 +48,8 @@ from .server_frames import (
     AUDIO_KIND,
     BINARY_OPCODE,
     END_OF_ANSWER,
-    NEXT_AUDIO_FRAME,
     answer_frames,
+    audio_frame,
     event_frame,
     framed,
     message_frame,
@@ -60,9 +63,10 @@ _INPUT: Final = memoryview(bytearray(1 << 18))
 _BLOCK_BYTES: Final = 1 << 17
 # What is sent at its time before the server looks again what has come.
 _TURN: Final = 64
+# What a socket says that cannot go on now.
+_LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-
-_MAKERS: Final = {"events": event_frame, "audio": NEXT_AUDIO_FRAME}
+_MAKERS: Final = {"events": event_frame, "audio": audio_frame}
 
 
 class Command:
@@ -144,8 +148,8 @@ class Session:
     def readable(self) -> None:
         """Read and handle what has arrived."""
         try:
-            size = self.sock.recv_into(_INPUT)
-        except BlockingIOError:
+            size = self.sock.recv_into(_INPUT)  # more than a record of TLS has, so none is left that epoll does not see
+        except _LATER:
             return
         except OSError:
             size = 0
@@ -288,7 +292,7 @@ class Session:
         """Write as much as the socket accepts, and return the number of bytes."""
         try:
             return self.sock.send(data)
-        except BlockingIOError:
+        except _LATER:
             return 0
         except OSError:
             self._server.drop(self)
@@ -329,10 +333,13 @@ def _content(field: bytes) -> bytes:
 class Server:
     """All sessions, on one thread."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, pem: str = "") -> None:
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if pem else None
+        if self._tls is not None:
+            self._tls.load_cert_chain(pem)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self._listener.setblocking(False)
-        self.url: Final = f"ws://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self.url: Final = f"{'wss' if pem else 'ws'}://127.0.0.1:{self._listener.getsockname()[1]}/"
         self._epoll = select.epoll()
         self._sessions: dict[int, Session] = {}
         # [due time, unique number, session, maker, period, how many are left]: sorted by the first.
@@ -363,6 +370,8 @@ class Server:
                 sock, _ = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                 self._sessions[sock.fileno()] = Session(self, sock)
                 self._epoll.register(sock, select.EPOLLIN)
 
@@ -407,10 +416,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[str]:
-    """Run a server in a process of its own within the block, and yield its address."""
+def running(before: Sequence[str] = (), pem: str = "") -> Iterator[str]:
+    """Run a server in a process of its own within the block, and yield its address.
+
+    Args:
+        before: what its command begins with, such as `taskset`.
+        pem: file with the key and the certificate of a server that speaks TLS.
+    """
     server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.server"],
+        [*before, sys.executable, "-m", "benchmarks.server", *([pem] if pem else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -427,7 +441,7 @@ def main() -> None:
     """Run the server."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = Server()
+    server = Server(pem=sys.argv[1] if len(sys.argv) > 1 else "")
     print(server.url, flush=True)
     gc.disable()  # its pauses would count as those of a client
     server.serve()

@@ -80,12 +80,25 @@ def _audio_frame(number: int, pcm: bytes) -> bytes:
 
 _AUDIO: Final = [_square_wave(0x1000 + number) for number in range(200)]
 AUDIO_FRAMES: Final = [_audio_frame(10_000 + number, pcm) for number, pcm in enumerate(_AUDIO)]
-NEXT_AUDIO_FRAME: Final = itertools.cycle(AUDIO_FRAMES).__next__
+# Each frame without its first samples, which are where the time is.
+_STAMP_BYTES: Final = 8
+_NEXT_CUT: Final = itertools.cycle(
+    (before, pcm[_STAMP_BYTES:] + after)
+    for frame, pcm in zip(AUDIO_FRAMES, _AUDIO, strict=True)
+    for before, _, after in (frame.partition(pcm),)
+).__next__
 
 
-def burst_of_audio(number: int) -> bytes:
-    """Return the samples of that many frames that are sent at once: neighbours differ, so order and losses show."""
-    return b"".join(itertools.islice(itertools.cycle(_AUDIO), number))
+def audio_frame() -> bytes:
+    """Return an audio frame that is sent now, whose first samples are the time of the machine's monotonic clock."""
+    before, after = _NEXT_CUT()
+    return before + struct.pack("<d", time.monotonic()) + after
+
+
+def stamps_of(pcm: bytes) -> Iterator[float]:
+    """Yield the times at which the frames of some audio were sent."""
+    for place in range(0, len(pcm), FRAME_BYTES):
+        yield struct.unpack_from("<d", pcm, place)[0]
 
 
 def event_frame() -> bytes:

@@ -30,17 +30,14 @@ class Peer(abc.ABC):
         talking: whether a microphone's worth of audio is sent from the ready message on: by what the library has for
             it, else by `Pace`.
         hearing: whether the audio of the bot is kept in memory; else it is thrown away as soon as the library lets.
-        sink: takes the audio of the bot, of a library that has sinks.
-        on_audio: called with each audio frame of the bot, where the library calls the application's sinks. A peer with
-            it that is `talking` sends what the application pushes, which has a thread of its own for that: `Pace`.
+        on_audio: called with the audio of the bot, where the library calls the application's sinks. A peer of threads
+            with it that is `talking` sends what the application pushes, which has a thread of its own for that: `Pace`.
     """
 
     #: Names of scenarios -> why the library cannot do it.
     cannot: ClassVar[dict[str, str]] = {}
-    #: What a program imports that uses the library, as a statement has it.
-    imports: ClassVar[str]
-    #: What of it others have made, if that is told apart.
-    dependencies: ClassVar[str] = ""
+    #: The library's package.
+    package: ClassVar[str]
     #: Names of scenarios -> how they are measured where the library runs: `(url, effort)` to the same figures.
     own: ClassVar[dict[str, Callable[[str, float], Mapping[str, float]]]] = {}
 
@@ -51,14 +48,12 @@ class Peer(abc.ABC):
         *,
         talking: bool = False,
         hearing: bool = False,
-        sink: Any = None,
         on_audio: Callable[[bytes], object] | None = None,
     ) -> None:
         self.url = url
         self.on_event = on_event
         self.talking = talking
         self.hearing = hearing
-        self.sink = sink
         self.on_audio = on_audio
 
     @abc.abstractmethod

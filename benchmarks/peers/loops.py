@@ -153,6 +153,8 @@ class MessageLoopPeer(LoopPeer):
         """Take audio that came."""
         if self.hearing:
             self._heard.append(pcm)
+        if self.on_audio is not None:
+            self.on_audio(pcm)
 
     async def _request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
         self._numbers += 1

@@ -3,61 +3,71 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Literal
 
-from rtvi_sync import Event, RTVIClient, RTVIEvent, Transport, WebSocketTransport, signals
-from rtvi_sync.media import AudioSink, AudioSource, BytesSink, CallbackSink, NullSink, PushSource, ToneSource
+from rtvi_sync import RTVIClient, WebSocketTransport
 
 from ..server_frames import SAMPLE_RATE_HZ
 from .base import LIMIT, Pace, Peer
 
+if TYPE_CHECKING:
+    from rtvi_sync import Event, RTVIEvent, Transport
+    from rtvi_sync.media import AudioSink, AudioSource
+
 
 class Ours(Peer):
-    """Events through `client.on`."""
+    """Events through `client.on`.
 
-    imports = "rtvi_sync.client.client, rtvi_sync.transports.websocket"
-    dependencies = "attrs, blinker, websocket, httpx"
+    As in an application, what a session does without is not imported.
+    """
+
+    package = "rtvi_sync"
     _pace: Pace | None = None
 
     def connect(self, timeout: float = LIMIT) -> None:
-        self._sink, source = self._new_sink(), self._new_source()
+        self._sink, self._source = self._new_sink(), self._new_source()
         self._transport = WebSocketTransport(self.url)
         self._client = RTVIClient(
             transport=self._transport,
             enable_mic=self.talking,
-            mic=source,
+            mic=self._source,
             speaker=self._sink,
             connect_timeout=timeout,
             max_queued_events=1_000_000,  # a burst may be ahead of its handler by more than the usual limit
         )
         self._listen()
         self._client.connect()
-        if self.talking and isinstance(source, PushSource):
-            self._pace = Pace(source.push)
+        if self.talking and self.on_audio is not None:
+            self._pace = Pace(self._source.push)  # type: ignore[union-attr]
 
     @staticmethod
     def transport_to_bot(url: str, query: str = "") -> Transport:
         """Return a transport to a bot of Pipecat's runner at this URL; for the scenarios of WebRTC."""
         return WebSocketTransport(f"{url.replace('http', 'ws', 1)}/ws-client{query}")
 
-    def _new_sink(self) -> AudioSink:
-        if self.sink is not None:
-            sink: AudioSink = self.sink
-            return sink
+    def _new_sink(self) -> AudioSink | Literal[False]:
+        if not (self.on_audio or self.hearing or self.talking):
+            return False
+        from rtvi_sync.media import BytesSink, CallbackSink, NullSink
+
         if self.on_audio is not None:
             on_audio = self.on_audio
             return CallbackSink(lambda pcm, _: on_audio(pcm))
         return BytesSink() if self.hearing else NullSink()
 
-    def _new_source(self) -> AudioSource:
-        if self.on_audio is not None:
-            return PushSource(SAMPLE_RATE_HZ)
-        return ToneSource(sample_rate_hz=SAMPLE_RATE_HZ)
+    def _new_source(self) -> AudioSource | Literal[False]:
+        if not self.talking:
+            return False
+        from rtvi_sync.media import PushSource, ToneSource
+
+        return PushSource(SAMPLE_RATE_HZ) if self.on_audio else ToneSource(sample_rate_hz=SAMPLE_RATE_HZ)
 
     def _listen(self) -> None:
         on_event = self.on_event
         self._client.on("user-transcription", lambda said: on_event(said.timestamp))
         if self.talking:  # a session as a program has it, that listens to all that is said and done
+            from rtvi_sync import RTVIEvent
+
             for event in RTVIEvent:
                 # Levels have to be computed, devices to be looked for, and the audio of turns to be kept, which the
                 # peers do not do.
@@ -75,8 +85,7 @@ class Ours(Peer):
 
     @property
     def heard_bytes(self) -> int:
-        assert isinstance(self._sink, BytesSink)
-        return len(self._sink.pcm)
+        return len(self._sink.pcm)  # type: ignore[union-attr]
 
     def close(self) -> None:
         if self._pace is not None:
@@ -84,20 +93,23 @@ class Ours(Peer):
         self._client.disconnect()
 
 
-# What tells the texts of both sides, what was spoken, functions, errors and the end.
-_OF_A_TURN: Final = (
-    RTVIEvent.USER_LLM_TEXT,
-    RTVIEvent.BOT_INTERRUPTED,
-    RTVIEvent.BOT_LLM_STARTED,
-    RTVIEvent.BOT_LLM_TEXT,
-    RTVIEvent.BOT_LLM_STOPPED,
-    RTVIEvent.BOT_OUTPUT,
-    RTVIEvent.BOT_TTS_TEXT,
-    RTVIEvent.BOT_STARTED_SPEAKING,
-    RTVIEvent.BOT_STOPPED_SPEAKING,
-    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
-    RTVIEvent.ERROR,
-)
+def _of_a_turn() -> tuple[RTVIEvent, ...]:
+    """Return what tells the texts of both sides, what was spoken, functions, errors and the end."""
+    from rtvi_sync import RTVIEvent
+
+    return (
+        RTVIEvent.USER_LLM_TEXT,
+        RTVIEvent.BOT_INTERRUPTED,
+        RTVIEvent.BOT_LLM_STARTED,
+        RTVIEvent.BOT_LLM_TEXT,
+        RTVIEvent.BOT_LLM_STOPPED,
+        RTVIEvent.BOT_OUTPUT,
+        RTVIEvent.BOT_TTS_TEXT,
+        RTVIEvent.BOT_STARTED_SPEAKING,
+        RTVIEvent.BOT_STOPPED_SPEAKING,
+        RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+        RTVIEvent.ERROR,
+    )
 
 
 def _listen(_: object) -> None:
@@ -108,6 +120,8 @@ class OursBySignal(Ours):
     """Events through a signal."""
 
     def _listen(self) -> None:
+        from rtvi_sync import signals
+
         signals.user_transcription.connect(self._receive, sender=self._client)
 
     def _receive(self, _: RTVIClient, event: Event) -> None:
@@ -129,8 +143,10 @@ class OursByEvents(Ours):
 
     def ask(self, text: str) -> str:
         """Do what an application without `ask()` does to know as much of a turn."""
+        from rtvi_sync import RTVIEvent
+
         written = []
-        with self._client.events(*_OF_A_TURN, timeout=LIMIT) as events:
+        with self._client.events(*_of_a_turn(), timeout=LIMIT) as events:
             self._client.send_text(text)
             for event in events:
                 if event.type is RTVIEvent.BOT_LLM_TEXT:

@@ -34,7 +34,7 @@ class _Listener(WSListener):  # type: ignore[misc]
 class Picows(MessagePeer):
     """Handlers run on the loop's thread."""
 
-    imports = "orjson, picows, threading, uvloop, google.protobuf.descriptor_pool, google.protobuf.message_factory"
+    package = "picows"
     loads = staticmethod(orjson.loads)
 
     def connect(self, timeout: float = LIMIT) -> None:

@@ -1,4 +1,4 @@
-"""The client transport of `pipecat-ai` for WebSockets, in a pipeline and without one."""
+"""The client transport of `pipecat-ai` for WebSockets, in a pipeline."""
 
 from __future__ import annotations
 
@@ -20,57 +20,14 @@ from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.websocket.client import (
-    WebsocketClientCallbacks,
     WebsocketClientParams,
-    WebsocketClientSession,
     WebsocketClientTransport,
 )
-from pipecat.utils.asyncio.task_manager import TaskManager
 from pipecat.workers.runner import WorkerRunner
 
 from ..server_frames import FRAME_BYTES, FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from .base import FRAME, LIMIT
 from .loops import MessageLoopPeer, run
-
-
-class PipecatSession(MessageLoopPeer):
-    """The session and the serializer alone."""
-
-    imports = "pipecat.serializers.protobuf, pipecat.transports.websocket.client"
-
-    async def _open(self) -> None:
-        self._serializer = ProtobufFrameSerializer()
-        callbacks = WebsocketClientCallbacks(
-            on_connected=self._pass, on_disconnected=self._pass, on_message=self._on_message
-        )
-        self._session = WebsocketClientSession(self.url, WebsocketClientParams(), callbacks, "benchmark")
-        await self._session.setup(TaskManager())
-        await self._session.connect()
-
-    async def _pass(self, _: Any) -> None:
-        """Do nothing."""
-
-    async def _on_message(self, _: Any, payload: bytes) -> None:
-        frame = await self._serializer.deserialize(payload)
-        if isinstance(frame, InputTransportMessageFrame):
-            self.take_message(frame.message)
-        elif isinstance(frame, InputAudioRawFrame):
-            self.take_audio(frame.audio)
-
-    async def _send(self, frame: Frame) -> None:
-        payload = await self._serializer.serialize(frame)
-        assert payload is not None
-        await self._session.send(payload)
-
-    async def _say(self, message: dict[str, Any]) -> None:
-        await self._send(OutputTransportMessageUrgentFrame(message=message))
-
-    async def _send_audio(self, pcm: bytes) -> None:
-        await self._send(OutputAudioRawFrame(audio=pcm, sample_rate=SAMPLE_RATE_HZ, num_channels=1))
-
-    async def _close(self) -> None:
-        await self._stop_talking()
-        await self._session.disconnect()
 
 
 class _Taking(FrameProcessor):  # type: ignore[misc]
@@ -93,8 +50,10 @@ class _Taking(FrameProcessor):  # type: ignore[misc]
 class PipecatPipeline(MessageLoopPeer):
     """As its users build a client: the transport at both ends, and between them a processor that takes what comes."""
 
-    imports = "pipecat.pipeline.worker, pipecat.serializers.protobuf, pipecat.transports.websocket.client"
-    cannot: ClassVar = {"audio-up": "its transport sends audio no faster than it is spoken"}
+    package = "pipecat"
+    cannot: ClassVar = {
+        "instructions": "counting them takes minutes",
+    }
 
     async def _open(self) -> None:
         transport = WebsocketClientTransport(

@@ -27,7 +27,7 @@ def _masked(first: int, payload: bytes) -> bytes:
 class Raw(MessagePeer):
     """Many frames with each `recv()`; handlers run on the thread that reads."""
 
-    imports = "json, socket, threading, google.protobuf.descriptor_pool, google.protobuf.message_factory"
+    package = "socket"
 
     def connect(self, timeout: float = LIMIT) -> None:
         url = urlsplit(self.url)

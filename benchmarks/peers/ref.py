@@ -12,7 +12,7 @@ from .base import LIMIT, MessagePeer
 class Ref(MessagePeer):
     """Reads with `websocket.WebSocket` on a thread; handlers run there."""
 
-    imports = "json, threading, websocket, google.protobuf.descriptor_pool, google.protobuf.message_factory"
+    package = "websocket"
 
     def connect(self, timeout: float = LIMIT) -> None:
         self._socket = websocket.create_connection(self.url, timeout=timeout)

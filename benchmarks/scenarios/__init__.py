@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import burst, many, process, session, webrtc
+from . import many, process, session, webrtc
 from .figures import Scenario
 
 #: One line for each module with scenarios.
 SCENARIOS: Final[dict[str, Scenario]] = {
     **session.SCENARIOS,
-    **burst.SCENARIOS,
     **process.SCENARIOS,
     **many.SCENARIOS,
     **webrtc.SCENARIOS,

@@ -7,17 +7,19 @@ import statistics
 import sys
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 from ..peers.base import LIMIT, Peer
 from ..server import Command
-from ..server_frames import ANSWER_TEXT, FRAME_BYTES, FRAMES_PER_SECOND
+from ..server_frames import ANSWER_TEXT, FRAME_BYTES
 from .figures import Scenario, percentile, spread
 
 # The share of a measurement that only warms up.
 _WARM_UP: Final = 0.05
 # Audio frames that are sent in a row.
 _LOT: Final = 40
+# Sessions that only warm up.
+_WARMING: Final = 8
 
 
 class Counting:
@@ -64,40 +66,25 @@ class Timing(Counting):
 
 
 def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Time a client's construction until a bot is ready, and the last call until it returns; one after another."""
+    """Time a client's construction until a bot is ready, and the last call until it returns.
+
+    As for each conversation of a program: a new client that hands audio to a function. What the end of one session
+    leaves to do falls on the next one.
+    """
     peer.prepare()
     connecting, closing = [], []
-    for _ in range(4 + round(40 * effort)):
-        client, taken = _connected(peer, url)
-        connecting.append(taken)
+    for _ in range(_WARMING + 4 + round(80 * effort)):
+        begun = time.perf_counter()
+        client = peer(url, on_audio=len)
+        made = time.perf_counter() - begun
+        connecting.append(made + client.seconds("connect"))
         client.request(Command.ECHO)
         closing.append(client.seconds("close"))
     return {
         "first_ms": connecting[0] * 1e3,
-        "connect_ms": percentile(connecting[1:], 0.5) * 1e3,
-        "close_ms": percentile(closing[1:], 0.5) * 1e3,
+        "connect_ms": percentile(connecting[_WARMING:], 0.5) * 1e3,
+        "close_ms": percentile(closing[_WARMING:], 0.5) * 1e3,
     }
-
-
-def connect_again(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Time what a program does for each conversation: it makes a client that hands audio to a function, and connects.
-
-    No request is made in between, so what the end of a session leaves to do falls on the next one, as it does there.
-    """
-    taken = []
-    for _ in range(12 + round(80 * effort)):
-        client, seconds = _connected(peer, url, on_audio=len)
-        taken.append(seconds)
-        client.close()
-    return {"ms": percentile(taken[12:], 0.5) * 1e3}
-
-
-def _connected(peer: type[Peer], url: str, **options: Any) -> tuple[Peer, float]:
-    """Return a new client that is connected, and the seconds that its construction and `connect` took."""
-    begun = time.perf_counter()
-    client = peer(url, **options)
-    made = time.perf_counter() - begun
-    return client, made + client.seconds("connect")
 
 
 def request(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
@@ -239,24 +226,10 @@ def audio_up(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     return {"per_second": number / taken, "cpu_us": spent / number * 1e6}
 
 
-def minute(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Measure the CPU time of a session in which both sides talk and the bot reports: seconds for each minute of it."""
-    client = peer(f"{url}?audio={FRAMES_PER_SECOND}&events=5", talking=True, hearing=True)
-    client.connect()
-    time.sleep(0.5)
-    begun, spent = time.perf_counter(), time.process_time()
-    time.sleep(max(0.5, 12 * effort))
-    spent, taken = time.process_time() - spent, time.perf_counter() - begun
-    client.close()
-    return {"cpu_seconds": spent / taken * 60}
-
-
 SCENARIOS: Final[dict[str, Scenario]] = {
     "connect": connect,
-    "connect-again": connect_again,
     "request": request,
     "ask": ask,
-    "latency-idle": functools.partial(latency, rate=2, seconds=30),
     "latency-50": functools.partial(latency, rate=50, seconds=12),
     "latency-1000": functools.partial(latency, rate=1000, seconds=4),
     "busy-event": busy_event,
@@ -264,5 +237,4 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "events": events,
     "audio-down": audio_down,
     "audio-up": audio_up,
-    "minute": minute,
 }

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ..peers.ours import Ours
 
 #: Numbers of sessions in one process, each with audio both ways.
-NUMBERS: Final = (12, 20)
+NUMBERS: Final = (12,)
 #: Shares of the bot's packets that are lost.
-LOSSES: Final = (0.01, 0.05)
+LOSSES: Final = (0.05,)
 #: Size of the pictures, and how many there are in a second.
 WIDTH, HEIGHT, FPS = 640, 480, 15
 # Seconds until what connecting has stirred up is over.

