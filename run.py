@@ -620,9 +620,11 @@ def check(arguments: list[str]) -> int:
     changed = named_files(arguments) if arguments else changed_files()
     python = own_environment(LINT_PARTS)
     checks = [["-m", "ruff", "check"], ["-m", "ruff", "format", "--check"]]
-    if types := [str(path) for path in changed if path.suffix == ".py" and is_typed(path)]:
+    types = [str(path) for path in changed if path.suffix == ".py" and is_typed(path)]
+    tests = tests_of(changed)
+    if types:
         checks.append(["-m", "mypy", *types])
-    if tests := tests_of(changed):
+    if tests:
         checks.append(["-m", "pytest", "-q", "-m", "not real and not matrix", "-n", str(PROCESSES), *tests])
     for words in checks:
         status = run_command([python, *words], TEST_SECONDS, ROOT, **FOR_TESTS)
