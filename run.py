@@ -193,8 +193,6 @@ MODULES = {"demo": "rtvi_sync demo", "test": "pytest", "soak": "tools.soak", "be
 # A slow package index must not keep the demo waiting: the embedded bot answers then.
 LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
-# Hundreds of tests start an interpreter; with bytecode files none of these compiles the package.
-FOR_TESTS = {"PYTHONDONTWRITEBYTECODE": ""}
 SOAK_SECONDS = 7 * 24 * 3600.0
 BENCH_SECONDS = 6 * 3600.0
 WAIT_SECONDS = 0.1
@@ -277,7 +275,7 @@ def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], li
     programs, versions = (
         ({**PROGRAMS, **MATRIX_PROGRAMS}, [*PIPECAT, *MATRIX_PIPECAT]) if matrix else (PROGRAMS, [*PIPECAT])
     )
-    # In parallel, because pip keeps one core busy for half a minute for each.
+    # In parallel, because each waits for the package index most of the time.
     with ThreadPoolExecutor() as pool:
         missing = pool.submit(install_programs, python, programs)
         environments = {f"Pipecat {version}": pool.submit(pipecat_environment, version) for version in versions}
@@ -333,7 +331,7 @@ def run_other_versions() -> tuple[list[Result], list[str]]:
         if tests == "tests":
             unavailable += [f"{name}: {line}" for line in install_devices(python)]
         words = ["-q", "-m", "not real and not matrix", *ALL_TESTS, tests]
-        results.append(run_tests(name, python, words, **FOR_TESTS))
+        results.append(run_tests(name, python, words))
     return results, unavailable
 
 
@@ -441,7 +439,7 @@ def test(arguments: list[str]) -> int:
     python = own_environment(TEST_PARTS)
     if "--quick" in options:
         words = ["-m", "not real and not matrix", *rest, *quick_files()]
-        return run_pytest(python, words, FOR_TESTS, measure="--coverage" in options)
+        return run_pytest(python, words, {}, measure="--coverage" in options)
     variables, unavailable = set_up_tests(python, options)
     results, more = run_other_versions() if "--matrix" in options else ([], [])
     unavailable += more
@@ -476,7 +474,8 @@ def setup(arguments: list[str]) -> int:
 
 def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """Set up what the tests need. Return environment variables for them, and one line for each unavailable part."""
-    variables, unavailable = FOR_TESTS.copy(), []
+    variables: dict[str, str] = {}
+    unavailable = []
     try:
         own_environment(LINT_PARTS)
     except SetupError as error:
@@ -627,7 +626,7 @@ def check(arguments: list[str]) -> int:
     if tests:
         checks.append(["-m", "pytest", "-q", "-m", "not real and not matrix", "-n", str(PROCESSES), *tests])
     for words in checks:
-        status = run_command([python, *words], TEST_SECONDS, ROOT, **FOR_TESTS)
+        status = run_command([python, *words], TEST_SECONDS, ROOT)
         if status and (words[1], status) != ("pytest", NO_TESTS):
             return status
     return 0
@@ -754,6 +753,8 @@ def main(arguments: list[str]) -> int:
         print_help(arguments[0], arguments[1:])
         return 0
     os.environ.pop("PYTHONPATH", None)  # pip would count the packages there as those of the environment
+    # Packages are installed without bytecode files: the first program that imports a module writes its file.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as shells have it for `command &`
         signal.signal(signal.SIGINT, stop)

@@ -158,7 +158,9 @@ def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes]
     wheel = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in [*content.items(), (f"{info}/RECORD", record.encode())]:
-            archive.writestr(path, data)
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = 0o755 << 16  # for scripts
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return wheel
 
 
@@ -454,7 +456,7 @@ def test_ci_and_newcomers_install_what_the_tests_need() -> None:
 
 def test_the_stamp_keeps_what_other_commands_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment remembers the packages of every command, and of each package only the latest requirement."""
-    monkeypatch.setattr(environments, "run_quietly", lambda *_: True)
+    monkeypatch.setattr(environments, "run_uv", lambda *_, **__: True)
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     (tmp_path / "bin").mkdir()
     environments.write_stamp(tmp_path, "this one", [])
@@ -1323,6 +1325,70 @@ def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_
     assert [wheel.name for wheel in (box.project / ".cache" / "pip").iterdir()] == [
         f"pip-{metadata.version('pip')}-py3-none-any.whl"
     ]
+
+
+# Replaces uv: installs by pip, and leaves what it was told.
+UV = b"""#!python
+import os, pathlib, subprocess, sys
+if sys.argv[1] != "pip":
+    sys.exit(2)
+told = [sys.argv[1], *sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("UV_"))]
+pathlib.Path("told.txt").write_text("\\n".join(told))
+command = [sys.argv[4], "-m", "pip", "install", *sys.argv[5:]]
+sys.exit(subprocess.run(command, env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "wheels"}).returncode)
+"""
+
+
+@pytest.mark.matrix
+@posix
+def test_uv_is_fetched_by_pip_and_takes_its_place(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
+    """It comes from where pip's settings say, and gets those settings."""
+    box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=f"{wheels} {tmp_path / 'more'}", PIP_NO_INDEX="1")
+    (tmp_path / "wheels").symlink_to(wheels)
+    (tmp_path / "more").mkdir()
+    make_wheel(tmp_path / "more", "uv", "1.0", {"uv-1.0.data/scripts/uv": UV})
+    done = box.run("demo")
+    assert done.stdout.splitlines() == FIRST_DEMO, done.stderr
+    assert (tmp_path / "told.txt").read_text().splitlines() == [
+        "pip",
+        f"UV_FIND_LINKS={wheels},{tmp_path / 'more'}",
+        "UV_INDEX_STRATEGY=unsafe-best-match",
+        "UV_NO_INDEX=1",
+        "UV_PYTHON_DOWNLOADS=never",
+    ]
+    assert "--prefer-binary" not in box.log
+
+
+@posix
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        (
+            {"PIP_INDEX_URL": "https://a:b@index.invalid/simple", "PIP_EXTRA_INDEX_URL": "file:///one\nfile:///two"},
+            "https://a:b@index.invalid/simple file:///one file:///two",
+        ),
+        ({"PIP_INDEX_URL": "", "PIP_QUIET": "1", "UV_DEFAULT_INDEX": "https://own.invalid"}, "https://own.invalid "),
+        ({"PIP_INDEX_URL": "https://index.invalid", "UV_DEFAULT_INDEX": "https://own.invalid"}, "https://own.invalid "),
+        ({"PIP_ONLY_BINARY": ":all:"}, None),
+    ],
+)
+def test_uv_gets_pips_settings_or_is_not_used(
+    variables: dict[str, str], told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own settings of uv come first; with a setting of pip that uv has no name for, pip does the work."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {"PIP_CONFIG_FILE": os.devnull, "PATH": f"{tmp_path}:{os.defpath}", **variables}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(machine, "CACHE", tmp_path)
+    monkeypatch.setattr(machine, "LOG", tmp_path / "log")
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$UV_DEFAULT_INDEX $UV_INDEX" > {tmp_path}/told.txt\n')
+    uv.chmod(0o755)
+    assert machine.run_uv(sys.executable, "pip", "install", "it", seconds=GUARD) is (told is not None)
+    assert (tmp_path / "told.txt").exists() is (told is not None)
+    assert told is None or (tmp_path / "told.txt").read_text() == f"{told}\n"
+    assert "index.invalid" not in machine.LOG.read_text()  # an address may contain a password
 
 
 @pytest.mark.matrix

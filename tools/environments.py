@@ -15,16 +15,17 @@ from .machine import (
     BASE,
     CACHE,
     ROOT,
+    UV_SECONDS,
     VENV_PYTHON,
     SetupError,
     find_python,
-    find_uv,
     locked,
     not_installed,
     output_of,
     pip_wheels,
     print_step,
     run_quietly,
+    run_uv,
 )
 
 STAMP = "rtvi-sync-setup.json"
@@ -95,15 +96,13 @@ def make_environment(folder: Path, base: str) -> Path:
         if is_usable(folder, identity):  # another process has made it meanwhile
             return python
         print_step(f"Making {folder.relative_to(ROOT)}")
-        uv = find_uv()
-        with_uv = [uv, "venv", "--allow-existing", "--seed", "--python", base, folder]
-        if not (
-            (uv and run_in_empty_folder(folder, identity, with_uv))
-            or run_in_empty_folder(folder, identity, [base, "-m", "venv", folder])
-        ):
+        clear_folder(folder, identity)
+        if not run_uv(base, "venv", "--allow-existing", "--seed", "--python", base, folder, seconds=UV_SECONDS):
             clear_folder(folder, identity)
-            make_by_hand(folder, base)
-            seed_pip(python)
+            if not run_quietly([base, "-m", "venv", folder]):
+                clear_folder(folder, identity)
+                make_by_hand(folder, base)
+                seed_pip(python)
         write_stamp(folder, identity, [])
     return python
 
@@ -138,12 +137,6 @@ def clear_folder(folder: Path, base: str) -> None:
     new.mkdir(parents=True)
     write_stamp(new, base, [], finished=False)
     new.rename(folder)
-
-
-def run_in_empty_folder(folder: Path, base: str, command: Sequence[object]) -> bool:
-    """Empty a folder, and run a command that makes an environment there; return whether it succeeded."""
-    clear_folder(folder, base)
-    return run_quietly(command)
 
 
 def make_by_hand(folder: Path, base: str) -> None:
@@ -182,11 +175,12 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
         print_step(f"Installing {what}")
         # If this process is killed, the next run makes the environment again.
         write_stamp(folder, stamp["base"], [], finished=False)
-        uv, end = find_uv(), time.monotonic() + seconds
+        end = time.monotonic() + seconds
         pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
-        installed = (
-            uv and run_quietly([uv, "pip", "install", "--python", python, *requirements], seconds)
-        ) or run_quietly([*pip, *requirements], max(1.0, end - time.monotonic()))
+        # Without bytecode files: what is imported writes its own, and thousands of modules never are.
+        installed = run_uv(python, "pip", "install", "--python", python, *requirements, seconds=seconds) or run_quietly(
+            [*pip, "--no-compile", *requirements], max(1.0, end - time.monotonic())
+        )
         if installed:
             # Packages of other commands are still installed, except those that are replaced here.
             names = {package_of(line) for line in requirements}

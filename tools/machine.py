@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from http.client import HTTPException
 from pathlib import Path
@@ -35,8 +35,23 @@ LOG = CACHE / "setup.log"
 VENV_PYTHON = "Scripts/python.exe" if os.name == "nt" else "bin/python"
 BASE = getattr(sys, "_base_executable", None) or sys.executable  # inside a venv: the Python that the venv was made from
 STEP_SECONDS = 1800.0  # on a busy machine
+UV_SECONDS = 60.0  # until pip does what uv would have done faster
 
 FACTS = "import os, sys; print(sys.version_info[1], os.path.abspath(getattr(sys, '_base_executable', sys.executable)))"
+# The settings of pip that uv can be given, and the names that uv has for them; without a name, it needs none.
+UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "constraint": "UV_CONSTRAINT",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    **dict.fromkeys(("config-file", "disable-pip-version-check", "no-input", "prefer-binary", "cache-dir"), ""),
+    **dict.fromkeys(("progress-bar", "quiet", "root-user-action", "break-system-packages"), ""),
+}
 BUNDLED = "import ensurepip, os; print(os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
 
 
@@ -235,15 +250,20 @@ def end_programs() -> None:
         end_program(child)
 
 
-def run_quietly(command: Sequence[object], seconds: float = STEP_SECONDS, cwd: Path | None = None) -> bool:
-    """Run a command with its output in the log file; return whether it succeeded in time."""
+def run_quietly(
+    command: Sequence[object],
+    seconds: float = STEP_SECONDS,
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> bool:
+    """Run a command, with more environment variables, and its output in the log file; return whether it succeeded."""
     write_log("$", *command)
     inherited = () if sys.platform == "win32" else getattr(_held, "descriptors", ())
-    nothing = subprocess.DEVNULL
+    nothing, environ = subprocess.DEVNULL, {**os.environ, **(variables or {})}
     try:
         with (
             LOG.open("ab") as log,
-            started(command, stdin=nothing, stdout=log, stderr=log, cwd=cwd, pass_fds=inherited) as child,
+            started(command, stdin=nothing, stdout=log, stderr=log, cwd=cwd, pass_fds=inherited, env=environ) as child,
         ):
             return child.wait(seconds) == 0
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -329,10 +349,29 @@ def pip_settings() -> dict[str, str]:
     return settings
 
 
-def find_uv() -> str | None:
-    """Return uv, if it can replace pip: it ignores pip's settings, so not if only pip has an index set."""
-    only_pip_knows = {"index-url", "extra-index-url", "find-links", "no-index"} & set(pip_settings())
-    return shutil.which("uv") if not only_pip_knows or "UV_DEFAULT_INDEX" in os.environ else None
+def run_uv(python: object, *arguments: object, seconds: float) -> bool:
+    """Run uv in pip's place, which takes a fraction of the time; return whether it succeeded. If not, pip is needed.
+
+    A uv that this machine lacks is fetched by a Python's pip. uv knows nothing of pip's settings: it gets those that it
+    has names for, and is not used if there are others.
+    """
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never"}  # as pip does
+    for name, value in pip_settings().items():
+        if value and name not in UV_VARIABLES:
+            write_log("uv is not used, because of the setting", name)
+            return False
+        if value and UV_VARIABLES[name]:
+            variables[UV_VARIABLES[name]] = ("," if name == "find-links" else " ").join(value.split())
+    folder, new = CACHE / "uv", CACHE / "uv.new"
+    with locked(CACHE / "uv.lock", "uv"):
+        if not (shutil.which("uv") or folder.exists()):
+            shutil.rmtree(new, ignore_errors=True)
+            pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+            if run_quietly([*pip, "--only-binary=:all:", "--target", new, "uv"], min(seconds, UV_SECONDS)):
+                new.rename(folder)
+    uv = shutil.which("uv") or shutil.which("uv", path=folder / "bin")
+    own = {name: value for name, value in os.environ.items() if name.startswith("UV_")}
+    return uv is not None and run_quietly([uv, *arguments], seconds, variables={**variables, **own})
 
 
 def pip_wheels() -> Iterator[Path]:
