@@ -1342,7 +1342,7 @@ sys.exit(subprocess.run(command, env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FI
 @pytest.mark.matrix
 @posix
 def test_uv_is_fetched_by_pip_and_takes_its_place(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
-    """It comes from where pip's settings say, and gets those settings."""
+    """The uv that pip fetches comes from where pip's settings say, and gets those settings."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=f"{wheels} {tmp_path / 'more'}", PIP_NO_INDEX="1")
     (tmp_path / "wheels").symlink_to(wheels)
     (tmp_path / "more").mkdir()

@@ -4,7 +4,7 @@
     class Answer(Record):
         text: str
 
-attrs compiles these methods anew for each class, which takes longer than everything else that the import of its module
+attrs compiles these methods once more for each class, which takes longer than everything else that the import of its module
 does. The methods here do the same, by the fields of the class.
 """
 

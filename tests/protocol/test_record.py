@@ -78,7 +78,7 @@ def test_equality_and_hash_are_those_of_attrs(one: dict[str, Any], other: dict[s
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_the_repr_is_that_of_attrs(change: dict[str, Any]) -> None:
-    """It has the fields that are shown, as they are shown."""
+    """A repr has the fields that attrs would show, as attrs would show them."""
     ours, theirs = Ours(**{"text": "a", **change}), Theirs(**{"text": "a", **change})
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
 
@@ -114,7 +114,7 @@ def test_the_repr_of_an_object_that_is_not_complete() -> None:
 
 
 def test_the_repr_of_a_class_in_a_function() -> None:
-    """It is shown by its own name."""
+    """A class inside a function is shown by its own name."""
 
     @attrs.frozen(eq=False, repr=False)
     class Local(Record):
