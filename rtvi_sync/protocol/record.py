@@ -4,8 +4,8 @@
     class Answer(Record):
         text: str
 
-attrs compiles these methods once more for each class, which takes longer than everything else that the import of its module
-does. The methods here do the same, by the fields of the class.
+attrs compiles these methods for each class again, which takes longer than all the rest of the import of its module. The
+methods here do the same, by the fields of the class.
 """
 
 from __future__ import annotations
