@@ -159,7 +159,7 @@ def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in [*content.items(), (f"{info}/RECORD", record.encode())]:
             entry = zipfile.ZipInfo(path)
-            entry.external_attr = 0o755 << 16  # for scripts
+            entry.external_attr = 0o100755 << 16  # pip makes such scripts executable
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return wheel
 
