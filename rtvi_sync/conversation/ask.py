@@ -358,7 +358,7 @@ class SpokenQuestion(Question):
             self._run = sender.run
             self._run.when_over(self._check_all_sent)
         if self._rests or not self._session.live:  # Ctrl-C has ended the call meanwhile, or the session has ended
-            self._rest()
+            self.rest()
 
     def _check_all_sent(self) -> None:
         if not self.all_sent and not self._rests and self._session.live:
@@ -376,13 +376,15 @@ class SpokenQuestion(Question):
         return turns[-1].number + 1 if turns else 1
 
     def may_be(self, turn: TurnRecord) -> bool:
-        """See `Question`."""
-        return turn.modality == "audio" and self._first is not None and turn.number >= self._first
+        """See `Question`. A turn of a later session is not, even if the question has not been cleaned up yet."""
+        follower = self._session.follower
+        in_session = follower is not None and turn.session == follower.number
+        return in_session and turn.modality == "audio" and self._first is not None and turn.number >= self._first
 
     @property
     def is_speaking(self) -> bool:
-        """See `Question`."""
-        return self._sender is not None
+        """See `Question`. True before `_sender` is known, because the source may speak as soon as it is inserted."""
+        return self._first is not None and not self._rests
 
     @property
     def all_sent(self) -> bool:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media import BytesSource, CallbackSink, CallbackSource, MediaDeviceInfo, NullSink, WavSink, WavSource
 from rtvi_sync.media.kinds import AudioFiles, choice_of, is_file_name
-from rtvi_sync.media.media import Media
 from tests.support.wavs import write_wav
 
 pytestmark = pytest.mark.inside
@@ -22,11 +22,12 @@ pytestmark = pytest.mark.inside
 def test_something_else_is_a_type_error(wrong):
     """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):
-        Media(mic=wrong)
+        RTVIClient(mic=wrong)
     with pytest.raises(TypeError, match="WavSink"):
-        Media(speaker=wrong)
+        RTVIClient(speaker=wrong)
+    client = RTVIClient(transport=WebSocketTransport("ws://127.0.0.1:1"))
     with pytest.raises(TypeError, match="WavSource"):
-        Media().select("mic", wrong)
+        client.update_mic(wrong)
 
 
 def test_a_device_is_its_id():
@@ -90,7 +91,7 @@ def test_functions():
 def test_a_function_that_could_not_be_called(kind, function, text):
     """A function that could not be called is refused when it is chosen, not when the first audio arrives."""
     with pytest.raises(TypeError, match=text):
-        choice_of(kind, function)
+        RTVIClient(**{kind: function})
 
 
 def test_a_generator_function():
@@ -101,7 +102,7 @@ def test_a_generator_function():
 
     for kind in ("mic", "speaker"):
         with pytest.raises(TypeError, match=f"{kind} must be .* not a generator function"):
-            choice_of(kind, audio)
+            RTVIClient(**{kind: audio})
 
 
 def test_an_object_that_can_be_called_is_an_object():

@@ -22,7 +22,7 @@ from tests.support.clients import bot_says, memory_client, say, silent_bot, tran
 from tests.support.probes import session_has_ended
 from tests.support.scripted_talk import TalkingBot, hangs_up
 from tests.support.slowness import GUARD, takes
-from tests.support.threads import InThread, thread_names
+from tests.support.threads import InThread, thread_names, workers_of_package
 from tests.support.waiting import until
 
 
@@ -41,7 +41,7 @@ def test_nothing_runs_by_itself() -> None:
     with client:
         say(client, 1, 2)
         assert heard == []
-        assert not [name for name in thread_names() if "-worker-" in name]
+        assert workers_of_package() == []
         assert client.process_events() == 2
         assert heard == [1, 2]
         assert set(names) == {threading.current_thread().name}
