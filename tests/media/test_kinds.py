@@ -91,18 +91,18 @@ def test_functions():
 def test_a_function_that_could_not_be_called(kind, function, text):
     """A function that could not be called is refused when it is chosen, not when the first audio arrives."""
     with pytest.raises(TypeError, match=text):
-        RTVIClient(**{kind: function})
+        RTVIClient({kind: function})
 
 
 def test_a_generator_function():
     """A generator function is refused, because a call of it runs nothing and all audio would be lost."""
 
-    def audio(*_):
+    def audio(*_: Any) -> Any:
         yield b""
 
     for kind in ("mic", "speaker"):
         with pytest.raises(TypeError, match=f"{kind} must be .* not a generator function"):
-            RTVIClient(**{kind: audio})
+            RTVIClient({kind: audio})
 
 
 def test_an_object_that_can_be_called_is_an_object():
