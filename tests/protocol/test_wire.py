@@ -195,7 +195,7 @@ def test_damaged_frames_are_read_as_the_oracle_reads_them(several: list[Frame], 
 
 
 def test_a_frame_of_very_many_fields_is_refused() -> None:
-    """Such a frame would hold up the thread that reads for all sessions."""
+    """A frame of very many fields would hold up the thread that reads for all sessions."""
     with pytest.raises(ProtocolError, match="more than 1000 fields"):
         decode(b"\x30\x00" * 1_000_000)
     with pytest.raises(ProtocolError, match="more than 1000 fields"):
