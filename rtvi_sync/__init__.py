@@ -19,6 +19,7 @@ if typing.TYPE_CHECKING:
     from .client.helpers import RTVIClientHelper
     from .client.llm_helper import LLMHelper
     from .client.options import RTVIClientOptions, RTVIEventCallbacks
+    from .client.recorder import RecordingSession
     from .client.stats import ClientStats
     from .concurrency.abort import AbortController, AbortSignal
     from .conversation.ask import PendingTurn
@@ -106,6 +107,7 @@ if typing.TYPE_CHECKING:
         UserTranscriptionData,
     )
     from .protocol.states import CloseInfo, TransportState
+    from .recording.recording import Recording
     from .session.connect_request import BotStartedData
     from .session.event_bus import HandlerError
     from .session.event_stream import EventStream
@@ -147,6 +149,9 @@ __all__ = [
     "Turn",
     "TurnAudio",
     "TurnTimings",
+    # recordings
+    "Recording",
+    "RecordingSession",
     # reconnecting
     "ReconnectPolicy",
     "ReconnectFailedData",
@@ -258,6 +263,7 @@ _NAMES = {
     "client.helpers": "RTVIClientHelper",
     "client.llm_helper": "LLMHelper",
     "client.options": "RTVIClientOptions RTVIEventCallbacks",
+    "client.recorder": "RecordingSession",
     "client.stats": "ClientStats",
     "conversation.turn": "Turn",
     "concurrency.abort": "AbortController AbortSignal",
@@ -271,6 +277,7 @@ _NAMES = {
     "events": "Event RTVIEvent",
     "media.turn_audio": "TurnAudio",
     "protocol.states": "CloseInfo TransportState",
+    "recording.recording": "Recording",
     "conversation.record": "ReportedFunctionCall TimelineEntry TurnTimings",
     "session.connect_request": "BotStartedData",
     "session.event_bus": "HandlerError",

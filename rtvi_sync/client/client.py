@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from .._version import __version__
 from ..errors import RTVIError
 from ..messages import BotReadyData
 from ..protocol.states import ACTIVE, CloseInfo, TransportState
-from ..protocol.validation import NAME, WAIT, from_mapping
+from ..protocol.validation import BOOL, COUNT, NAME, PATH, WAIT, from_mapping, function_taking
 from ..session.event_bus import EventBus
 from ..session.params import APIRequest, RTVIClientParams, Seconds
 from ..session.reconnect_policy import ReconnectPolicy
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from .event_overloads import ClientEvents
     from .option_types import ConstructorOptions, KeywordOptions
+    from .recorder import RecordingSession
     from .stats import ClientStats
 else:
     from .events import ClientEvents
@@ -366,6 +369,54 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             RTVIError: `base_url` is missing.
         """
         return self.params.construct_url(endpoint)
+
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        audio: bool = True,
+        redact: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
+        overwrite: bool = False,
+        max_bytes: int = 2**30,
+    ) -> RecordingSession:
+        """Record the session, and those that follow: messages and states as JSON lines, audio as a stereo WAV file.
+
+        It begins at the call, which may come before `connect()`, and ends with `close()` of the result, which is a
+        context manager, or with that of the client. The files can be read at any time, also after the process was
+        killed. Recording never holds up a session; what the disk does not take in time is counted in `lost`.
+
+        Secrets are replaced by ``***``: the tokens, headers and query values that this client knows, wherever they
+        occur, and strings whose name is that of a secret, such as ``api_key``. What people say stays as it is.
+
+        Args:
+            path: of the files, ``NAME.jsonl`` and ``NAME.wav``, with one of these suffixes or none. The next session
+                of the client has ``NAME-2.jsonl``.
+            audio: False: no WAV file.
+            redact: called with each row, on the thread that writes; returns the row, changed or not, or None to leave
+                it out.
+            overwrite: replace files that exist.
+            max_bytes: of the files of one session; the recording ends there.
+
+        Raises:
+            FileExistsError: there is a file of that name.
+            OSError: the file cannot be created.
+            TypeError, ValueError: an argument cannot be used.
+            NoThreadError: no thread can be started.
+        """
+        PATH.check(path=path)
+        BOOL.check(audio=audio, overwrite=overwrite)
+        function_taking("row").or_none.check(redact=redact)
+        COUNT.check(max_bytes=max_bytes)
+        from .recorder import record  # most clients record nothing
+
+        return record(
+            self._life,
+            Path(path),
+            audio=audio,
+            redact=redact,
+            overwrite=overwrite,
+            max_bytes=max_bytes,
+        )
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 

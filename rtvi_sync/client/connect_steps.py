@@ -449,7 +449,7 @@ class Attempt:
             session.opened()
             session.check_wanted()  # `opened()` may have called a `start_media()` of the application, which may hang
             step = "could not send client-ready"
-            transport.send_ready_message()
+            session.send_ready_message()
         except Exception as error:
             session.check_wanted()
             if step is None or (isinstance(error, RTVIError) and not isinstance(error, NoThreadError)):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..conversation.follow import ConversationTracker
     from ..session.http_action import HTTPAction
     from .reconnect import Reconnect
+    from .recorder import Recorder
     from .stats import ClientStats
 
 logger: logging.Logger = package_logger(__name__)
@@ -158,6 +159,8 @@ class Life:
         self.started: Bundle | None = None
         #: Why the last lost session was not replaced; None if it was, or if the application has connected since.
         self.failed: ReconnectFailedData | None = None
+        #: Of the client's recordings; None before the first one.
+        self.recorder: Recorder | None = None
         #: The number of sessions that were replaced.
         self.reconnects: int = 0
         self.watch: Watch = Watch()
@@ -297,6 +300,7 @@ class Life:
                 self.end_waiting_streams(self.last_session.close_info)
             raise
         operation.session = self.last_session = session
+        session.recorder = self.recorder  # after it: `record()` makes the one, then looks for the other
         self.failed = None
         return session
 
@@ -759,6 +763,8 @@ class Ending:
                     shielded(self._end, limit=EndLimits.TEARDOWN + EndLimits.STOP)
         if self._for_good:
             life._bus.streams.end_for_good(BY_CLIENT)
+            if life.recorder is not None:
+                life.recorder.close()
 
     def insist(self) -> None:
         """Let all be ended though an interrupt has ended `run()`, wherever that was. On return the state is that of the
@@ -767,6 +773,8 @@ class Ending:
         life = self._life
         if self._for_good:
             life._bus.streams.end_for_good(BY_CLIENT)
+            if life.recorder is not None:
+                life.recorder.end()
         if life.last_session is not None and life.last_session.lost_by_fork:
             return
         with contextlib.suppress(TimeoutError):

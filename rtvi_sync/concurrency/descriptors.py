@@ -6,6 +6,7 @@ descriptor is soon reused for another file; a write to that number, or a close o
 
 from __future__ import annotations
 
+import io
 import os
 import selectors
 import socket
@@ -18,15 +19,15 @@ DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class Mark:
-    """A record of a socket's descriptor, to find out later whether the application has closed it.
+    """A record of the descriptor of a socket or file, to find out later whether the application has closed it.
 
-    It does not keep the socket open. Ask only while this package has not closed the socket itself.
+    It does not keep the descriptor open. Ask only while this package has not closed it itself.
     """
 
     __slots__ = ("_number", "_place")
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._number = sock.fileno()
+    def __init__(self, opened: socket.socket | io.FileIO) -> None:
+        self._number = opened.fileno()
         self._place = _place(self._number)
 
     @property

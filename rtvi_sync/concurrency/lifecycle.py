@@ -61,11 +61,12 @@ class Idle(Protocol):
         """End the idle threads, and wait for them until `deadline`."""
 
 
-# Guards the two sets, which cannot be iterated while another thread changes them. Any thread may hold it, for one set
+# Guards the three sets, which cannot be iterated while another thread changes them. Any thread may hold it, for one set
 # operation. Re-entrant, because a finalizer may register or unregister an object during one.
 _lock = threading.RLock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
+_exit_last: weakref.WeakSet[ExitAware] = weakref.WeakSet()
 _idle: list[Idle] = []  # filled at import
 
 
@@ -214,10 +215,15 @@ def register_for_fork(thing: ForkAware) -> None:
         _fork_aware.add(thing)
 
 
-def register_for_exit(thing: ExitAware) -> None:
-    """Call `thing.at_exit()` when the interpreter exits, or a child of multiprocessing or Celery ends. Held weakly."""
+def register_for_exit(thing: ExitAware, *, last: bool = False) -> None:
+    """Call `thing.at_exit()` when the interpreter exits, or a child of multiprocessing or Celery ends. Held weakly.
+
+    Args:
+        thing: what is called.
+        last: when all others have ended.
+    """
     with _lock:
-        _exit_aware.add(thing)
+        (_exit_last if last else _exit_aware).add(thing)
     _hook_multiprocessing()
     _hook_celery()
 
@@ -238,6 +244,7 @@ def unregister_for_exit(thing: ExitAware) -> None:
     """Undo `register_for_exit()`, because `thing` has ended."""
     with _lock:
         _exit_aware.discard(thing)
+        _exit_last.discard(thing)
 
 
 def live_objects() -> list[ExitAware]:
@@ -279,6 +286,7 @@ def _after_fork_in_child() -> None:
         except Exception:
             logger.exception("Releasing the resources that a forked process inherited failed")
     _exit_aware.clear()
+    _exit_last.clear()
 
 
 def _hook_multiprocessing() -> None:
@@ -317,7 +325,7 @@ def _at_exit_of_celery(**_: object) -> None:
 
 def _at_exit() -> None:
     with _lock:
-        live = list(_exit_aware)
+        live = [*_exit_aware, *_exit_last]
     deadline = Deadline(EXIT_LIMIT)  # shared, so that the exit does not take longer with more sessions
     for thing in live:
         try:

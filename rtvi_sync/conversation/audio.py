@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import attrs
 
 from ..concurrency.clock import monotonic
 from ..media.base import AudioFrame
 from ..media.levels import FLOOR, audible
-from ..media.media import Media
 from ..media.pcm import rms
 from ..media.slot import MediaCounters
 from ..media.tracks import AudioTrack, TrackFrames
@@ -257,16 +256,26 @@ def _voiced(frames: Sequence[AudioFrame], begin: float) -> Sequence[AudioFrame]:
     return frames[first : voiced[-1] + 1]
 
 
+class AudioTracks(Protocol):
+    """The audio of a session: what it receives and sends now. `Media` is one."""
+
+    def received(self) -> AudioTrack | None:
+        """Return the track of the bot's audio; None without one."""
+
+    def sent(self) -> AudioTrack | None:
+        """Return the track of all audio that is sent; None without one."""
+
+
 class SessionAudio:
     """The audio of a session that no turn has taken yet, from the construction on. Under the conversation's lock.
 
     Args:
-        media: The client's.
+        media: Has the tracks.
         max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
         in_full: False: turns are not used yet. That of the bot only, until `forget()` or `keep()`.
     """
 
-    def __init__(self, media: Media, max_seconds: float, *, in_full: bool = True) -> None:
+    def __init__(self, media: AudioTracks, max_seconds: float, *, in_full: bool = True) -> None:
         self._media = media
         self._max_seconds = max_seconds
         self._bot = Side(max_seconds, _BOT_LEAD)

@@ -287,7 +287,7 @@ class EndedTurn:
         cut, turn = self._cut, self._turn  # in this order
         if turn is None:
             assert cut is not None, "there is one or the other"
-            self._turn = turn = turn_of(self.record, cut, _about(self.bot))
+            self._turn = turn = turn_of(self.record, cut, about_bot(self.bot))
             self._cut = None
         return turn
 
@@ -549,7 +549,7 @@ class ConversationTracker:
         with self._lock:
             tracker, follower, over = self._tracker, self._follower, self._over.copy()
             records = tracker.turns if tracker is not None else ()
-        bot = _about(follower.bot) if follower is not None else ""
+        bot = about_bot(follower.bot) if follower is not None else ""
         return tuple(
             ended.turn() if (ended := over.get(record.number)) is not None else turn_of(record, bot=bot)
             for record in records
@@ -578,7 +578,8 @@ def turn_of(record: TurnRecord, cut: TurnCut | None = None, bot: str = "") -> Tu
     return Turn(**fields, bot=bot)
 
 
-def _about(bot: BotReadyData) -> str:
+def about_bot(bot: BotReadyData) -> str:
+    """Return what a bot is: "RTVI 2.2.0, pipecat-ai 1.14.0"."""
     library = " ".join(filter(None, (bot.about.library, bot.about.library_version)))
     return one_line(", ".join(filter(None, (f"RTVI {bot.version}" if bot.version else "", library))))
 

@@ -74,6 +74,7 @@ from .event_stream import forked_error
 from .function_calls import CALL_EVENTS, FunctionCalls
 
 if TYPE_CHECKING:
+    from ..client.recorder import Recorder
     from ..conversation.follow import ConversationTracker, SessionFollower
 
 logger: logging.Logger = package_logger(__name__)
@@ -176,6 +177,8 @@ class Session:
         self._conversation = conversation
         #: Takes what happens, from the moment when the bot is ready; None before, and if turns are not followed.
         self.follower: SessionFollower | None = None
+        #: Notes what happens, for recordings; None: the client is not recorded.
+        self.recorder: Recorder | None = None
         self._waiting: list[AbortController] = []  # of the requests beside the session
         # By thread: each counts its own messages, so that no sending thread holds a lock.
         self._sent: defaultdict[int, int] = defaultdict(int)
@@ -257,6 +260,8 @@ class Session:
         """Enter `state` and publish it; False if it cannot follow. Any thread."""
         moved = self.publisher.move(state)
         self.transport.state = self.publisher.state
+        if moved and (recorder := self.recorder) is not None:
+            recorder.note(self, "state", state.value)
         return moved
 
     def opened(self) -> None:
@@ -273,7 +278,15 @@ class Session:
     def _publish_opened(self) -> bool:
         opened = self.publisher.opened()
         self.transport.state = self.publisher.state
+        if opened and (recorder := self.recorder) is not None:
+            recorder.note(self, "state", TransportState.CONNECTED.value)
         return opened
+
+    def send_ready_message(self) -> None:
+        """Tell the bot that the client is ready."""
+        if (recorder := self.recorder) is not None:
+            recorder.sent(self, self.engine.client_ready, monotonic())
+        self.transport.send_ready_message()
 
     def _become_ready(self, effect: protocol.Ready) -> None:
         """Start the media and publish that the bot is ready. On the thread that delivers messages, if the transport is
@@ -295,6 +308,8 @@ class Session:
             return
         if self._conversation is not None:  # before the application can send anything
             self.follower = self._conversation.follow(self, effect.data)
+        if (recorder := self.recorder) is not None:
+            recorder.ready(self, effect.data)
         self.abort.signal._finish()
         if self.move(TransportState.READY):
             self.publisher.event(RTVIEvent.BOT_READY, effect.data, effect.message)
@@ -431,6 +446,7 @@ class Session:
     def _transmit(self, message: RTVIMessage) -> None:
         """Send a message that was checked."""
         with self._order if message.type in SAYING else contextlib.nullcontext():
+            at = 0.0 if (recorder := self.recorder) is None else monotonic()
             follower = self.follower
             if follower is not None:
                 follower.sent(message)  # before the bot can answer it
@@ -443,6 +459,8 @@ class Session:
                 if isinstance(error, DisconnectedError) and self.is_ending:
                     raise self.close_info.as_error() from None
                 raise
+        if recorder is not None:
+            recorder.sent(self, message, at)
         self._sent[threading.get_ident()] += 1
 
     def fetch_config(self, deadline: Deadline) -> None:
@@ -530,7 +548,7 @@ class Session:
         Their events are queued together, but before anything that must come after them: an answer, a state, an
         interruption, a function call.
         """
-        receive, publisher = self.engine.receive, self.publisher
+        receive, publisher = self.engine.receive if self.recorder is None else self._record, self.publisher
         items: list[Item] = []
         held = 0  # bytes, by the items
         try:
@@ -562,6 +580,12 @@ class Session:
             if items:
                 publisher.enqueue(items, held)
 
+    def _record(self, message: Inbound) -> list[protocol.Effect]:
+        """Note a message for the recordings, and return its effects."""
+        if (recorder := self.recorder) is not None:
+            recorder.received(self, message)
+        return self.engine.receive(message)
+
     def _perform(self, effect: protocol.Effect, size: int) -> None:
         """Perform an effect of the bot's message, which holds `size` bytes; an event is a call of a function."""
         if isinstance(effect, protocol.Deliver):
@@ -576,6 +600,8 @@ class Session:
             self.publisher.perform(effect)
 
     def _interrupt(self) -> None:
+        if (recorder := self.recorder) is not None:
+            recorder.note(self, "interruption")
         try:
             self.transport.interrupt_playback()
         except BaseException:
@@ -857,6 +883,8 @@ class End:
         at = monotonic()  # the turns that the end cuts off, end at the moment of `disconnected`
         if session.follower is not None:
             session.follower.end(info, at)
+        if (recorder := session.recorder) is not None:
+            recorder.note(session, "end", info, at)
         self._delivered = publisher.finish(session.number, info, self._unsent, at, in_connect=session.in_connect)
         session.transport.state = publisher.state
         _sessions_of_transports.pop(id(session.transport), None)

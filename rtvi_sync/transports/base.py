@@ -310,6 +310,13 @@ class Transport(abc.ABC):
         """
         return None
 
+    def credentials(self) -> tuple[str, Mapping[str, str]]:
+        """Return the URL by which the bot is reached, "" if it is not known, and the headers that go there. Any thread.
+
+        A recording shows the URL without its secrets, and takes out of everything what this has of them.
+        """
+        return "", {}
+
     def waiting_for(self) -> str:
         """Return what `connect()` waits for now, as the object of "waiting for"; "": nothing in particular.
 

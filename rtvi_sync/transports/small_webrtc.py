@@ -125,6 +125,7 @@ class SmallWebRTCTransport(Transport):
             cam=PictureLimits(bitrate=cam_bitrate, size=cam_size),
             screen=PictureLimits(bitrate=screen_bitrate, size=screen_size),
         )
+        self._reached: tuple[str, Mapping[str, str]] = webrtc_url or "", self._headers
         self._step: Callable[[], str] = str
         self._advice: Callable[[], str | None] = _no_advice
         self._bot_takes = max_message_size
@@ -155,6 +156,7 @@ class SmallWebRTCTransport(Transport):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Negotiate the connection, and wait for its data channel; it is read from `send_ready_message()` on."""
         target = self._target(auth_bundle)
+        self._reached = target.url, target.headers
         abort.raise_if_aborted()
         connection = self._make_connection(target, abort)
         with self._lock:
@@ -267,6 +269,10 @@ class SmallWebRTCTransport(Transport):
             headers = with_cookies(target.headers, signalling.check_offer_url(target.url), start)
             target = attrs.evolve(target, headers=headers)
         return target if self._ice_servers is None else attrs.evolve(target, ice_servers=self._ice_servers)
+
+    def credentials(self) -> tuple[str, Mapping[str, str]]:
+        """Return the address that takes the offer, and the headers of that request."""
+        return self._reached
 
     def waiting_for(self) -> str:
         """Return the step of the negotiation."""

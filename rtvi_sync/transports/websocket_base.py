@@ -153,6 +153,7 @@ class WebSocketBase(Transport):
         self._receiver: WebSocketReceiver | None = None
         self._last_stats = TransportStats()
         self._last_end: CloseInfo | None = None  # how the last connection has ended
+        self._reached: tuple[str, Mapping[str, str]] | None = None  # see `credentials()`
         self._hung_up = False  # the server has ended the connection without having sent anything
         # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
         # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
@@ -176,6 +177,7 @@ class WebSocketBase(Transport):
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
         url, headers = self._target(auth_bundle)
+        self._reached = url.geturl(), headers
         sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
         options = self.options
         runtime = options._runtime
@@ -305,6 +307,11 @@ class WebSocketBase(Transport):
         """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
         self._lock = threading.RLock()
         self._connection = self._abort = self._leftover = None
+
+    def credentials(self) -> tuple[str, Mapping[str, str]]:
+        """Return the WebSocket's address, with the token, and the headers of the handshake."""
+        own = self._ws_url.geturl() if self._ws_url is not None else ""
+        return self._reached or (own, {**self._headers, "Authorization": self._token or ""})
 
     # -- address ------------------------------------------------------------------------------------------------------
 

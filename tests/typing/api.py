@@ -37,6 +37,8 @@ from rtvi_sync import (
     MissingExtraError,
     PendingTurn,
     ReconnectPolicy,
+    Recording,
+    RecordingSession,
     ReportedFunctionCall,
     RequestRejectedError,
     RequestTimeoutError,
@@ -322,6 +324,13 @@ def events(client: RTVIClient) -> None:
 
 def conversations(client: RTVIClient) -> None:
     """Ask, and judge the answers."""
+    recording: RecordingSession
+    with client.record("talk.jsonl", audio=True, redact=lambda row: None, overwrite=True, max_bytes=10) as recording:
+        recording.mark("here")
+        show(recording.path, recording.paths, recording.lost)
+    read: Recording = Recording.load(recording.path)
+    heard: TurnAudio = read.audio(read.turns()[0], side="user")
+    show(read.head, read.rows, read.seconds, read.is_cut, read.rtvi, read.bot, Recording.load_all("."), heard)
     second: PendingTurn = client.barge_in(
         "Stop!", after="bot-started-speaking", delay=0.5, where=lambda e: e.data is None
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from rtvi_sync import (
@@ -21,6 +22,7 @@ from rtvi_sync import (
     LLMHelper,
     MemoryTransport,
     ReconnectPolicy,
+    Recording,
     RTVIActionRequestData,
     RTVIClient,
     RTVIClientConfigOption,
@@ -112,6 +114,12 @@ class ReadOnly:
 def _method(name: str, targets: Targets) -> Callable[..., object]:
     method: Callable[..., object] = getattr(targets.client(), name)
     return method
+
+
+def _mark(targets: Targets) -> Callable[..., object]:
+    recording = targets.client().record(Path(mkdtemp()) / "a")
+    recording.close()
+    return recording.mark
 
 
 def _result(_: Targets) -> Callable[..., object]:
@@ -322,6 +330,15 @@ TABLE: dict[str, Call] = {
         custom_options=NOT_MAPPING,
         timeout=NOT_WAIT,
     ),
+    "RTVIClient.record": call(
+        lambda targets: targets.client().record,
+        {"path": os.path.join(os.devnull, "a")},
+        path=(*NOT_PATH, None),
+        audio=(*NOT_BOOL, None),
+        redact=NOT_FUNCTION,
+        overwrite=(*NOT_BOOL, None),
+        max_bytes=(*NOT_COUNT, None),
+    ),
     "RTVIClient.send_message": call(
         lambda targets: targets.client().send_message,
         {"message": RTVIMessage("hello")},
@@ -448,6 +465,12 @@ TABLE: dict[str, Call] = {
         interrupted=(*NOT_BOOL, None),
         errors=(*NOT_BOOL, None),
     ),
+    "Recording.load": call(lambda _: Recording.load, {"path": os.devnull}, path=(*NOT_PATH, None)),
+    "Recording.load_all": call(lambda _: Recording.load_all, {}, paths=(*NOT_PATH, None)),
+    "Recording.audio": call(
+        lambda _: Recording(Path(os.devnull), ()).audio, {}, turn=(5, "first"), side=(5, "left", None)
+    ),
+    "RecordingSession.mark": call(_mark, text=(5, None, b"text")),
     "TurnAudio.save": call(lambda _: TurnAudio().save, {"path": os.devnull}, path=(*NOT_PATH, None)),
     "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),
     "RTVIClient.wait_until_ready": call(

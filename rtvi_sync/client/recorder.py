@@ -1,0 +1,799 @@
+"""Recordings of a client's sessions, which `RTVIClient.record()` starts: what is noted, and the thread that writes.
+
+A session notes what happens by `Recorder.note()`, which only appends to a queue. Audio is read from the tracks, like an
+application does. The thread `rtvi-record` takes both every 0.2 s, in order, and writes: audio, then its sizes, then the
+rows that speak of it. So a file is valid whenever the process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from .._version import __version__
+from ..concurrency.clock import monotonic, wall_time
+from ..concurrency.deadline import Deadline
+from ..concurrency.descriptors import Mark, keep_open
+from ..concurrency.latch import Latch, Notifier
+from ..concurrency.lifecycle import (
+    fork_generation,
+    register_for_exit,
+    register_for_fork,
+    start_thread,
+)
+from ..concurrency.logs import package_logger
+from ..media.base import AudioFrame
+from ..media.resample import resampler_of
+from ..media.stereo_file import StereoFile, create, write_all
+from ..media.tracks import AudioTrack, TrackFrames
+from ..messages import BotReadyData, RTVIMessage
+from ..protocol import envelope
+from ..protocol.recording_rows import (
+    FORMAT,
+    VERSION,
+    Redactor,
+    Row,
+    Stretches,
+    before,
+    encode,
+    message_row,
+    seconds,
+    secrets_of,
+)
+from ..protocol.states import CloseInfo
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from ..transports.base import Inbound
+    from .life import Life
+
+logger: logging.Logger = package_logger(__name__)
+
+Side: TypeAlias = Literal["in", "out"]
+
+# The thread writes at this interval, in seconds, and leaves out the last part of what has happened: threads may still
+# be about to note something of it, and it is noted in order.
+_INTERVAL = 0.2
+_SETTLE = 0.02
+_LAG = 0.2  # of the audio
+# What waits for the thread at most: rows, and seconds of audio of a side.
+_MAX_ROWS = 10_000
+_MAX_SECONDS = 10.0
+# The rate of a file whose user is heard first, because the bot's is not known yet.
+_RATE_HZ = 24_000
+# Seconds that `close()` waits for the thread.
+_CLOSE_LIMIT = 5.0
+# Bytes that the last rows may take.
+_RESERVE = 2_048
+
+_SUFFIXES = (".jsonl", ".wav")
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+class Note(NamedTuple):
+    """Something that happened: when, in which session, and what."""
+
+    at: float
+    session: Session | None
+    kind: str
+    value: Any
+
+
+class Recorder:
+    """The recordings of one client. Its sessions note here what happens; no method blocks, and any thread may call it.
+
+    Args:
+        life: The client's.
+    """
+
+    def __init__(self, life: Life) -> None:
+        # When the client was collected, its last session has ended.
+        self._life = weakref.ref(life, lambda _: self.end())
+        #: Replaced as a whole.
+        self.recordings: tuple[RecordingSession, ...] = ()
+
+    def add(self, recording: RecordingSession) -> None:
+        """Tell a recording what happens from now on."""
+        self.recordings = (*self.recordings, recording)
+
+    def remove(self, recording: RecordingSession) -> None:
+        """Tell a recording nothing more."""
+        self.recordings = tuple(each for each in self.recordings if each is not recording)
+
+    def end(self) -> None:
+        """End all recordings soon."""
+        for recording in self.recordings:
+            recording._end()
+
+    def close(self) -> None:
+        """Close all recordings."""
+        for recording in self.recordings:
+            recording.close()
+
+    def note(self, session: Session | None, kind: str, value: Any = None, at: float | None = None) -> None:
+        """Note what happens."""
+        note = Note(monotonic() if at is None else at, session, kind, value)
+        for recording in self.recordings:
+            recording._put(note)
+
+    def received(self, session: Session, message: Inbound) -> None:
+        """Note a message of the bot."""
+        self._note_message(session, "in", message, monotonic())
+
+    def sent(self, session: Session, message: RTVIMessage, at: float) -> None:
+        """Note a message that was sent."""
+        self._note_message(session, "out", message, at)
+
+    def _note_message(self, session: Session, side: Side, message: Inbound, at: float) -> None:
+        if not isinstance(message, (str, bytes)):  # as text, because the application may change it later
+            document = message.to_dict() if isinstance(message, RTVIMessage) else message
+            try:
+                message = envelope.to_json(document)
+            except (TypeError, ValueError):
+                return
+        self.note(session, side, message, at)
+
+    def ready(self, session: Session, bot: BotReadyData) -> None:
+        """Note that the bot of a session is ready, and listen to both sides from now on."""
+        self.note(session, "bot", bot)
+        for recording in self.recordings:
+            recording._listen(session)
+
+    def about(self) -> tuple[str, set[str]]:
+        """Return the bot's URL, and all that the client knows of secrets."""
+        life = self._life()
+        if life is None:
+            return "", set()
+        params, transport = life.params, life.transport
+        url, headers = transport.credentials() if transport is not None else ("", {})
+        secrets = secrets_of(url, headers) | secrets_of(params.base_url, params.headers, params.request_data)
+        asked = [
+            each
+            for candidate in life.candidates
+            if (bot := candidate.bot_url) is not None
+            for each in (bot.ws_url, *bot.endpoints, bot.base_url, bot.offer_url)
+            if each is not None
+        ]
+        for each in asked:
+            secrets |= secrets_of(each)
+        if transport is not None and (start := transport.start_request) is not None:
+            secrets |= secrets_of(start.url, start.headers)
+        return url or next(iter(asked), params.base_url or ""), secrets
+
+
+class RecordingSession:
+    """A recording that is being made; leaving its ``with`` block closes it. Any thread may call its methods.
+
+    Its first files have the name that `RTVIClient.record()` was given; each further session of the client has files of
+    its own, ``NAME-2.jsonl`` and so on. When the client ends for good, so does the recording.
+    """
+
+    # Mutable state. `_queue` and `_listeners` are changed in single steps by any thread. `_files`, `_later`, `_count`,
+    # `_ended`, `_is_full` and `_redactor` belong to the thread that writes, which holds `_writing`.
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        path: Path,
+        *,
+        audio: bool,
+        redact: Callable[[Row], Row | None] | None,
+        overwrite: bool,
+        max_bytes: int,
+    ) -> None:
+        self._recorder = recorder
+        self._base = path.with_suffix("") if path.suffix in _SUFFIXES else path
+        self._audio = audio
+        self._overwrite = overwrite
+        self._max_bytes = max_bytes
+        self._redactor = Redactor(function=redact)
+        self._queue: deque[Note] = deque()
+        self._rows_lost = 0
+        self._listeners: list[_Listener] = []
+        self._later: list[Note] = []
+        self._paths: tuple[Path, ...] = ()
+        self._lost: tuple[Row, ...] = ()
+        self._count = 0
+        self._ended = 0  # the number of the session that has ended last, among those of the client
+        self._is_full = False
+        self._closes = False
+        self._done = Latch()
+        # Held while the files are written, by the thread that writes or the one that waits for the last of it.
+        self._writing = threading.Lock()
+        self._files: _Files | None = self._open(monotonic(), 1)
+
+    # -- the application's: any thread --------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """Return the file with the rows of the first session."""
+        return self._paths[0]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Return all files that there are so far."""
+        return self._paths
+
+    @property
+    def lost(self) -> tuple[Row, ...]:
+        """Return the rows that say what is missing in the recording: of which side, how much, and why."""
+        return self._lost
+
+    def mark(self, text: str) -> None:
+        """Put a mark at this moment, which the timeline shows.
+
+        Raises:
+            TypeError: It is no string.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        self._put(Note(monotonic(), None, "mark", text))
+
+    def close(self) -> None:
+        """Write what is left, and close the files. Idempotent. It takes 5 s at most, if the disk hangs."""
+        self._end()
+        self._done.wait(Deadline(_CLOSE_LIMIT))
+
+    def __enter__(self) -> RecordingSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RecordingSession {os.fspath(self.path)!r}{' closed' if self._done.is_set() else ''}>"
+
+    def _discard(self) -> None:
+        """Remove the files of a recording that could not start."""
+        if (files := self._files) is not None:
+            files.abandon()
+            files.path.unlink(missing_ok=True)
+
+    def _forget(self) -> None:
+        """Close the files as they are, in a forked child: they are the parent's."""
+        self._recorder.remove(self)
+        self._writing, self._closes = threading.Lock(), True
+        if self._files is not None:
+            self._files.abandon()
+        self._done.set()
+
+    # -- what happens: any thread -------------------------------------------------------------------------------------
+
+    def _put(self, note: Note) -> None:
+        """Take a note, if there is room."""
+        if len(self._queue) < _MAX_ROWS:
+            self._queue.append(note)
+        else:
+            self._rows_lost += 1
+
+    def _listen(self, session: Session) -> None:
+        """Read the tracks of a session whose bot is ready, from now on."""
+        if self._audio:
+            self._listeners.append(_Listener(session))
+
+    def _end(self) -> None:
+        """End the recording soon. Does not block."""
+        if not self._closes:
+            self._recorder.remove(self)
+            self._closes = True
+        _writer.wake()
+
+    # -- writing: on the thread for it --------------------------------------------------------------------------------
+
+    def _write_soon(self) -> bool:
+        """Write what has happened; return whether the recording is closed now."""
+        with self._writing:
+            if self._done.is_set():
+                return True
+            try:
+                closes = self._closes
+                self._write(monotonic(), closes=closes)
+            except Exception:
+                logger.exception("A recording has failed. Please report it: it is a fault of rtvi_sync")
+                closes = True
+                if self._files is not None:
+                    self._files.abandon()
+            if closes:
+                self._recorder.remove(self)
+                self._done.set()
+            return closes
+
+    def _write(self, now: float, *, closes: bool) -> None:
+        notes = self._later
+        while self._queue:
+            notes.append(self._queue.popleft())
+        for listener in [*self._listeners]:
+            notes += listener.take()
+            if listener.is_over:
+                self._listeners.remove(listener)
+        notes.sort(key=_moment)
+        settled = now if closes else now - _SETTLE
+        self._later = [note for note in notes if note.at > settled]
+        for note in notes[: len(notes) - len(self._later)]:
+            self._take(note)
+        files = self._files
+        if files is None:
+            return
+        if self._rows_lost:
+            count, self._rows_lost = self._rows_lost, 0
+            files.lose(now, "rows", 0.0, "slow_disk", rows=count)
+        files.write(now)
+        if closes:
+            files.close(now, None)
+        self._after(files)
+
+    def _take(self, note: Note) -> None:
+        files = self._files
+        if files is None:  # the last session has ended
+            if self._is_full or note.session is None or note.session.number <= self._ended:
+                return
+            self._count += 1
+            files = self._files = self._open(note.at, self._count)
+        if note.kind in ("state", "bot"):  # the server may have told a token
+            self._redactor.learn(self._recorder.about()[1])
+        files.take(note)
+        if files.is_over:
+            self._ended = note.session.number if note.session is not None else self._ended
+            self._after(files)
+
+    def _after(self, files: _Files) -> None:
+        """Note what is known of the files, and forget them if they are complete."""
+        self._lost = (*self._lost, *files.lost[files.told :])
+        files.told = len(files.lost)
+        if files.wav_path is not None and files.wav_path not in self._paths:
+            self._paths = (*self._paths, files.wav_path)
+        if not files.is_over:
+            return
+        self._files = None
+        if files.is_full:
+            self._is_full = True
+            self._end()
+
+    def _open(self, at: float, number: int) -> _Files:
+        """Open the files of a session.
+
+        Raises:
+            OSError: They cannot be created.
+        """
+        self._count = number
+        url, secrets = self._recorder.about()
+        self._redactor.learn(secrets)
+        base = self._base if number == 1 else self._base.with_name(f"{self._base.name}-{number}")
+        files = _Files(
+            base,
+            at,
+            number,
+            url=url,
+            redactor=self._redactor,
+            has_audio=self._audio,
+            overwrite=self._overwrite,
+            max_bytes=self._max_bytes,
+        )
+        self._paths = (*self._paths, files.path)
+        return files
+
+
+def _moment(note: Note) -> float:
+    return note.at
+
+
+class _Listener:
+    """Reads the audio of both sides of a session.
+
+    Args:
+        session: Its bot is ready.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._readers: dict[Side, tuple[AudioTrack, TrackFrames[AudioFrame]]] = {}
+        self._dropped: dict[Side, int] = {"in": 0, "out": 0}
+        self._unsent = 0.0
+        #: The session has ended, and all was taken.
+        self.is_over: bool = False
+        self._open()
+
+    def _open(self) -> None:
+        if self._session.is_closed:
+            return
+        media = self._session.media
+        tracks: tuple[tuple[Side, AudioTrack | None], ...] = (("in", media.received()), ("out", media.sent()))
+        for side, track in tracks:
+            if track is not None and (side not in self._readers or self._readers[side][0] is not track):
+                self._readers[side] = track, track.frames(buffer=_MAX_SECONDS)
+                self._dropped[side] = 0
+
+    def take(self) -> list[Note]:
+        """Return the frames that have come, and what was lost."""
+        session = self._session
+        self.is_over = session.is_closed
+        notes: list[Note] = []
+        for side, (_, reader) in self._readers.items():
+            frames = reader.take()
+            notes += [Note(frame.timestamp, session, "frame", (side, frame)) for frame in frames]
+            lost, self._dropped[side] = reader.dropped - self._dropped[side], reader.dropped
+            if lost and frames:
+                what = (side, lost * frames[0].duration, "slow_disk")
+                notes.append(Note(frames[0].timestamp, session, "lost", what))
+        unsent, before = session.transport.stats().audio_unsent, self._unsent
+        if not self.is_over and unsent >= before + 0.01:
+            self._unsent = unsent
+            notes.append(Note(monotonic(), session, "lost", ("out", unsent - before, "slow_server")))
+        self._open()
+        return notes
+
+
+class _Files:
+    """The files of one session of a recording. On the thread that writes.
+
+    Args:
+        base: Their path, without suffixes.
+        began: The moment from which their time counts.
+        number: Of the session, among those of the recording.
+        url: The bot's.
+        redactor: What must not be seen.
+        has_audio: Whether there is a WAV file, once there is audio.
+        overwrite: Replace what is there.
+        max_bytes: Of both files together.
+
+    Raises:
+        FileExistsError: One of them exists.
+        OSError: They cannot be created.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        began: float,
+        number: int,
+        *,
+        url: str,
+        redactor: Redactor,
+        has_audio: bool,
+        overwrite: bool,
+        max_bytes: int,
+    ) -> None:
+        self.path: Path = base.with_name(f"{base.name}.jsonl")
+        self._wav_name = base.with_name(f"{base.name}.wav")
+        for path in (self.path, self._wav_name) if has_audio else (self.path,):
+            if overwrite:
+                path.unlink(missing_ok=True)
+            elif path.exists():
+                raise FileExistsError(
+                    errno.EEXIST, "There is a recording already; pass another path, or overwrite=True", os.fspath(path)
+                )
+        self.began = began
+        self._redactor = redactor
+        self._has_audio = has_audio
+        self._max_bytes = max_bytes
+        self._file: io.FileIO = create(self.path)
+        self._mark = Mark(self._file)
+        self._size = 0
+        self._wav: StereoFile | None = None
+        self._stretches: dict[Side, Stretches] = {}
+        self._held: deque[Row] = deque()  # stretches whose audio is not in the file yet
+        self._ahead = 0.0  # seconds of the bot's audio that were lost because it came too far ahead
+        self._last: dict[str, float] = {}
+        self._was_ready = False
+        self.is_over: bool = False
+        self.is_full: bool = False
+        self.lost: list[Row] = []
+        self.told: int = 0  # of them
+        moment = datetime.fromtimestamp(wall_time(), timezone.utc).isoformat(timespec="microseconds")
+        head = {"kind": "head", "format": FORMAT, "version": VERSION, "wall": moment.replace("+00:00", "Z")}
+        self._add(head | {"library": f"rtvi_sync {__version__}", "session": number, "url": url})
+
+    @property
+    def wav_path(self) -> Path | None:
+        """Return the WAV file; None without one."""
+        return self._wav_name if self._wav is not None else None
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def take(self, note: Note) -> None:
+        """Take a note."""
+        at, _, kind, value = note
+        t = max(0.0, at - self.began)
+        if kind == "frame":
+            side, frame = value
+            self._take_frame(side, frame, t)
+        elif kind in ("in", "out"):
+            t = self._last[kind] = max(t, self._last.get(kind, 0.0))
+            self._add(message_row(seconds(t), kind, value))
+        elif kind == "bot":
+            self._was_ready = True
+            about, capabilities = value.about, value.capabilities
+            self._row(t, "bot", rtvi=value.version, about=_given(about), capabilities=_given(capabilities))
+        elif kind == "state":
+            self._row(t, "state", state=value)
+        elif kind == "mark":
+            self._row(t, "mark", text=value)
+        elif kind == "interruption":
+            self._interrupt(t)
+        elif kind == "lost":
+            self.lose(at, *value)
+        elif kind == "end":
+            self._take_end(at, value)
+
+    def _take_frame(self, side: Side, frame: AudioFrame, t: float) -> None:
+        if not self._has_audio:
+            return
+        wav = self._wav
+        if wav is None:
+            wav = self._make_wav(t, frame.sample_rate_hz if side == "in" else _RATE_HZ)
+            if wav is None:
+                return
+        channel = wav.bot if side == "in" else wav.user
+        placed = channel.place(t, frame.pcm, frame.sample_rate_hz)
+        if placed is None:
+            self._ahead += frame.duration
+            return
+        self._held += self._stretches[side].add(t, frame.sample_rate_hz, *placed)
+
+    def _make_wav(self, t: float, rate_hz: int) -> StereoFile | None:
+        try:
+            self._wav = StereoFile(self._wav_name, rate_hz)
+        except OSError as error:
+            self._has_audio = False
+            logger.warning("A recording has no audio, because %s cannot be created: %s", self._wav_name, error)
+            return None
+        self._stretches = {"in": Stretches("in", rate_hz), "out": Stretches("out", rate_hz)}
+        self._row(t, "wav", file=self._wav_name.name, rate_hz=rate_hz)
+        return self._wav
+
+    def _interrupt(self, t: float) -> None:
+        dropped = 0
+        if self._wav is not None:
+            self._end_stretches()
+            dropped = self._wav.bot.cut(t)
+            end = self._wav.bot.end
+            self._held = deque(
+                left
+                for row in self._held
+                if (left := before(row, end) if dropped and row["dir"] == "in" else row) is not None
+            )
+        self._row(t, "interruption", dropped=dropped)
+
+    def _end_stretches(self) -> None:
+        for stretches in self._stretches.values():
+            self._held += stretches.end()
+
+    def _take_end(self, at: float, info: CloseInfo) -> None:
+        if self._was_ready:
+            self.close(at, info)
+        else:  # of a failed attempt: the next one may follow
+            error = str(info.error) if info.error is not None else None
+            self._row(max(0.0, at - self.began), "state", state="disconnected", error=error)
+
+    def lose(self, at: float, side: str, duration: float, why: str, *, rows: int = 0) -> None:
+        """Note that something is missing."""
+        row: Row = {"t": seconds(max(0.0, at - self.began)), "kind": "lost", "side": side}
+        row |= {"seconds": seconds(duration)} | ({"rows": rows} if rows else {}) | {"why": why}
+        self.lost.append(row)
+        self._add(row)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _row(self, t: float, kind: str, **values: Any) -> None:
+        self._add({"t": seconds(t), "kind": kind, **values})
+
+    def _add(self, row: Row) -> None:
+        """Write a row, as far as it may be seen."""
+        try:
+            redacted = self._redactor.row(row)
+            line = encode(redacted) if redacted is not None else b""
+        except Exception:
+            logger.exception("The function `redact` of a recording has failed; the row is left out")
+        else:
+            self._write_line(line)
+
+    def _write_line(self, line: bytes) -> None:
+        if self.is_over or not line:
+            return
+        wav_bytes = self._wav.size if self._wav is not None else 0
+        if self._size + len(line) + wav_bytes > self._max_bytes - (0 if self.is_full else _RESERVE):
+            self._become_full("it has reached max_bytes")
+            return
+        if self._mark.is_gone:
+            self._lose_file()
+            return
+        try:
+            write_all(self._file, line)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
+                self._file.seek(self._size)
+            self._become_full(str(error))
+        else:
+            self._size += len(line)
+
+    def write(self, now: float) -> None:
+        """Write the audio up to shortly before `now`, and the rows of what is in the file."""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, 0.0
+            self.lose(now, "in", ahead, "full")
+        if self._wav is not None and not self.is_over:
+            until = now - self.began - _LAG
+            self._write_wav(lambda wav, room: wav.write(until, room))
+            self._write_held(self._wav.written)
+
+    def _write_wav(self, write: Callable[[StereoFile, int], bool]) -> None:
+        wav = self._wav
+        if wav is None:
+            return
+        if self._mark.is_gone:
+            self._lose_file()
+            return
+        try:
+            if not write(wav, self._max_bytes - self._size - _RESERVE):
+                self._become_full("it has reached max_bytes")
+        except OSError as error:
+            self._become_full(str(error))
+
+    def _write_held(self, written: float) -> None:
+        held, self._held = self._held, deque()
+        for row in held:
+            if row["at"] + row["n"] <= written:
+                self._add(row)
+            else:
+                self._held.append(row)
+
+    def close(self, at: float, info: CloseInfo | None) -> None:
+        """Write what is left, and the row of the end. `info`: how the session ended; None: the recording is closed."""
+        if self.is_over:
+            return
+        if self._wav is not None:
+            self._end_stretches()
+            self._write_wav(lambda wav, room: wav.close(room))
+            self._write_held(self._wav.written)
+        error = str(info.error) if info is not None and info.error is not None else None
+        code, initiator = (info.code, info.initiator) if info is not None else (None, None)
+        self._row(max(0.0, at - self.began), "end", code=code, initiator=initiator, error=error)
+        self.is_over = True
+        self._file.close()
+
+    def _become_full(self, why: str) -> None:
+        """End the recording, because there is no room for more of it."""
+        if self.is_full:
+            return
+        self.is_full = True
+        logger.warning("The recording %s ends, but not the session: %s", self.path, why)
+        now = monotonic()
+        self.lose(now, "rows", 0.0, "full")
+        if self._wav is not None:
+            with contextlib.suppress(OSError):
+                self._wav.file.close()
+        self._row(max(0.0, now - self.began), "end", code=None, initiator=None, error=None)
+        self.is_over = True
+        self._file.close()
+
+    def _lose_file(self) -> None:
+        """Write nothing more: the application has closed the descriptors, whose numbers may be other files' now."""
+        logger.warning("The recording %s ends: the application has closed its descriptor", self.path)
+        self.is_over = self.is_full = True
+        for file in (self._file, *([self._wav.file] if self._wav is not None else [])):
+            keep_open(file)
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        self.is_over = True
+        for file in (self._file, *([self._wav.file] if self._wav is not None else [])):
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def _given(payload: Any) -> dict[str, Any]:
+    """Return the fields of a payload that the bot has sent."""
+    import attrs
+
+    return {name: value for name, value in attrs.asdict(payload).items() if value is not None and name != "extra"}
+
+
+class _Writer:
+    """The thread that writes all recordings of the process, while there are any."""
+
+    # Mutable state. `_lock` guards the list and the thread, for an assignment. Re-entrant, because a finalizer may run
+    # meanwhile.
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._recordings: list[RecordingSession] = []
+        self._thread: threading.Thread | None = None
+        self._is_awake = False
+        self._woken = Notifier()
+        register_for_fork(self)
+
+    def add(self, recording: RecordingSession) -> None:
+        """Write a recording from now on.
+
+        Raises:
+            NoThreadError: No thread can be started.
+        """
+        register_for_exit(self, last=True)
+        with self._lock:
+            self._recordings.append(recording)
+            starts = self._thread is None
+            if starts:
+                self._thread = threading.current_thread()  # until there is one, so that no second one is started
+        if starts:
+            try:
+                self._thread = start_thread("record", self._run)
+            except BaseException:
+                with self._lock:
+                    self._recordings.remove(recording)
+                    self._thread = None
+                raise
+
+    def wake(self) -> None:
+        """Write at once."""
+        self._is_awake = True
+        self._woken.notify_all()
+
+    def _run(self) -> None:
+        generation = fork_generation()
+        while generation == fork_generation():
+            self._woken.wait_for(lambda: self._is_awake, Deadline(_INTERVAL))
+            self._is_awake = False
+            self._write()
+            with self._lock:
+                if not self._recordings:
+                    self._thread = None
+                    return
+
+    def _write(self) -> None:
+        for recording in [*self._recordings]:
+            if recording._write_soon():
+                with self._lock, contextlib.suppress(ValueError):
+                    self._recordings.remove(recording)
+
+    def at_exit(self, deadline: Deadline) -> None:
+        """Close all recordings. Their sessions have ended."""
+        recordings = [*self._recordings]
+        for recording in recordings:
+            recording._end()
+        for recording in recordings:
+            if not recording._done.wait(Deadline(deadline.at_most(_CLOSE_LIMIT))):
+                recording._write_soon()
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's recordings, whose files are the parent's."""
+        self._lock, self._woken = threading.RLock(), Notifier()
+        recordings, self._recordings, self._thread = self._recordings, [], None
+        for recording in recordings:
+            recording._forget()
+
+
+_writer: Final = _Writer()
+
+
+def record(life: Life, path: Path, **options: Any) -> RecordingSession:
+    """Start a recording. See `RTVIClient.record()`."""
+    if options["audio"]:
+        resampler_of(_RATE_HZ, 2 * _RATE_HZ)  # imports its library here: the thread that writes must not wait for that
+    recorder = life.recorder or Recorder(life)
+    recording = RecordingSession(recorder, path, **options)
+    try:
+        _writer.add(recording)
+    except BaseException:
+        recording._discard()
+        raise
+    recorder.add(recording)
+    life.recorder = recorder
+    session = life.last_session
+    if session is not None and session.live:
+        session.recorder = recorder
+        if (bot := session.bot) is not None:
+            recording._put(Note(monotonic(), session, "bot", bot))
+            recording._listen(session)
+        recording._put(Note(monotonic(), session, "state", life.transport_state.value))
+    return recording

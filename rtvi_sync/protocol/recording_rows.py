@@ -1,0 +1,287 @@
+"""The rows of a recording: their kinds, audio as stretches, and what is redacted. Pure.
+
+A recording is a file of JSON lines, one row each. A row is a dict with the key ``kind``:
+
+| kind | keys |
+|---|---|
+| head | format, version, wall, library, session, url |
+| bot | t, rtvi, about, capabilities |
+| wav | t, file, rate_hz |
+| message | t, dir, message |
+| audio | t, until, dir, rate_hz, at, n, frames |
+| interruption | t, dropped |
+| state | t, state, error |
+| mark | t, text |
+| lost | t, side, seconds, rows, why |
+| end | t, code, initiator, error |
+
+``t`` is in seconds since the recording began. ``at``, ``n`` and ``dropped`` are samples of the WAV file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from ..errors import ProtocolError
+from . import envelope
+
+Row: TypeAlias = dict[str, Any]
+
+FORMAT: Final = "rtvi-recording"
+VERSION: Final = 1
+
+#: What stands for a secret.
+MASK: Final = "***"
+
+# Characters of a string that are kept.
+_MAX_STRING = 65_536
+# A known secret that is shorter is none: it would be found in every other word.
+_SHORTEST_SECRET = 6
+# Seconds of audio in a stretch.
+_STRETCH = 1.0
+# Seconds by which the arrival of a frame may be off the even line of its stretch.
+_UNEVEN = 0.010
+_DIGITS = 6  # of a second: microseconds
+
+
+# -- reading and writing ----------------------------------------------------------------------------------------------
+
+
+def encode(row: Row) -> bytes:
+    """Return the line of a row."""
+    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return f"{text}\n".encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which a bot may send
+        return f"{json.dumps(row, separators=(',', ':'))}\n".encode()
+
+
+def decode(data: bytes) -> tuple[list[Row], bool]:
+    """Return the rows of a file, in its order, and whether its last line is cut.
+
+    A line that is no row is left out.
+
+    Raises:
+        ValueError: It is no recording, or one of a later version.
+    """
+    lines = data.split(b"\n")
+    is_cut = bool(lines.pop())
+    rows: list[Row] = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(row.get("kind"), str):
+            rows.append(row)
+    if not rows and any(lines):
+        raise ValueError("it is no recording: no line of it is a row")
+    head = rows[0] if rows and rows[0]["kind"] == "head" else {}
+    version = head.get("version", VERSION)
+    if head.get("format", FORMAT) != FORMAT:
+        raise ValueError("it is no recording: its head names another format")
+    if not isinstance(version, int) or version > VERSION:
+        raise ValueError(f"it has version {version!r} of the format, and this package reads up to {VERSION}: update it")
+    return rows, is_cut
+
+
+def seconds(t: float) -> float:
+    """Return a moment as a row has it."""
+    return round(t, _DIGITS)
+
+
+# -- audio ------------------------------------------------------------------------------------------------------------
+
+
+class Stretches:
+    """Makes one row of the audio frames of one side that follow each other evenly and without a gap.
+
+    Args:
+        side: "in" for the bot, "out" for the user.
+        wav_rate_hz: Of the WAV file.
+    """
+
+    def __init__(self, side: Literal["in", "out"], wav_rate_hz: int) -> None:
+        self._side = side
+        self._wav_rate = wav_rate_hz
+        self._frames = 0
+
+    def add(self, t: float, rate_hz: int, at: int, n: int) -> list[Row]:
+        """Add a frame; return the stretches that end before it or with it.
+
+        Args:
+            t: Its arrival.
+            rate_hz: Of its source.
+            at, n: Its place in the WAV file, and its length there, in samples.
+        """
+        ended = [] if self._continues(t, rate_hz, at) else self.end()
+        if not self._frames:
+            self._t, self._rate, self._at, self._n = t, rate_hz, at, 0
+            self._slopes = 0.0, math.inf
+        self._until = t
+        self._n += n
+        if index := self._frames:  # the line from the first frame may have any slope that is near each frame
+            least, most = self._slopes
+            self._slopes = (max(least, (t - self._t - _UNEVEN) / index), min(most, (t - self._t + _UNEVEN) / index))
+        self._frames += 1
+        return ended + self.end() if self._n >= _STRETCH * self._wav_rate else ended
+
+    def _continues(self, t: float, rate_hz: int, at: int) -> bool:
+        if not self._frames or rate_hz != self._rate or at != self._at + self._n:
+            return False
+        least, most = self._slopes
+        return least <= (t - self._t) / self._frames <= most
+
+    def end(self) -> list[Row]:
+        """End the stretch; return it, if there is one."""
+        if not self._frames:
+            return []
+        row = {"t": seconds(self._t), "until": seconds(self._until), "kind": "audio", "dir": self._side}
+        row |= {"rate_hz": self._rate, "at": self._at, "n": self._n, "frames": self._frames}
+        self._frames = 0
+        return [row]
+
+
+def before(row: Row, place: int) -> Row | None:
+    """Return what is left of a stretch whose audio from a place on was never heard; None: nothing."""
+    n, frames = place - row["at"], row["frames"]
+    if n <= 0:
+        return None
+    if n >= row["n"]:
+        return row
+    kept = min(frames, math.ceil(frames * n / row["n"]))
+    until = row["t"] + (row["until"] - row["t"]) * (kept - 1) / max(1, frames - 1)
+    return row | {"n": n, "frames": kept, "until": seconds(until)}
+
+
+def arrivals(row: Row) -> list[tuple[float, int, int]]:
+    """Return the frames of a stretch: the arrival of each, and from which sample to which it is in the WAV file."""
+    frames, at, n = row["frames"], row["at"], row["n"]
+    step = (row["until"] - row["t"]) / max(1, frames - 1)
+    bounds = [at + n * index // frames for index in range(frames + 1)]
+    return [(row["t"] + index * step, bounds[index], bounds[index + 1]) for index in range(frames)]
+
+
+# -- redaction --------------------------------------------------------------------------------------------------------
+
+_WORDS = r"token|secret|password|passwd|api[_-]?key|authorization|cookie|credential"
+_SECRET_NAME = re.compile(rf"(?<![a-z])(?:{_WORDS})s?(?![a-z])")
+_WORD_IN_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LOGIN = re.compile(r"(?<=://)[^\s/?#]*(?=@)")
+_QUERY_VALUE = re.compile(r"(?<=[?&;#])([\w.~%+-]+)=([^&;#\s\"'<>]+)")
+
+
+@lru_cache(maxsize=1024)
+def is_secret_name(name: str) -> bool:
+    """Return whether the value of this name is a secret: one of the words is a whole word of it."""
+    return _SECRET_NAME.search(_WORD_IN_CAMEL_CASE.sub("_", name).lower()) is not None
+
+
+def secrets_of(url: str | None = None, headers: Mapping[str, str] | None = None, data: Any = None) -> set[str]:
+    """Return what must not be seen of a URL (login and query), of headers, and of data (by the names in it)."""
+    found: set[str] = set()
+    if url:
+        parts = urlsplit(url)
+        found |= {unquote(part) for part in (parts.username, parts.password) if part}
+        found |= {value for _, value in parse_qsl(parts.query)}
+        found |= {part.partition("=")[2] for part in parts.query.split("&")}
+    for value in (headers or {}).values():
+        found |= {value, value.rpartition(" ")[2]}  # a scheme may stand before it, as in "Bearer ..."
+        found |= {part.partition("=")[2].strip() for part in value.split(";")}
+    named: list[tuple[Any, bool]] = [(data, False)]
+    while named:
+        value, is_secret = named.pop()
+        if isinstance(value, Mapping):
+            named += [(each, is_secret or is_secret_name(str(name))) for name, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            named += [(each, is_secret) for each in value]
+        elif is_secret and isinstance(value, str):
+            found.add(value)
+    return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
+
+
+class Redactor:
+    """Takes out of rows what must not be in a file.
+
+    Args:
+        secrets: Texts that are replaced wherever they occur.
+        function: The application's: returns a row, perhaps another one, or None for no row.
+    """
+
+    def __init__(self, secrets: Iterable[str] = (), function: Callable[[Row], Row | None] | None = None) -> None:
+        self._function = function
+        self._secrets: set[str] = set()
+        self._known: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Replace these from now on, too."""
+        known = len(self._secrets)
+        self._secrets |= {form for secret in secrets for form in (secret, quote(secret, safe=""), quote(secret))}
+        if len(self._secrets) == known:
+            return
+        longest_first = sorted(self._secrets, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first)))
+
+    def row(self, row: Row) -> Row | None:
+        """Return what may be written of a row; None: nothing."""
+        redacted: Row = self.value(row)
+        return self._function(redacted) if self._function is not None else redacted
+
+    def value(self, value: Any, *, is_secret: bool = False) -> Any:
+        """Return what may be written of a value of a JSON document.
+
+        Args:
+            value: The value.
+            is_secret: A name has said so.
+        """
+        kind = type(value)
+        if kind is str:
+            return MASK if is_secret and value else self.text(value)
+        if kind is dict:
+            # An option of a config has its name as a value.
+            is_secret = is_secret or ("value" in value and is_secret_name(str(value.get("name"))))
+            return {
+                self.text(name): self.value(each, is_secret=is_secret or is_secret_name(name))
+                for name, each in value.items()
+            }
+        if kind is list or kind is tuple:
+            return [self.value(each, is_secret=is_secret) for each in value]
+        if kind is float and not math.isfinite(value):
+            return None  # JSON has no such number
+        return value
+
+    def text(self, text: str) -> str:
+        """Return what may be written of a text."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        if "://" in text:
+            text = _LOGIN.sub(MASK, text)
+        if "=" in text:
+            text = _QUERY_VALUE.sub(_without_secret, text)
+        if len(text) > _MAX_STRING:
+            text = f"{text[:_MAX_STRING]}... (cut, it has {len(text)} characters)"
+        return text
+
+
+def _without_secret(value: re.Match[str]) -> str:
+    return f"{value[1]}={MASK}" if is_secret_name(value[1]) else value[0]
+
+
+def message_row(t: float, side: str, text: str | bytes | bytearray) -> Row:
+    """Return the row of a message, from its JSON text. Of what is no JSON, or over a limit, only the size is kept."""
+    row: Row = {"t": t, "kind": "message", "dir": side}
+    try:
+        document = json.loads(text)
+        if envelope.is_too_deep(document):
+            raise ProtocolError("too deep")
+    except (ValueError, RecursionError, ProtocolError) as error:
+        why = "not JSON" if isinstance(error, ValueError) else "over a limit"
+        return row | {"message": None, "skipped": f"{len(text)} bytes, {why}"}
+    return row | {"message": document}

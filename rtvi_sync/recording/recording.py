@@ -1,0 +1,341 @@
+"""A recording that is read: its rows, the turns that are made of them, and their audio."""
+
+from __future__ import annotations
+
+import os
+import wave
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import attrs
+
+from ..conversation.audio import SessionAudio
+from ..conversation.follow import about_bot, turn_of
+from ..conversation.record import speech_of
+from ..conversation.tracker import OpenTurn, TurnTracker
+from ..conversation.turn import Turn
+from ..errors import ProtocolError, UsageError
+from ..media.pcm import WAV_HEADER_BYTES
+from ..media.tracks import AudioTrack
+from ..media.turn_audio import TurnAudio
+from ..messages import BotReadyData
+from ..protocol.decoding import decoder_of
+from ..protocol.dialects import INBOUND, decode_payload, parse_version
+from ..protocol.message import RTVIMessage
+from ..protocol.recording_rows import Row, arrivals
+from ..protocol.recording_rows import decode as decode_rows
+from ..protocol.validation import PATH, Rule
+
+# Seconds of a stretch that is made of audio behind the last row, in frames of 20 ms.
+_FRAME = 0.02
+# Seconds of the bot's audio that a turn keeps.
+_MAX_TURN_AUDIO = 3600.0
+_SUFFIXES = (".jsonl", ".wav", ".html")
+_SIDES: Final = {"bot": "in", "user": "out"}
+_SIDE = Rule('"bot" or "user"', lambda side: isinstance(side, str), lambda side: side in _SIDES)
+
+
+@attrs.frozen(eq=False, slots=False)
+class Recording:
+    """What was recorded of one session; see `RTVIClient.record()`.
+
+    Attributes:
+        path: The file with the rows.
+        rows: All rows, in the order of their time. Times are in seconds since the recording began.
+        is_cut: The recording was not closed, because the process was killed for example, or a file of it is damaged.
+    """
+
+    path: Path
+    rows: tuple[Row, ...] = attrs.field(repr=lambda rows: f"<{len(rows)} rows>")
+    is_cut: bool = False
+    _wav: Path | None = attrs.field(default=None, repr=False)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recording:
+        """Read a recording. What is missing of it (its end, its head, a part of its audio) is no error.
+
+        Args:
+            path: Of either file, or their name without a suffix.
+
+        Raises:
+            FileNotFoundError: There are no rows of that name.
+            OSError: The file cannot be read.
+            ValueError: It is no recording, or one of a later version than this package reads; the text says which.
+        """
+        PATH.check(path=path)
+        file = Path(path)
+        file = file.with_suffix(".jsonl") if file.suffix in _SUFFIXES else file.with_name(f"{file.name}.jsonl")
+        try:
+            rows, is_cut = decode_rows(file.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"Cannot read {file}: {error}") from None
+        named = next((row for row in rows if row["kind"] == "wav"), None)
+        wav = file.with_suffix(".wav") if named is not None else None  # the files may have been renamed together
+        found = wav if wav is not None and wav.is_file() else None
+        rate = named.get("rate_hz", 0) if named is not None else 0
+        frames = _frames_of(found)
+        ends = {
+            side: max((row["at"] + row["n"] for row in rows if _is_audio_of(row, side)), default=0)
+            for side in ("in", "out")
+        }
+        is_cut = is_cut or not any(row["kind"] == "end" for row in rows) or max(ends.values()) > frames
+        if is_cut and rate:
+            rows += [rest for side, end in ends.items() for rest in _rest(side, end, frames, rate)]
+        rows.sort(key=_time_of)
+        return cls(file, tuple(rows), is_cut, found)
+
+    @classmethod
+    def load_all(cls, *paths: str | os.PathLike[str]) -> tuple[Recording, ...]:
+        """Read recordings: files, and all those of folders, in the order of their names.
+
+        Raises:
+            OSError, ValueError: As `load()`.
+        """
+        found: list[Path] = []
+        for path in paths:
+            PATH.check(path=path)
+            file = Path(path)
+            found += sorted(file.rglob("*.jsonl")) if file.is_dir() else [file]
+        return tuple(map(cls.load, found))
+
+    # -- what it holds ------------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Row:
+        """Return the first row: format, version, wall-clock time, library, session and URL; empty if it is missing."""
+        return self.rows[0] if self.rows and self.rows[0]["kind"] == "head" else {}
+
+    @property
+    def seconds(self) -> float:
+        """Return the time of the last thing that is known: a row, or the end of the audio."""
+        last = max((row.get("until", _time_of(row)) for row in self.rows), default=0.0)
+        return max(last, self._frames / self._rate_hz if self._rate_hz else 0.0)
+
+    @property
+    def lost(self) -> tuple[Row, ...]:
+        """Return the rows that say what is missing: of which side, how much, and why."""
+        return tuple(row for row in self.rows if row["kind"] == "lost")
+
+    @property
+    def rtvi(self) -> str:
+        """Return the version of the bot's protocol; "" if it is not known."""
+        return str(self._bot_row.get("rtvi", ""))
+
+    @property
+    def bot(self) -> str:
+        """Return what the bot is: "RTVI 2.2.0, pipecat-ai 1.14.0"; "" if it is not known."""
+        return about_bot(self._bot)
+
+    @property
+    def _bot_row(self) -> Row:
+        return next((row for row in self.rows if row["kind"] == "bot"), {})
+
+    @property
+    def _bot(self) -> BotReadyData:
+        row = self._bot_row
+        data = {"version": row.get("rtvi", ""), "about": row.get("about"), "capabilities": row.get("capabilities")}
+        ready: BotReadyData = decoder_of(BotReadyData)({name: each for name, each in data.items() if each is not None})
+        return ready
+
+    # -- audio --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _rate_hz(self) -> int:
+        return next((row.get("rate_hz", 0) for row in self.rows if row["kind"] == "wav"), 0)
+
+    @property
+    def _frames(self) -> int:
+        return _frames_of(self._wav)
+
+    def audio(self, turn: Turn | int | None = None, side: Literal["bot", "user"] = "bot") -> TurnAudio:
+        """Return audio as it was heard; empty if there is none.
+
+        Args:
+            turn: One of `turns()`, or its number; None: the whole recording, from its beginning.
+            side: Whose audio.
+
+        Raises:
+            ValueError: There is no such turn or side.
+            OSError: The WAV file cannot be read.
+        """
+        _SIDE.check(side=side)
+        if turn is None:
+            pcm = _channel(self._wav, side)
+            return TurnAudio(pcm=pcm, sample_rate_hz=self._rate_hz if pcm else 0)
+        number = turn.number if isinstance(turn, Turn) else turn
+        found = next((each for each in self.turns() if each.number == number), None)
+        if found is None:
+            raise ValueError(f"turn must be one of turns() or its number, not {turn!r}")
+        return found.audio if side == "bot" else found.user_audio
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return the turns that the client made of the same messages, with what was heard of their audio.
+
+        Their `timings` are in seconds since the recording began.
+
+        Raises:
+            OSError: The WAV file cannot be read.
+        """
+        return self._turns
+
+    @cached_property
+    def _turns(self) -> tuple[Turn, ...]:
+        return tuple(_Replay(self).run())
+
+
+class _Tracks:
+    """The audio tracks of a recording, for `SessionAudio`."""
+
+    def __init__(self) -> None:
+        self._bot, self._user = AudioTrack(label="bot"), AudioTrack(label="sent")
+        self.of: Final[Mapping[str, AudioTrack]] = {"in": self._bot, "out": self._user}
+
+    def received(self) -> AudioTrack:
+        """Return the bot's."""
+        return self._bot
+
+    def sent(self) -> AudioTrack:
+        """Return the user's."""
+        return self._user
+
+
+class _Replay:
+    """Feeds the rows of a recording to a tracker, at their moments.
+
+    Args:
+        recording: The recording.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._bot = recording._bot
+        self._tracker = TurnTracker()
+        self._tracks = _Tracks()
+        self._audio = SessionAudio(self._tracks, _MAX_TURN_AUDIO)
+        self._turns: dict[int, Turn] = {}
+
+    def run(self) -> list[Turn]:
+        """Return the turns."""
+        bot, tracker = self._bot, self._tracker
+        tracker.start_session(
+            audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version), number=1
+        )
+        for at, kind, what in self._happenings():
+            self._pass_time(at)
+            if kind == "frame":
+                side, pcm, rate = what
+                self._tracks.of[side].publish(pcm, rate, at)
+                continue
+            self._audio.read(tracker.speeches, at)
+            if kind == "end":
+                self._report(at, tracker.end_session(at, lost=_is_loss(what)))
+                break
+            self._report(at, self._take(at, what))
+        self._audio.close()
+        in_progress = {each.number: turn_of(each, bot=about_bot(bot)) for each in tracker.turns}
+        return [turn for _, turn in sorted((in_progress | self._turns).items())]
+
+    def _happenings(self) -> Iterator[tuple[float, str, Any]]:
+        """Yield what happened, in order: messages, audio frames and the end."""
+        recording = self._recording
+        found: list[tuple[float, str, Any]] = []
+        channels = {_SIDES[side]: _channel(recording._wav, side) for side in _SIDES}
+        for row in recording.rows:
+            kind = row["kind"]
+            if kind in ("message", "end"):
+                found.append((_time_of(row), kind, row))
+            elif kind == "audio":
+                pcm, rate = channels.get(row["dir"], b""), recording._rate_hz
+                found += [
+                    (at, "frame", (row["dir"], part, rate))
+                    for at, begin, end in arrivals(row)
+                    if (part := pcm[2 * begin : 2 * end])
+                ]
+        found.sort(key=lambda happening: happening[0])
+        yield from found
+
+    def _take(self, at: float, row: Row) -> list[OpenTurn]:
+        message = row.get("message")
+        if not isinstance(message, dict) or not isinstance(type_ := message.get("type"), str):
+            return []
+        if row.get("dir") == "out":
+            return self._tracker.sent(at, RTVIMessage(type_, message.get("data"), message.get("id")))
+        spec = INBOUND.get(type_)
+        if spec is None or spec.event is None or not spec.event.in_turns:
+            return []
+        try:
+            return self._tracker.take(spec.event, at, decode_payload(spec, message.get("data")))
+        except ProtocolError:
+            return []
+
+    def _pass_time(self, now: float) -> None:
+        while (due := self._tracker.due) is not None and due <= now:
+            self._audio.read(self._tracker.speeches, due)
+            self._report(due, self._tracker.pass_time(due))
+
+    def _report(self, at: float, turns: list[OpenTurn]) -> None:
+        """Make the turns that are over, with their audio. As `ConversationTracker._report()`."""
+        for number, turn in enumerate(turns):
+            if not turn.is_over:
+                continue
+            speeches = [
+                *self._tracker.speeches,
+                *(speech_of(other.timings) for other in turns[number + 1 :] if other.modality == "audio"),
+            ]
+            record = turn.record()
+            self._turns[turn.number] = turn_of(record, self._audio.cut(record, speeches, at), about_bot(self._bot))
+        if turns:
+            self._audio.read(self._tracker.speeches, at)
+
+
+def _time_of(row: Row) -> float:
+    t = row.get("t", 0.0)
+    return float(t) if isinstance(t, (int, float)) else 0.0
+
+
+def _is_audio_of(row: Row, side: str) -> bool:
+    return row["kind"] == "audio" and row.get("dir") == side
+
+
+def _is_loss(row: Row) -> bool:
+    """Return whether a session was cut off; as of the client's own turns."""
+    return (
+        row.get("initiator") == "network" or row.get("error") is not None or row.get("code") not in (None, 1000, 1005)
+    )
+
+
+def _frames_of(wav: Path | None) -> int:
+    """Return how many samples each side of a WAV file has, by the size of the file."""
+    if wav is None:
+        return 0
+    return max(0, wav.stat().st_size - WAV_HEADER_BYTES) // 4
+
+
+def _channel(wav: Path | None, side: str) -> bytes:
+    """Return the samples of one side of a WAV file."""
+    if wav is None:
+        return b""
+    with wave.open(os.fspath(wav)) as reader:
+        if reader.getnchannels() != 2 or reader.getsampwidth() != 2:
+            raise UsageError(f"{wav} is not the WAV file of a recording: it must have 2 channels of 16 bit")
+        stereo = reader.readframes(reader.getnframes())
+    offset = 0 if side == "user" else 2
+    pcm = bytearray(len(stereo) // 2)
+    pcm[::2], pcm[1::2] = stereo[offset::4], stereo[offset + 1 :: 4]
+    return bytes(pcm)
+
+
+def _rest(side: str, end: int, frames: int, rate_hz: int) -> list[Row]:
+    """Return a stretch of the audio that no row speaks of, because the process was killed before it was written."""
+    n = frames - end
+    if n <= 0:
+        return []
+    count = max(1, round(n / rate_hz / _FRAME))
+    row: dict[str, Any] = {"t": end / rate_hz, "until": end / rate_hz + (count - 1) * _FRAME, "kind": "audio"}
+    return [row | {"dir": side, "rate_hz": rate_hz, "at": end, "n": n, "frames": count}]
