@@ -1,13 +1,17 @@
-"""The arguments that commands share: numbers, and the address and the options by which a command reaches its bot."""
+"""The arguments that commands share: numbers, the files that are written, and the address and options of the bot."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from rtvi_sync import BotReadyData, InvalidTransportParamsError
+from rtvi_sync import BotReadyData, InvalidTransportParamsError, RTVIClient, RTVIError
+from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 from rtvi_sync.session.connect_request import BotURL
 
@@ -105,3 +109,54 @@ def describe_bot(ready: BotReadyData) -> str:
     """Return one line with the bot's library and RTVI version, from its `bot-ready`."""
     library = " ".join(filter(None, (ready.about.library, ready.about.library_version)))
     return f"connected to {library or 'a bot'}, RTVI version {ready.version or 'unknown'}"
+
+
+def writable_path(path: Path, option: str) -> Path:
+    """Return the absolute path of a WAV file that will be written.
+
+    Raises:
+        RTVIError: The file cannot be written. This is checked before the conversation, so that no recording is lost.
+    """
+    path = path.absolute()
+    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
+        raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
+    try:
+        check_wav_name(path)
+    except ValueError as error:
+        raise RTVIError(f"{option}: {error}") from None
+    return path
+
+
+def check_different(files: Mapping[str, Path | None]) -> None:
+    """Check that the files of a command, by option, are different ones, before one of them is written.
+
+    Raises:
+        RTVIError: Two are the same: one would be lost.
+    """
+    options: dict[str, str] = {}
+    for option, path in files.items():
+        if path is not None and (other := options.setdefault(os.path.realpath(path), option)) != option:
+            raise RTVIError(f"{other} and {option} are the same file, {path}, which would be overwritten: pass two")
+
+
+@contextlib.contextmanager
+def recorded(client: RTVIClient, path: Path | None, print_line: Callable[[str], None]) -> Iterator[None]:
+    """Record what a client says and hears in the block, if there is a path, and print where it is.
+
+    Raises:
+        OSError: The recording cannot be written.
+        RTVIError: There was no room for all of it.
+    """
+    if path is None:
+        yield
+        return
+    recording = client.record(path, overwrite=True)
+    try:
+        yield
+    finally:
+        recording.close()
+        audio = next((each for each in recording.paths if each.suffix == ".wav"), None)
+        if audio is not None:
+            print_line(f"The conversation is in {audio} (left: you, right: the bot)")
+    if any(lost["why"] == "full" for lost in recording.lost):
+        raise RTVIError(f"The recording {path} is not complete, because there was no room for all of it")

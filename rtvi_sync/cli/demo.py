@@ -14,12 +14,21 @@ from pathlib import Path
 from rtvi_sync import RTVIClient, RTVIError, Turn
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.recording import latency
-from rtvi_sync.recording.recorder import Recorder, simulate_playback
 from rtvi_sync.testing import EmbeddedBot
 
-from .arguments import URL_HELP, add_connect_options, connect_options, describe_bot, limit, seconds, url
+from .arguments import (
+    URL_HELP,
+    add_connect_options,
+    check_different,
+    connect_options,
+    describe_bot,
+    limit,
+    recorded,
+    seconds,
+    url,
+    writable_path,
+)
 from .demo_session import DemoSession
-from .recording_file import check_different, save_recording, writable_path
 from .screen import Screen, screen_for
 from .scripted_speech import SHIPPED, ScriptedSpeech, load_script
 
@@ -44,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("conversation.wav"),
         metavar="WAV",
-        help="where the conversation is written (%(default)s)",
+        help="where the conversation is written (%(default)s); its messages are beside it (.jsonl)",
     )
     parser.add_argument(
         "--seconds", type=limit, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
@@ -78,24 +87,21 @@ def run(arguments: argparse.Namespace) -> int:
             bot = stack.enter_context(EmbeddedBot(transcripts=speech.words))
             address, greeting = bot.base_url, 0.0
             _print_bot_introduction(screen, speech)
-        recorder = Recorder(limit=arguments.seconds + 60.0)
         # What is said replaces a microphone that is silent, so that the bot hears the pauses, too.
         silence = SilenceSource(speech.sample_rate_hz)
         client = RTVIClient.for_url(address, **connect_options(arguments), mic=silence, speaker=NullSink())
-        # A bot may speak before connect() returns.
-        client.on("connected", lambda: recorder.attach(client.tracks()))
+        stack.enter_context(recorded(client, out, screen.print_line))
         session = DemoSession(client, screen)
         problem: BaseException | None = None
         with contextlib.closing(client):
             session.print_timed(describe_bot(client.connect()))
-            recorder.attach(client.tracks())
             try:
                 session.run(speech, greeting=greeting, timeout=arguments.seconds)
             except (RTVIError, KeyboardInterrupt) as error:
                 problem = error
-        _report(screen, client.turns(), recorder, out)
-    if problem is not None:
-        raise problem
+        _report(screen, client.turns())
+        if problem is not None:
+            raise problem
     return 0
 
 
@@ -112,12 +118,9 @@ def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
         screen.print_line(line)
 
 
-def _report(screen: Screen, turns: Sequence[Turn], recorder: Recorder, out: Path) -> None:
+def _report(screen: Screen, turns: Sequence[Turn]) -> None:
     latencies = [latency.of_turn(turn) for turn in turns if turn.initiator == "user"]
     if latencies:
         screen.print_line("")
         screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
         screen.print_line("")
-    user, bot = recorder.stop()
-    interruptions = [at for turn in turns if (at := turn.timings.interrupted_at) is not None]
-    save_recording(out, simulate_playback(user), simulate_playback(bot, interruptions), screen.print_line)

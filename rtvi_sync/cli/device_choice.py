@@ -12,7 +12,7 @@ from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, W
 from rtvi_sync.media.kinds import is_file_name
 from rtvi_sync.media.pcm import MICROPHONE_RATE_HZ
 
-from .recording_file import writable_path
+from .arguments import writable_path
 
 DEFAULT = "default"
 NONE = "none"

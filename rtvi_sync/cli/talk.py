@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -22,18 +22,21 @@ from rtvi_sync import RTVIClient
 from rtvi_sync.installation import install_command
 from rtvi_sync.media import WavSource
 from rtvi_sync.media.devices.echo_canceller import is_available
-from rtvi_sync.recording.recorder import Recorder, simulate_playback
 
-from .arguments import URL_HELP, add_connect_options, connect_options, url
+from .arguments import (
+    URL_HELP,
+    add_connect_options,
+    check_different,
+    connect_options,
+    recorded,
+    url,
+    writable_path,
+)
 from .console import Console, LineConsole
 from .device_choice import DEFAULT, NONE, select_mic, select_speaker, suppress_device_logs
-from .recording_file import check_different, save_recording, writable_path
 from .screen import PlainScreen, screen_for
 from .scripted_speech import silence_after
 from .talk_session import TalkSession
-
-# What a recording keeps of each side: one hour of 16-bit samples takes about 300 MB.
-_RECORDING_SECONDS = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record",
         type=Path,
         metavar="WAV",
-        help="write both voices to this file, left yours, right the bot's; at most the last hour",
+        help="write both voices to this file, left yours, right the bot's, and all messages to one beside it (.jsonl)",
     )
     add_connect_options(parser)
 
@@ -92,10 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
         enable_mic=mic_name != NONE,
         echo_cancellation=echo_cancellation,
     )
-    recorder = Recorder(limit=_RECORDING_SECONDS)
-    if record is not None:
-        # A bot may speak before connect() returns.
-        client.on("connected", lambda: recorder.attach(client.tracks()))
 
     # An answer may arrive while the silence at the end of a file is sent.
     mic_silence = silence_after(mic.pcm, mic.sample_rate_hz) if isinstance(mic, WavSource) else 0.0
@@ -105,25 +104,19 @@ def run(arguments: argparse.Namespace) -> int:
             return mic.wait(0)
         return mic_name == NONE or client.media_state.mic.state == "error"
 
-    with _exit_on_signals(), suppress_device_logs():
-        interruptions: Iterable[float] = ()
-        try:
-            with console_for() as console, contextlib.closing(client):
-                _print_introduction(console, has_echo=has_echo, echo_cancellation=echo_cancellation)
-                # Until the client knows a device's own name; a file in its place keeps this one.
-                names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
-                session = TalkSession(client, console, **names, mic_ended=mic_ended, mic_silence=mic_silence)
-                interruptions = session.interruptions
-                session.run(client.connect)
-        finally:
-            user, bot = recorder.stop()
-            if record is not None:
-                save_recording(
-                    record,
-                    simulate_playback(user),
-                    simulate_playback(bot, interruptions),
-                    PlainScreen(sys.stdout).print_line,
-                )
+    print_line = PlainScreen(sys.stdout).print_line
+    with (
+        _exit_on_signals(),
+        suppress_device_logs(),
+        recorded(client, record, print_line),
+        console_for() as console,
+        contextlib.closing(client),
+    ):
+        _print_introduction(console, has_echo=has_echo, echo_cancellation=echo_cancellation)
+        # Until the client knows a device's own name; a file in its place keeps this one.
+        names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
+        session = TalkSession(client, console, **names, mic_ended=mic_ended, mic_silence=mic_silence)
+        session.run(client.connect)
     return 0
 
 

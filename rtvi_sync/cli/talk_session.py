@@ -30,12 +30,9 @@ from .device_choice import next_device
 _TICK = 0.05
 # Seconds that a bot may take before it starts to answer.
 _ANSWER_TIMEOUT = 10.0
-# Bounds the memory, whatever a bot sends.
-_MAX_INTERRUPTIONS = 10_000
 
 _EVENT_TYPES = (
     *EVENTS,
-    RTVIEvent.BOT_INTERRUPTED,
     RTVIEvent.ERROR,
     RTVIEvent.MESSAGE_ERROR,
     RTVIEvent.DEVICE_ERROR,
@@ -53,9 +50,6 @@ class TalkSession:
         mic, speaker: the names of the devices where the client has none.
         mic_ended: returns whether the microphone sends nothing more.
         mic_silence: seconds of silence with which it ends.
-
-    Attributes:
-        interruptions: when the bot was interrupted, in monotonic seconds.
     """
 
     def __init__(
@@ -68,7 +62,6 @@ class TalkSession:
         mic_ended: Callable[[], bool],
         mic_silence: float = 0.0,
     ) -> None:
-        self.interruptions: deque[float] = deque(maxlen=_MAX_INTERRUPTIONS)
         self._client = client
         self._console = console
         self._names = mic, speaker
@@ -207,8 +200,6 @@ class TalkSession:
                 self._look_for_answer()
         elif event.type in self._levels:
             self._levels[event.type] = event.data.dbfs
-        elif event.type is RTVIEvent.BOT_INTERRUPTED:
-            self.interruptions.append(event.received_at)
         elif event.type is RTVIEvent.DEVICE_ERROR:
             self._print_device_error(event.data)
         elif event.type in (RTVIEvent.ERROR, RTVIEvent.MESSAGE_ERROR):

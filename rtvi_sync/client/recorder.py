@@ -262,6 +262,7 @@ class RecordingSession:
     def _forget(self) -> None:
         """Close the files as they are, in a forked child: they are the parent's."""
         self._recorder.remove(self)
+        # Another one: a thread of the parent may have held it.
         self._writing, self._closes = threading.Lock(), True
         if self._files is not None:
             self._files.abandon()

@@ -20,7 +20,7 @@ _FRAME_BYTES = 4
 _MAX_BYTES: Final = pcm_tools.WAV_HEADER_BYTES + pcm_tools.MAX_WAV_DATA_BYTES
 
 
-class Channel:
+class StereoChannel:
     """The audio of one side that is not in the file yet: each frame at its place. Places are samples of the file.
 
     A frame that comes within 50 ms of the end of the audio before it continues that. Of the bot, so does a frame that
@@ -120,8 +120,8 @@ class StereoFile:
 
     def __init__(self, path: Path, rate_hz: int) -> None:
         self.rate_hz: int = rate_hz
-        self.user: Channel = Channel(rate_hz, is_user=True)
-        self.bot: Channel = Channel(rate_hz, is_user=False)
+        self.user: StereoChannel = StereoChannel(rate_hz, is_user=True)
+        self.bot: StereoChannel = StereoChannel(rate_hz, is_user=False)
         #: Bytes of the file.
         self.size: int = 0
         # Unbuffered: a buffer would be lost with the process, and a forked child would write its copy of it.

@@ -390,23 +390,6 @@ def test_what_the_bot_writes_is_a_line_at_the_end_of_each_run(console: FakeConso
     assert console.lines[1:] == ["bot: Welcome", "bot: Bye"]
 
 
-def test_interruptions_are_recorded(console: FakeConsole) -> None:
-    """A recording leaves out what was dropped, and needs the times."""
-    client = memory_client()
-
-    def script() -> Script:
-        bot_says(client, "bot-interrupted")
-        bot_writes(client, "Sorry?")
-        yield from console.until_line("bot: Sorry?")
-        yield Key.END
-
-    console.script = script()
-    before = time.monotonic()
-    session = run_session(client, console)
-    assert len(session.interruptions) == 1
-    assert before < session.interruptions[0] < time.monotonic()
-
-
 def test_a_lost_connection_is_a_failure(console: FakeConsole) -> None:
     """The bot's unfinished text is printed, and the reason is raised."""
     client = memory_client()

@@ -74,7 +74,7 @@ def test_a_session_is_recorded_from_its_first_step(tmp_path):
 
 
 def test_a_live_session_is_recorded_from_now_on(tmp_path):
-    """Its bot and its state are told first, and the end says that the session goes on."""
+    """The bot and the state are told first, and the end says that the session goes on."""
     with TalkingBot().client() as client:
         client.ask("Before")
         with client.record(tmp_path / "a.wav") as recording:
@@ -211,7 +211,7 @@ def test_both_sides_are_in_the_wav_file(tmp_path):
 
 
 def test_what_an_interruption_voids_is_not_heard(tmp_path):
-    """Its samples are counted, and the row of the audio ends there."""
+    """Samples that are dropped are counted, and the row of the audio ends there."""
     bot = TalkingBot(lambda text: None)
     client = RTVIClient(
         transport=MemoryTransport(bot, audio=True), speaker=NullSink(), enable_mic=False, connect_timeout=GUARD
@@ -239,7 +239,7 @@ def test_a_session_without_audio_has_no_wav_file(tmp_path):
 
 
 def test_rows_of_audio_are_small(tmp_path):
-    """Both sides together take up to 25 kB a minute."""
+    """Rows of both sides together take up to 25 kB a minute."""
     with (
         EmbeddedBot() as bot,
         websocket_client(bot, mic=ToneSource(), speaker=NullSink()) as client,
@@ -282,7 +282,7 @@ def test_no_secret_is_in_any_file(tmp_path):
 
 
 def test_redact_may_change_and_leave_out_rows(tmp_path, caplog):
-    """It gets the rows as they would be written; if it raises, the row is left out and the log says so."""
+    """The function gets the rows as they would be written; if it raises, the row is left out and the log says so."""
 
     def redact(row):
         if row["kind"] == "mark":
@@ -386,7 +386,7 @@ def test_arguments_are_checked(tmp_path):
 
 
 def test_nothing_is_imported_for_a_client_that_records_nothing():
-    """Neither the recorder nor its parts, and there is no thread."""
+    """The recorder and its parts are imported on demand, and there is no thread."""
     script = """
         import sys, threading
         from rtvi_sync import MemoryTransport, RTVIClient

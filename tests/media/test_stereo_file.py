@@ -9,7 +9,7 @@ import wave
 
 import pytest
 
-from rtvi_sync.media.stereo_file import Channel, StereoFile
+from rtvi_sync.media.stereo_file import StereoChannel, StereoFile
 from tests.support.pcm import bytes_of
 
 pytestmark = pytest.mark.inside
@@ -52,7 +52,7 @@ def test_both_sides_are_on_one_time_line(tmp_path):
 
 
 def test_a_file_is_never_overwritten(tmp_path):
-    """It may be a recording."""
+    """A file in its place may be a recording."""
     (tmp_path / "a.wav").write_bytes(b"precious")
     with pytest.raises(FileExistsError):
         StereoFile(tmp_path / "a.wav", RATE)
@@ -75,15 +75,15 @@ def test_the_file_is_valid_after_each_write(tmp_path):
 
 def test_jitter_makes_no_gap_and_a_pause_does():
     """A frame that is up to 50 ms late continues the audio before it."""
-    bot = Channel(RATE, is_user=False)
+    bot = StereoChannel(RATE, is_user=False)
     assert bot.place(1.0, level(1), RATE) == (RATE, FRAME)
     assert bot.place(1.069, level(1), RATE) == (RATE + FRAME, FRAME)
     assert bot.place(1.5, level(1), RATE) == (RATE + RATE // 2, FRAME)
 
 
 def test_what_a_bot_sends_ahead_waits():
-    """It is heard after what is there; up to a minute of it is kept."""
-    bot = Channel(RATE, is_user=False)
+    """Audio that comes early is heard after what is there; up to a minute of it is kept."""
+    bot = StereoChannel(RATE, is_user=False)
     places = [bot.place(0.001 * index, level(1, RATE), RATE) for index in range(70)]
     assert places[:60] == [(RATE * index, RATE) for index in range(60)]
     assert places[62:] == [None] * 8
@@ -91,7 +91,7 @@ def test_what_a_bot_sends_ahead_waits():
 
 def test_an_interruption_voids_what_was_not_heard():
     """The samples are counted, and what comes next has its place."""
-    bot = Channel(RATE, is_user=False)
+    bot = StereoChannel(RATE, is_user=False)
     bot.place(0.0, level(1, 2 * RATE), RATE)
     assert bot.cut(0.5) == RATE + RATE // 2
     assert bot.cut(0.6) == 0
@@ -102,7 +102,7 @@ def test_an_interruption_voids_what_was_not_heard():
 @pytest.mark.parametrize("drift", [200e-6, -200e-6])
 def test_no_clock_of_a_user_drifts_away(drift):
     """After an hour with a clock that is 200 ppm off, each frame is within 60 ms of its moment."""
-    user = Channel(RATE, is_user=True)
+    user = StereoChannel(RATE, is_user=True)
     worst, jitter = 0.0, random.Random(1)
     for index in range(50 * 3600):
         t = 0.02 * (1 + drift) * index + jitter.uniform(0, 0.004)
@@ -117,7 +117,7 @@ def test_no_clock_of_a_user_drifts_away(drift):
 def test_the_bot_is_bit_exact_at_the_rate_of_the_file():
     """Whatever the sizes of its frames."""
     said = sine(440, 2.0, RATE)
-    bot, heard, begin, size = Channel(RATE, is_user=False), b"", 0, random.Random(2)
+    bot, heard, begin, size = StereoChannel(RATE, is_user=False), b"", 0, random.Random(2)
     while begin < len(said):
         frame = said[begin : begin + 2 * size.randint(1, 1000)]
         bot.place(begin / 2 / RATE + size.uniform(0, 0.03), frame, RATE)
@@ -132,7 +132,7 @@ def test_the_bot_is_bit_exact_at_the_rate_of_the_file():
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 48_000])
 def test_audio_of_other_rates_keeps_its_place_and_length(rate_hz):
     """Converted in a stream, a run of frames has the length of its audio, and nothing is behind it."""
-    user, heard = Channel(RATE, is_user=True), b""
+    user, heard = StereoChannel(RATE, is_user=True), b""
     for index in range(100):
         frame = sine(440, 0.02, rate_hz)
         assert user.place(1.0 + 0.02 * index, frame, rate_hz) == (RATE + FRAME * index, FRAME)
@@ -147,7 +147,7 @@ def test_audio_of_other_rates_keeps_its_place_and_length(rate_hz):
 
 def test_silence_takes_no_memory():
     """Nothing is kept of the time in which neither side speaks."""
-    user = Channel(RATE, is_user=True)
+    user = StereoChannel(RATE, is_user=True)
     for second in range(1, 3600):
         assert user.take(second * RATE) == b""
     assert user.place(3600.0, level(1), RATE) == (3600 * RATE, FRAME)

@@ -59,7 +59,7 @@ END = {"t": 9.0, "kind": "end", "code": 1000, "initiator": "server", "error": No
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.wav", "a"])
 def test_either_file_names_a_recording(tmp_path, name):
-    """And so does the name without a suffix."""
+    """The name without a suffix does so, too."""
     written(tmp_path / "a.jsonl", HEAD, READY, END)
     found = Recording.load(tmp_path / name)
     assert found.path == tmp_path / "a.jsonl"
@@ -167,7 +167,7 @@ def test_turns_have_their_times_in_the_recording(tmp_path):
 
 
 def test_a_cut_recording_has_its_last_turn(tmp_path):
-    """It is in progress, because nothing tells how it ended."""
+    """The last turn is in progress, because nothing tells how it ended."""
     (turn,) = Recording.load(written(tmp_path / "a.jsonl", HEAD, READY, *asked(1.0)[:5])).turns()
     assert turn.status == "in_progress"
     assert turn.bot_text == "You said Hi"
