@@ -14,6 +14,7 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing.load.many import run_many
     from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
     from rtvi_sync.testing.load.report import Percentiles, Report, Row, RowAudio
+    from rtvi_sync.testing.replay_bot import Mismatch, ReplayBot
 
 __all__ = [
     "BotRequest",
@@ -24,8 +25,10 @@ __all__ = [
     "Injection",
     "MeasuredClient",
     "Measurement",
+    "Mismatch",
     "Percentiles",
     "ProxyConnection",
+    "ReplayBot",
     "Reply",
     "Report",
     "Row",
@@ -45,6 +48,7 @@ _NAMES = {
     "load.many": "run_many",
     "load.measured": "MeasuredClient Measurement",
     "load.report": "Percentiles Report Row RowAudio",
+    "replay_bot": "Mismatch ReplayBot",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

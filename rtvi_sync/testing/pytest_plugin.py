@@ -12,17 +12,19 @@ import difflib
 import inspect
 import math
 import os
+import re
 import statistics
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 if TYPE_CHECKING:
-    from rtvi_sync import BotReadyData, HandlerError, RTVIClient, Turn
+    from rtvi_sync import BotReadyData, HandlerError, RecordingSession, RTVIClient, Turn
     from rtvi_sync.testing import EmbeddedBot
 
 __tracebackhide__ = True  # the line of the test is shown
@@ -31,14 +33,18 @@ _TIMEOUT = 30.0  # default of ask(), listen() and expect()
 # Properties of a test, as in junit's XML: one for each turn that has the latency.
 _LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}
 _TURNS = "rtvi_turns"
+_RECORDING = "rtvi_recording"
 _FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
+_MAX_NAME = 150  # characters of a test's node id in the name of its recording
+_NOT_RECORDED = "--rtvi-record-failed DIR keeps a recording of each failed test: its messages, and its audio"
 _ENDING = 2.0  # seconds that threads may need to end after a test
 
 # Options of the marker; all others are those of `EmbeddedBot`.
 _NOT_OF_THE_BOT = ("live", "client", "connect")
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
+_recordings: pytest.StashKey[list[RecordingSession]] = pytest.StashKey()
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
 
 MARKER = """\
@@ -73,7 +79,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="default of connect(), ask(), listen(), expect()",
     )
     add("--rtvi-latency-budget", metavar="S", type=_seconds, help="fail a test if the bot takes longer to answer")
+    add("--rtvi-record", metavar="DIR", help="keep a recording of each client of rtvi_connect in this folder")
+    add(
+        "--rtvi-record-failed",
+        metavar="DIR",
+        help="keep those of failed tests there; else rtvi_record_failed (ini)",
+    )
     parser.addini("rtvi_url", "the bot under test", default="")
+    parser.addini("rtvi_record_failed", "the folder for recordings of failed tests", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -177,6 +190,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
+    recordings = request.node.stash[_recordings] = []
     request.node.stash[_has_failed] = False
     failures: list[HandlerError] = []
     before = _in_use()
@@ -194,6 +208,10 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
             client.params.request_data = marked["connect"]
         _turns_of(client)  # from now on they have audio, and the latencies that are measured by it
         clients.append(client)
+        if (folder := _folder(config)) is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / _recording_name(request.node.nodeid, len(clients))
+            recordings.append(client.record(path, overwrite=True))
         client.on("handler_error", failures.append)
         client.on("reconnecting", lambda: client.once("connected", lambda: _ask_for_calls(client)))
         client.connect()
@@ -263,6 +281,20 @@ def _ask_for_calls(client: RTVIClient) -> None:
     if isinstance(client.transport, EvalTransport):
         with contextlib.suppress(DisconnectedError):  # the next call tells why the session has ended
             client.transport.configure("full")
+
+
+def _folder(config: pytest.Config) -> Path | None:
+    """Return where recordings are made; None: nowhere."""
+    every, failed = config.getoption("--rtvi-record"), config.getoption("--rtvi-record-failed")
+    folder = every or failed or config.getini("rtvi_record_failed")
+    return config.rootpath / folder if folder else None
+
+
+def _recording_name(nodeid: str, number: int) -> str:
+    """Return the name of the recording of a test's client: tests that run at once must not share one."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    parts = (re.sub(r"[^\w.\[\]-]+", "_", nodeid)[-_MAX_NAME:], worker, str(number))
+    return "-".join(filter(None, parts))
 
 
 def _in_use() -> dict[object, str]:
@@ -350,13 +382,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
-            item.stash[_has_failed] = True
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
+            paths = [str(path) for recording in item.stash[_recordings] for path in recording.paths]
+            report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))
+            for properties in (item.user_properties, report.user_properties):
+                properties[:] = [*(pair for pair in properties if pair[0] != _RECORDING)]
+                properties += [(_RECORDING, path) for path in paths]
         # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
         # XML takes them from the report of the teardown.
         figures = [(_TURNS, len(turns)), *_latencies(turns)]
         for properties in (item.user_properties, report.user_properties):
             properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
+    if report.failed:
+        item.stash[_has_failed] = True
+    if call.when == "teardown" and not (item.stash.get(_has_failed, True) or item.config.getoption("--rtvi-record")):
+        for recording in item.stash.get(_recordings, []):
+            for path in recording.paths:
+                path.unlink(missing_ok=True)
 
 
 def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:

@@ -379,9 +379,9 @@ def test_arguments_are_checked(tmp_path):
         with pytest.raises((TypeError, ValueError), match=next(iter(options))):
             client.record(tmp_path / "a", **options)
     with pytest.raises(TypeError, match="path"):
-        client.record(5)
+        client.record(5)  # type: ignore[arg-type]
     with client.record(tmp_path / "a") as recording, pytest.raises(TypeError, match="text"):
-        recording.mark(5)
+        recording.mark(5)  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
@@ -431,7 +431,7 @@ def test_a_killed_process_leaves_valid_files(tmp_path, moment):
     assert (os.stat(tmp_path / "a.wav").st_size - 44) % 4 == 0
     written = [row for row in found.rows if row["kind"] in ("audio", "message")]
     assert user >= watch.took - 0.5 * watch.slower
-    assert max(row.get("until", row["t"]) for row in written) >= watch.took - 1.2 * watch.slower
+    assert max(float(row.get("until", row["t"])) for row in written) >= watch.took - 1.2 * watch.slower
 
 
 def test_close_info_of_the_server_is_the_end(tmp_path):

@@ -211,7 +211,7 @@ def test_turns_and_audio_of_both_sides(tmp_path):
     with pytest.raises(ValueError, match="turn"):
         found.audio(99)
     with pytest.raises(ValueError, match="side"):
-        found.audio(side="left")
+        found.audio(side="left")  # type: ignore[arg-type]
 
 
 def test_an_hour_is_read_in_seconds(tmp_path):

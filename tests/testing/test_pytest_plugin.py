@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rtvi_sync import Recording
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
@@ -559,3 +560,40 @@ def test_the_import() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     names = ["rtvi_sync", "rtvi_sync.testing", "rtvi_sync.testing.pytest_plugin"]
     assert done.stdout.strip() == str(names)
+
+
+RECORDED = """
+    import pytest
+
+    @pytest.mark.parametrize("text", ["a/b", "fails"])
+    def test_it(rtvi_client, text):
+        rtvi_client.ask(text).expect(contains="a/b")
+"""
+
+
+def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) -> None:
+    """The report and junit's XML name the files, and those of passed tests are gone."""
+    result = run(RECORDED, "--rtvi-record-failed", "kept", "--junitxml", "junit.xml")
+    result.assert_outcomes(passed=1, failed=1)
+    (path,) = (pytester.path / "kept").glob("*.jsonl")
+    assert {each.stem for each in (pytester.path / "kept").iterdir()} == {path.stem}
+    assert "test_it[fails]" in path.name
+    result.stdout.fnmatch_lines(["*rtvi recording*", str(path)])
+    assert str(path) in (pytester.path / "junit.xml").read_text()
+    assert [turn.user_text for turn in Recording.load(path).turns()] == ["fails"]
+    assert not Recording.load(path).is_cut
+
+
+def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> None:
+    """A file name has no slash of the test's parameters; the folder counts from that of the ini file."""
+    run(RECORDED, "--rtvi-record", "all").assert_outcomes(passed=1, failed=1)
+    assert len([*(pytester.path / "all").glob("*.jsonl")]) == 2
+
+
+def test_a_failed_test_without_a_recording_says_how_to_get_one(run: Run, pytester: pytest.Pytester) -> None:
+    """One line names the option; the ini file may have it."""
+    result = run(RECORDED)
+    result.stdout.fnmatch_lines(["*rtvi recording*", "*--rtvi-record-failed DIR*"])
+    pytester.makeini("[pytest]\nrtvi_record_failed = kept")
+    run(RECORDED)
+    assert len([*(pytester.path / "kept").glob("*.jsonl")]) == 1

@@ -105,7 +105,7 @@ from rtvi_sync.media import (
     WavSink,
     WavSource,
 )
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Mismatch, ReplayBot
 
 
 def show(*values: object) -> None:
@@ -330,6 +330,9 @@ def conversations(client: RTVIClient) -> None:
         show(recording.path, recording.paths, recording.lost)
     read: Recording = Recording.load(recording.path)
     heard: TurnAudio = read.audio(read.turns()[0], side="user")
+    with ReplayBot("talk", pace="fast", match="type", strict=True, timeout=1) as replay:
+        mismatches: list[Mismatch] = replay.mismatches
+        show(replay.base_url, replay.ws_url, replay.done, mismatches)
     show(read.head, read.rows, read.seconds, read.is_cut, read.rtvi, read.bot, Recording.load_all("."), heard)
     second: PendingTurn = client.barge_in(
         "Stop!", after="bot-started-speaking", delay=0.5, where=lambda e: e.data is None

@@ -42,7 +42,7 @@ from rtvi_sync.media.convert import (
     to_stereo,
 )
 from rtvi_sync.notebook import Conversation
-from rtvi_sync.testing import EmbeddedBot, Fault, FaultProxy, MeasuredClient, Reply, faults, run_many
+from rtvi_sync.testing import EmbeddedBot, Fault, FaultProxy, MeasuredClient, ReplayBot, Reply, faults, run_many
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
@@ -258,6 +258,15 @@ TABLE: dict[str, Call] = {
         where=NOT_FUNCTION,
     ),
     # the proxy and its faults
+    "ReplayBot": construct(
+        ReplayBot,
+        {"path": "no_such_recording"},
+        path=(*NOT_PATH, None),
+        pace=(5, "slow", None),
+        match=(5, "all", None),
+        strict=(*NOT_BOOL, None),
+        timeout=(*NOT_WAIT, None),
+    ),
     "FaultProxy": construct(
         FaultProxy,
         {"target_host": "127.0.0.1", "target_port": 9},

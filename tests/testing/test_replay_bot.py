@@ -1,0 +1,112 @@
+"""A recording as a bot: the same turns for the same client, and what is told of another one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import DisconnectedError, Recording, RequestTimeoutError, connect
+from rtvi_sync.testing import EmbeddedBot, ReplayBot
+from tests.support.slowness import GUARD
+from tests.support.waiting import until
+from tests.support.wavs import tone
+
+OPTIONS = {"mic": False, "speaker": False, "connect_timeout": GUARD}
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the recording of a session with two typed questions."""
+    path = tmp_path_factory.mktemp("talk") / "talk.jsonl"
+    with (
+        EmbeddedBot(replies={"time": "Noon.", "": "Well."}) as bot,
+        connect(bot.ws_url, **OPTIONS) as client,
+        client.record(path),
+    ):
+        client.ask("What time is it?")
+        client.ask("Really?")
+    return path
+
+
+def test_the_same_client_gets_the_same_turns(talk):
+    """Texts, audio and latencies are those of the recording, without its bot."""
+    with ReplayBot(talk) as bot, connect(bot.base_url, **OPTIONS) as client:
+        turns = [client.ask("What time is it?", GUARD), client.ask("Really?", GUARD)]
+        until(lambda: bot.done)
+    recorded = Recording.load(talk).turns()
+    assert [turn.bot_text for turn in turns] == [turn.bot_text for turn in recorded] == ["Noon.", "Well."]
+    assert [turn.status for turn in turns] == [turn.status for turn in recorded]
+    for turn, before in zip(turns, recorded, strict=True):
+        assert turn.audio.pcm.strip(b"\0")[:9600] == before.audio.pcm.strip(b"\0")[:9600]
+        assert turn.time_to_first_token == pytest.approx(before.time_to_first_token, abs=0.3)
+    assert bot.mismatches == []
+
+
+def test_fast_takes_no_time(talk):
+    """Nothing is waited for but the client."""
+    recorded = Recording.load(talk)
+    began = time.monotonic()
+    with ReplayBot(talk, pace="fast") as bot, connect(bot.ws_url, **OPTIONS) as client:
+        assert client.ask("What time is it?", GUARD).bot_text == "Noon."
+        assert client.ask("Really?", GUARD).bot_text == "Well."
+    assert time.monotonic() - began < GUARD
+    assert recorded.seconds > 1.0
+    assert bot.mismatches == []
+
+
+def test_another_question_is_told_and_answered(talk):
+    """The replay goes on, unless the match is by type."""
+    with ReplayBot(talk, pace="fast") as bot, connect(bot.ws_url, **OPTIONS) as client:
+        assert client.ask("What day is it?", GUARD).bot_text == "Noon."
+    (mismatch, *_) = bot.mismatches
+    assert mismatch.expected["data"]["content"] == "What time is it?"
+    assert mismatch.received["data"]["content"] == "What day is it?"
+    with ReplayBot(talk, pace="fast", match="type") as bot, connect(bot.ws_url, **OPTIONS) as client:
+        assert client.ask("What day is it?", GUARD).bot_text == "Noon."
+        assert client.ask("Oh", GUARD).bot_text == "Well."
+    assert bot.mismatches == []
+
+
+def test_a_client_that_asks_nothing_is_told(talk):
+    """What does not come within the timeout is a mismatch, and the bot speaks nevertheless."""
+    with ReplayBot(talk, pace="fast", timeout=0.1) as bot, connect(bot.ws_url, **OPTIONS) as client:
+        client.wait_for("bot_llm_text", timeout=GUARD)
+    assert bot.mismatches[0].received is None
+
+
+def test_strict_ends_the_session(talk):
+    """The close code tells that the client is another one."""
+    with ReplayBot(talk, strict=True) as bot, connect(bot.ws_url, **OPTIONS) as client:
+        with pytest.raises((DisconnectedError, RequestTimeoutError)):
+            client.ask("What day is it?", GUARD)
+        assert client.wait(GUARD).code == 1011
+    assert len(bot.mismatches) == 1
+
+
+def test_spoken_questions_are_cues(tmp_path):
+    """The answer counts from the moment when the user is heard."""
+    with (
+        EmbeddedBot(transcripts=["One", "Two"]) as bot,
+        connect(bot.ws_url, **OPTIONS) as client,
+        client.record(tmp_path / "a"),
+    ):
+        for _ in range(2):
+            client.ask(tone(0.6), sample_rate_hz=16_000)
+    recorded = Recording.load(tmp_path / "a").turns()
+    with ReplayBot(tmp_path / "a") as bot, connect(bot.ws_url, **OPTIONS) as client:
+        turns = [client.ask(tone(0.6), GUARD, sample_rate_hz=16_000) for _ in range(2)]
+    assert [turn.user_text for turn in turns] == [turn.user_text for turn in recorded] == ["One", "Two"]
+    for turn, before in zip(turns, recorded, strict=True):
+        assert turn.voice_to_voice == pytest.approx(before.voice_to_voice, abs=0.5)
+    assert bot.mismatches == []
+
+
+def test_a_recording_that_cannot_be_read_is_told(tmp_path):
+    """Before anything listens."""
+    with pytest.raises(FileNotFoundError, match="none"):
+        ReplayBot(tmp_path / "none")
+    for wrong in ({"pace": "slow"}, {"match": "all"}, {"strict": 1}, {"timeout": -1}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            ReplayBot(tmp_path / "none", **wrong)
