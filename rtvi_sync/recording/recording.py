@@ -186,7 +186,7 @@ class Recording:
 
     @cached_property
     def _turns(self) -> tuple[Turn, ...]:
-        return tuple(_Replay(self).run())
+        return tuple(_TurnMaker(self).run())
 
 
 class _Tracks:
@@ -205,8 +205,8 @@ class _Tracks:
         return self._user
 
 
-class _Replay:
-    """Feeds the rows of a recording to a tracker, at their moments.
+class _TurnMaker:
+    """Makes turns: feeds the rows of a recording to a tracker, at their moments.
 
     Args:
         recording: The recording.

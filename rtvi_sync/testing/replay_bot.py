@@ -55,7 +55,7 @@ class Mismatch:
 
 
 @attrs.frozen
-class _Step:
+class _ReplayStep:
     """One thing that happens in a replay.
 
     Attributes:
@@ -116,7 +116,7 @@ class ReplayBot:
         self._timeout: Final = timeout
         self.mismatches: list[Mismatch] = []
         self.done: bool = False
-        self._replays: dict[BotSession, _Replay] = {}  # changed in single steps, by the threads of sessions
+        self._replays: dict[BotSession, _SessionReplay] = {}  # changed in single steps, by the threads of sessions
         self._bot = EmbeddedBot(version=recording.rtvi or NEWEST, handler=self._received, speech_threshold=math.inf)
 
     @property
@@ -154,12 +154,12 @@ class ReplayBot:
         """Take a message of a client, which the embedded bot then leaves alone."""
         replay = self._replays.get(session)
         if replay is None:
-            replay = self._replays[session] = _Replay(self, session)
+            replay = self._replays[session] = _SessionReplay(self, session)
         replay.take(message)
         return True
 
 
-class _Replay:
+class _SessionReplay:
     """The replay of a recording in one session, on a thread of its own from the first message on."""
 
     def __init__(self, bot: ReplayBot, session: BotSession) -> None:
@@ -198,7 +198,7 @@ class _Replay:
 
     # -- what the client does -----------------------------------------------------------------------------------------
 
-    def _await(self, step: _Step) -> None:
+    def _await(self, step: _ReplayStep) -> None:
         """Wait for what the client did here in the recording. If it is that, all further times count from it.
 
         Raises:
@@ -214,7 +214,7 @@ class _Replay:
             self._session.close(_FAILED, "The client did otherwise than in the recording")
             raise DisconnectedError("The replay is over", initiator="server")
 
-    def _next_message(self, step: _Step) -> tuple[float | None, Message | None, bool]:
+    def _next_message(self, step: _ReplayStep) -> tuple[float | None, Message | None, bool]:
         """Return when the message of a step came, what it is, and whether it has the same data."""
         deadline = monotonic() + self._bot._timeout
         with self._changed:
@@ -254,7 +254,7 @@ class _Replay:
 
     # -- what the bot does --------------------------------------------------------------------------------------------
 
-    def _pause(self, step: _Step) -> None:
+    def _pause(self, step: _ReplayStep) -> None:
         """Wait until it is time for a step."""
         t, began = self._cue
         while not self._bot._is_fast and (left := began + step.t - t - monotonic()) > 0:
@@ -264,7 +264,7 @@ class _Replay:
     def _wait(self, seconds: float) -> None:
         threading.Event().wait(min(seconds, 0.1))
 
-    def _do(self, step: _Step) -> None:
+    def _do(self, step: _ReplayStep) -> None:
         session = self._session
         if step.kind == "send":
             session.send(self._with_ids(step.what))
@@ -285,7 +285,7 @@ class _Replay:
         return [self._with_ids(each) for each in value] if isinstance(value, list) else value
 
 
-def _steps_of(recording: Recording, *, waits: bool) -> tuple[_Step, ...]:
+def _steps_of(recording: Recording, *, waits: bool) -> tuple[_ReplayStep, ...]:
     """Return what happens in a replay, in order: `client-ready` first, then all rows behind it."""
     steps = sorted(_all_steps(recording), key=lambda step: step.t)
     if not any(step.kind == "send" and step.what.get("type") == "bot-ready" for step in steps):
@@ -294,7 +294,7 @@ def _steps_of(recording: Recording, *, waits: bool) -> tuple[_Step, ...]:
         ready = {"version": recording.rtvi, "about": data.get("about"), "capabilities": data.get("capabilities")}
         message = {"label": "rtvi-ai", "type": "bot-ready", "id": "0", "data": ready}
         hello = {"label": "rtvi-ai", "type": "client-ready", "id": "0"}
-        steps = [_Step(0.0, "message", hello), _Step(0.0, "send", message), *steps]
+        steps = [_ReplayStep(0.0, "message", hello), _ReplayStep(0.0, "send", message), *steps]
     first = next((step for step in steps if _is_hello(step)), None)
     return tuple(
         step
@@ -303,19 +303,19 @@ def _steps_of(recording: Recording, *, waits: bool) -> tuple[_Step, ...]:
     )
 
 
-def _is_hello(step: _Step) -> bool:
+def _is_hello(step: _ReplayStep) -> bool:
     return step.kind == "message" and step.what.get("type") == "client-ready"
 
 
-def _all_steps(recording: Recording) -> Iterator[_Step]:
+def _all_steps(recording: Recording) -> Iterator[_ReplayStep]:
     for row in recording.rows:
         kind, t, message = row["kind"], row.get("t", 0.0), row.get("message")
         if kind == "message" and isinstance(message, dict):
-            yield _Step(t, "message" if row.get("dir") == "out" else "send", message)
+            yield _ReplayStep(t, "message" if row.get("dir") == "out" else "send", message)
         elif kind == "interruption":
-            yield _Step(t, "interrupt")
+            yield _ReplayStep(t, "interrupt")
         elif kind == "end":
-            yield _Step(t, "end", row)
+            yield _ReplayStep(t, "end", row)
     yield from _bot_frames(recording)
     yield from _speeches(recording)
 
@@ -329,19 +329,19 @@ def _frames(recording: Recording, direction: str, pcm: bytes) -> Iterator[tuple[
                     yield at, part
 
 
-def _bot_frames(recording: Recording) -> Iterator[_Step]:
+def _bot_frames(recording: Recording) -> Iterator[_ReplayStep]:
     audio = recording.audio()
     for at, pcm in _frames(recording, "in", audio.pcm):
-        yield _Step(at, "frame", AudioRawFrame(audio=pcm, sample_rate=audio.sample_rate_hz))
+        yield _ReplayStep(at, "frame", AudioRawFrame(audio=pcm, sample_rate=audio.sample_rate_hz))
 
 
-def _speeches(recording: Recording) -> Iterator[_Step]:
+def _speeches(recording: Recording) -> Iterator[_ReplayStep]:
     """Yield the moments at which the user began to speak."""
     last = -math.inf
     for at, pcm in _frames(recording, "out", recording.audio(side="user").pcm):
         if rms(pcm) >= FLOOR:
             if at - last > _PAUSE:
-                yield _Step(at, "speech")
+                yield _ReplayStep(at, "speech")
             last = at
 
 
