@@ -13,7 +13,6 @@ import inspect
 import math
 import os
 import re
-import statistics
 import sys
 import threading
 import traceback
@@ -432,14 +431,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             found.setdefault(name, []).append((value, nodeid))
     if _TURNS not in found:
         return
+    from rtvi_sync.recording.percentiles import LatencyPercentiles
+
     words = [f"{sum(count for count, _ in found[_TURNS]):g} turns"]
     for name in _LATENCIES.values():
         if name in found:
-            seconds = sorted(value for value, _ in found[name])
-            p95 = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
-            slowest, where = max(found[name])
+            of = LatencyPercentiles.of([value for value, _ in found[name]])
+            _, where = max(found[name])
             words.append(
-                f"{name.removeprefix('rtvi_').replace('_', ' ')} p50 {statistics.median(seconds):.3f} s, "
-                f"p95 {p95:.3f} s, slowest {slowest:.3f} s ({where})"
+                f"{name.removeprefix('rtvi_').replace('_', ' ')} p50 {of.p50:.3f} s, "
+                f"p95 {of.p95:.3f} s, slowest {of.max:.3f} s ({where})"
             )
     terminalreporter.write_line(f"rtvi: {'; '.join(words)}")

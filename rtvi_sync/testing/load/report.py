@@ -9,9 +9,9 @@ import os
 import sys
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import attrs
@@ -21,6 +21,7 @@ from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
+from rtvi_sync.recording.percentiles import percentile
 from rtvi_sync.recording.tables import columns, rich_table
 from rtvi_sync.testing.load.measured import Kind, Measurement
 
@@ -186,7 +187,10 @@ class Report:
                 name=name,
                 count=number,
                 failed=failed[kind, name],
-                **_percentiles(seconds[kind, name]),
+                p50=percentile(seconds[kind, name], 0.5),
+                p95=percentile(seconds[kind, name], 0.95),
+                p99=percentile(seconds[kind, name], 0.99),
+                longest=max(seconds[kind, name], default=None),
             )
             for (kind, name), number in count.items()
         )
@@ -337,13 +341,6 @@ def _by_name(measurements: Iterable[Measurement]) -> dict[str, list[float]]:
 
 def _name(of: Measurement | Percentiles) -> str:
     return of.name if of.kind == of.name else f"{of.kind} {of.name}"
-
-
-def _percentiles(seconds: Sequence[float]) -> dict[str, Any]:
-    if not seconds:
-        return dict.fromkeys(("p50", "p95", "p99", "longest"))
-    cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 99
-    return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "longest": max(seconds)}
 
 
 def _ms(seconds: float | None) -> str:

@@ -1,0 +1,72 @@
+"""LatencyPercentiles of durations. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from rtvi_sync import Turn
+
+MEASURES = ("voice_to_voice", "time_to_first_token", "time_to_first_audio")
+"""The latencies of a turn, by the names of the properties of `Turn`, in seconds."""
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Return the value below which a share of the values is, between two of them where it falls there.
+
+    Args:
+        values: in any order.
+        share: from 0 to 1; 0.5 is the median.
+
+    Returns:
+        None if there are no values.
+    """
+    return of_sorted(sorted(values), share) if values else None
+
+
+def of_sorted(values: Sequence[float], share: float) -> float:
+    """Return the same of values that are sorted, of which there is one at least."""
+    place = share * (len(values) - 1)
+    index = int(place)
+    below, above = values[index], values[min(index + 1, len(values) - 1)]
+    return below + (above - below) * (place - index)
+
+
+@attrs.frozen(kw_only=True)
+class LatencyPercentiles:
+    """The percentiles of one measurement.
+
+    Attributes:
+        count: how many values there are.
+        p50, p95, max: in seconds; None without a value.
+    """
+
+    count: int
+    p50: float | None
+    p95: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> LatencyPercentiles:
+        """Return the percentiles of these values."""
+        return cls(
+            count=len(values), p50=percentile(values, 0.5), p95=percentile(values, 0.95), max=max(values, default=None)
+        )
+
+
+def known(turns: Iterable[Turn], measure: str) -> list[float]:
+    """Return a latency of each turn that has it.
+
+    Args:
+        turns: in any order.
+        measure: one of `MEASURES`.
+    """
+    return [seconds for turn in turns if (seconds := getattr(turn, measure)) is not None]
+
+
+def percentiles_of(turns: Sequence[Turn]) -> dict[str, LatencyPercentiles]:
+    """Return the percentiles of each of the `MEASURES` over these turns."""
+    return {measure: LatencyPercentiles.of(known(turns, measure)) for measure in MEASURES}
