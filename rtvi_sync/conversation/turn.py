@@ -346,7 +346,7 @@ def timeline_of(turn: Turn) -> str:
     lines = []
     for number, entry in enumerate(entries, 1):
         mark = ">" if turn.is_open and number == len(entries) else " "
-        line = f"  {mark} {entry.at - start:7.3f}  {entry.who or '..':<4}  {_words(entry)}"
+        line = f"  {mark} {entry.at - start:7.3f}  {entry.who or '..':<4}  {words_of(entry)}"
         if latency and (entry.who, entry.kind) == ("bot", "silent"):
             line, latency = f"{line:<60}  {latency}", ""
         lines.append(line)
@@ -361,7 +361,8 @@ def _latency_of(turn: Turn) -> str:
     return "" if turn.time_to_first_audio is None else f"{name} {turn.time_to_first_audio:.2f} s"
 
 
-def _words(entry: TimelineEntry) -> str:
+def words_of(entry: TimelineEntry) -> str:
+    """Return what an entry of a timeline tells, as one line."""
     text = one_line(entry.text)
     if entry.kind in ("typed", "said"):
         return f'"{text}" ({entry.kind})'

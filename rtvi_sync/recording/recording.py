@@ -17,6 +17,7 @@ from ..conversation.record import speech_of
 from ..conversation.tracker import OpenTurn, TurnTracker
 from ..conversation.turn import Turn
 from ..errors import ProtocolError, UsageError
+from ..media.audio_files import write_file
 from ..media.pcm import WAV_HEADER_BYTES
 from ..media.tracks import AudioTrack
 from ..media.turn_audio import TurnAudio
@@ -26,7 +27,8 @@ from ..protocol.dialects import INBOUND, decode_payload, parse_version
 from ..protocol.message import RTVIMessage
 from ..protocol.recording_rows import Row, arrivals
 from ..protocol.recording_rows import decode as decode_rows
-from ..protocol.validation import PATH, Rule
+from ..protocol.validation import BOOL, PATH, Rule
+from .export import FORMATS, Format, exported, format_of
 
 # Seconds of a stretch that is made of audio behind the last row, in frames of 20 ms.
 _FRAME = 0.02
@@ -45,12 +47,13 @@ class Recording:
         path: The file with the rows.
         rows: All rows, in the order of their time. Times are in seconds since the recording began.
         is_cut: The recording was not closed, because the process was killed for example, or a file of it is damaged.
+        wav: The file with the audio; None: there is none.
     """
 
     path: Path
     rows: tuple[Row, ...] = attrs.field(repr=lambda rows: f"<{len(rows)} rows>")
     is_cut: bool = False
-    _wav: Path | None = attrs.field(default=None, repr=False)
+    wav: Path | None = attrs.field(default=None, repr=False)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -141,6 +144,51 @@ class Recording:
         ready: BotReadyData = decoder_of(BotReadyData)({name: each for name, each in data.items() if each is not None})
         return ready
 
+    # -- for other programs -------------------------------------------------------------------------------------------
+
+    def export(self, path: str | os.PathLike[str] | None = None, format: Format | None = None) -> str:
+        """Return the recording in another format, and write it to a file if `path` is given.
+
+        Args:
+            path: The file, which is overwritten; its suffix names the format: .html, .vtt (subtitles of both sides),
+                .otlp.json (traces for OpenTelemetry), .trace.json (chrome://tracing and Perfetto) or
+                .conversation.json (Pipecat's evals).
+            format: "html", "vtt", "otlp", "chrome" or "conversation"; None: that of the suffix.
+
+        Raises:
+            ValueError: Neither names a format.
+            OSError: The file cannot be written, or the WAV file cannot be read.
+        """
+        PATH.or_none.check(path=path)
+        file = None if path is None else Path(path)
+        chosen = format if format is not None else None if file is None else format_of(file)
+        if chosen is None or chosen not in FORMATS:
+            raise ValueError(
+                f"export() knows no such format: give one of {', '.join(FORMATS)}, or a path with its suffix"
+            )
+        return self._written(exported(self, chosen, file), file)
+
+    def report(self, path: str | os.PathLike[str] | None = None, *, embed_audio: bool = False) -> str:
+        """Return a page that shows the recording, one file of HTML, and write it if `path` is given.
+
+        Args:
+            path: The file, which is overwritten.
+            embed_audio: The page holds the audio; else it plays the WAV file from where that is now.
+
+        Raises:
+            OSError: The file cannot be written, or the WAV file cannot be read.
+        """
+        PATH.or_none.check(path=path)
+        BOOL.check(embed_audio=embed_audio)
+        file = None if path is None else Path(path)
+        return self._written(exported(self, "html", file, embed_audio=embed_audio), file)
+
+    @staticmethod
+    def _written(text: str, file: Path | None) -> str:
+        if file is not None:
+            write_file(file, text.encode())
+        return text
+
     # -- audio --------------------------------------------------------------------------------------------------------
 
     @property
@@ -149,7 +197,7 @@ class Recording:
 
     @property
     def _frames(self) -> int:
-        return _frames_of(self._wav)
+        return _frames_of(self.wav)
 
     def audio(self, turn: Turn | int | None = None, side: Literal["bot", "user"] = "bot") -> TurnAudio:
         """Return audio as it was heard; empty if there is none.
@@ -164,7 +212,7 @@ class Recording:
         """
         _SIDE.check(side=side)
         if turn is None:
-            pcm = _channel(self._wav, side)
+            pcm = _channel(self.wav, side)
             return TurnAudio(pcm=pcm, sample_rate_hz=self._rate_hz if pcm else 0)
         number = turn.number if isinstance(turn, Turn) else turn
         found = next((each for each in self.turns() if each.number == number), None)
@@ -245,7 +293,7 @@ class _TurnMaker:
         """Yield what happened, in order: messages, audio frames and the end."""
         recording = self._recording
         found: list[tuple[float, str, Any]] = []
-        channels = {_SIDES[side]: _channel(recording._wav, side) for side in _SIDES}
+        channels = {_SIDES[side]: _channel(recording.wav, side) for side in _SIDES}
         for row in recording.rows:
             kind = row["kind"]
             if kind in ("message", "end"):

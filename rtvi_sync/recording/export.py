@@ -1,0 +1,58 @@
+"""The formats in which a recording is written for other programs, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from .export_chrome import chrome_trace
+from .export_conversation import conversation
+from .export_otlp import otlp
+from .export_webvtt import webvtt
+from .page import render
+from .page.data import recordings_data
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+Format: TypeAlias = Literal["html", "vtt", "otlp", "chrome", "conversation"]
+
+FORMATS: Final = get_args(Format)
+
+_SUFFIXES: Final[dict[str, Format]] = {
+    ".html": "html",
+    ".vtt": "vtt",
+    ".otlp.json": "otlp",
+    ".trace.json": "chrome",
+    ".conversation.json": "conversation",
+}
+
+_EXPORTERS: Final[dict[str, Callable[[Recording], str]]] = {
+    "vtt": lambda recording: webvtt(recording.turns(), recording.path.stem),
+    "otlp": lambda recording: otlp(recording, recording.turns()),
+    "chrome": lambda recording: chrome_trace(recording, recording.turns(), recording.path.stem),
+    "conversation": lambda recording: conversation(recording.turns()),
+}
+
+
+def format_of(path: Path) -> Format | None:
+    """Return the format that the name of a file stands for; None: it stands for none."""
+    return next((format_ for suffix, format_ in _SUFFIXES.items() if path.name.endswith(suffix)), None)
+
+
+def exported(recording: Recording, format_: Format, path: Path | None, *, embed_audio: bool = False) -> str:
+    """Return a recording in a format.
+
+    Args:
+        recording: what is exported.
+        format_: one of `FORMATS`.
+        path: where it will be, from which a page finds the audio; None: beside the recording.
+        embed_audio: a page holds the audio.
+    """
+    if format_ == "html":
+        folder = None if path is None else path.parent
+        data = recordings_data([recording], folder=folder, embed_audio=embed_audio)
+        return render(recording.path.stem, data)
+    text = _EXPORTERS[format_](recording)
+    return text.encode(errors="replace").decode()  # half of a surrogate pair, which a bot may send

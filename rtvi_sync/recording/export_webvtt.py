@@ -1,0 +1,66 @@
+"""A recording as subtitles of both sides, in WebVTT. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..protocol.text import one_line
+from .lanes import bot_span, user_span
+
+if TYPE_CHECKING:
+    from rtvi_sync import Turn
+
+# A sentence ends where its last sign is followed by a blank, or at once in scripts without blanks.
+_SENTENCES: Final = re.compile(r".+?(?:[.!?\u2026]+[\"'\u201d\u2019)]*(?=\s|$)|[\u3002\uff01\uff1f]+|$)\s*", re.DOTALL)
+# Seconds for which a cue is shown at least, and words that were typed.
+_SHORTEST: Final = 0.2
+_TYPED: Final = 1.0
+
+
+def webvtt(turns: Sequence[Turn], name: str) -> str:
+    """Return the words of both sides with their times: of what the bot wrote, what was heard.
+
+    Args:
+        turns: in order, with timings in seconds since the recording began.
+        name: the recording, in a note.
+    """
+    cues = sorted((cue for turn in turns for cue in _cues(turn)), key=lambda cue: cue[0])
+    note = one_line(name).replace("-->", "->")
+    blocks = [f"{_time(start)} --> {_time(end)}\n<v {who}>{_escaped(text)}" for start, end, who, text in cues]
+    return "\n\n".join(["WEBVTT", f"NOTE {note}", *blocks]) + "\n"
+
+
+def _cues(turn: Turn) -> Iterator[tuple[float, float, str, str]]:
+    user, bot = user_span(turn), bot_span(turn)
+    if user is not None:
+        start, end = user
+        if turn.modality == "text":
+            end = start + _TYPED
+        yield from _spread("You", turn.user_text, start, end)
+    if bot is not None:
+        yield from _spread("Bot", turn.spoken_text if turn.interrupted else turn.bot_text, *bot)
+
+
+def _spread(who: str, text: str, start: float, end: float) -> Iterator[tuple[float, float, str, str]]:
+    """Yield a cue for each sentence, which takes the share of the time that its letters are of all letters."""
+    sentences = [sentence for part in _SENTENCES.findall(text) if (sentence := " ".join(part.split()))]
+    letters = sum(map(len, sentences))
+    done = 0
+    for sentence in sentences:
+        begin = start + (end - start) * done / letters
+        done += len(sentence)
+        yield begin, max(start + (end - start) * done / letters, begin + _SHORTEST), who, sentence
+
+
+def _time(seconds: float) -> str:
+    millis = round(1000 * max(seconds, 0.0))
+    minutes, millis = divmod(millis, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{millis // 1000:02}.{millis % 1000:03}"
+
+
+def _escaped(text: str) -> str:
+    """Return a text as one line without markup: a blank line, or an arrow, would end the cue."""
+    shown = one_line(text, len(text))
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

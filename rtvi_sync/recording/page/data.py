@@ -1,0 +1,221 @@
+"""What the page shows of recordings, as JSON. Pure."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import attrs
+
+from ...conversation.turn import words_of
+from ..compare import Comparison
+from ..lanes import bars_of, end_in_words, end_of, loss_in_words, marks_of, start_of, waits_of
+from ..summary import percentiles_as_data, summary, turn_as_data
+from ..waveform import columns_of
+
+if TYPE_CHECKING:
+    from rtvi_sync import Turn
+
+    from ..recording import Recording
+
+# A turn stands out as slow if it took this many times the median.
+_SLOW: Final = 2.0
+_LEAST_TURNS: Final = 3
+# Characters of a text in a finding.
+_MAX_QUOTE: Final = 200
+_DIGITS: Final = 3  # of a second
+_USUAL_CODES: Final = (None, 1000, 1001, 1005)
+
+
+def recordings_data(
+    recordings: Sequence[Recording],
+    comparison: Comparison | None = None,
+    *,
+    folder: Path | None = None,
+    embed_audio: bool = False,
+) -> dict[str, Any]:
+    """Return the data of a page.
+
+    Args:
+        recordings: in the order in which they are shown.
+        comparison: with a baseline; None: there is none.
+        folder: in which the page will be, from which it finds the audio; None: that of each recording.
+        embed_audio: the page holds the audio, and finds it wherever it is.
+    """
+    whole = summary(recordings, comparison)
+    return {
+        "kind": "recordings",
+        **{name: whole[name] for name in ("percentiles", "baseline", "left_out")},
+        "recordings": [_recording(recording, folder, embed_audio) for recording in recordings],
+    }
+
+
+def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> dict[str, Any]:
+    turns = recording.turns()
+    waits = waits_of(turns)
+    slowest = max(waits, key=lambda wait: wait.end - wait.start) if len(waits) > 1 else None
+    return {
+        "name": recording.path.stem,
+        "rtvi": recording.rtvi,
+        "bot": recording.bot,
+        "library": recording.head.get("library", ""),
+        "wall": recording.head.get("wall", ""),
+        "seconds": round(recording.seconds, _DIGITS),
+        "is_cut": recording.is_cut,
+        "outline": _outline(recording, turns),
+        "findings": [attrs.asdict(finding) for finding in findings_of(recording, turns)],
+        "percentiles": percentiles_as_data(turns),
+        "turns": [_turn(turn) for turn in turns],
+        "bars": [_rounded(attrs.asdict(bar)) for bar in bars_of(recording, turns)],
+        "waits": [{**_rounded(attrs.asdict(wait)), "slowest": wait is slowest} for wait in waits],
+        "marks": [_rounded(attrs.asdict(mark)) for mark in marks_of(recording, turns)],
+        "messages": [
+            [round(float(row.get("t", 0.0)), _DIGITS), row.get("dir"), row["message"]]
+            for row in recording.rows
+            if row["kind"] == "message" and isinstance(row.get("message"), dict)
+        ],
+        "waves": _waves(recording),
+        "audio": _audio(recording, folder, embed_audio),
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    data = turn_as_data(turn)
+    return {
+        **_rounded(data),
+        "modality": turn.modality,
+        "assumed": turn.assumed,
+        "errors": [error.message for error in turn.errors],
+        "start": round(start_of(turn.timings), _DIGITS),
+        "end": round(end_of(turn.timings), _DIGITS),
+        "timeline": [[round(entry.at, _DIGITS), entry.who, words_of(entry)] for entry in turn.timeline],
+    }
+
+
+def _rounded(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in data.items()}
+
+
+def _waves(recording: Recording) -> dict[str, Any] | None:
+    sides = {"user": recording.audio(side="user"), "bot": recording.audio(side="bot")}
+    if not any(sides.values()):
+        return None
+    columns = {side: columns_of(audio.pcm, audio.sample_rate_hz) for side, audio in sides.items()}
+    width = max(seconds for seconds, _ in columns.values())
+    return {"column": width, **{side: base64.b64encode(each).decode() for side, (_, each) in columns.items()}}
+
+
+def _audio(recording: Recording, folder: Path | None, embed_audio: bool) -> dict[str, str] | None:
+    """Return where the page finds the audio; None: there is none."""
+    wav = recording.wav
+    if wav is None:
+        return None
+    if embed_audio:
+        source = f"data:audio/wav;base64,{base64.b64encode(wav.read_bytes()).decode()}"
+    else:
+        path = wav.name if folder is None else os.path.relpath(wav, folder)
+        source = quote(Path(path).as_posix())
+    return {"name": wav.name, "source": source}
+
+
+def _arrived(recording: Recording) -> str:
+    """Return what there is, in words, for a recording without turns."""
+    types = Counter(
+        f"{row['message'].get('type')} from the {'bot' if row.get('dir') == 'in' else 'user'}"
+        for row in recording.rows
+        if row["kind"] == "message" and isinstance(row.get("message"), dict)
+    )
+    heard = {"user": recording.audio(side="user").seconds, "bot": recording.audio(side="bot").seconds}
+    messages = ", ".join(f"{name} ({count})" for name, count in types.most_common(8)) or "no message"
+    sound = " and ".join(f"{seconds:.1f} s of the {side}'s audio" for side, seconds in heard.items())
+    return f"The user said nothing that began a turn, and so did the bot. What there is: {messages}; {sound}."
+
+
+def _outline(recording: Recording, turns: Sequence[Turn]) -> str:
+    interrupted = sum(turn.interrupted for turn in turns)
+    return (
+        f"Timeline of {recording.seconds:.1f} s with {len(turns)} turns, {interrupted} of them interrupted. "
+        "The table of turns has the same as text."
+    )
+
+
+# -- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _quote(text: str) -> str:
+    return f"“{text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + '…'}”"
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Something that a reader should see first.
+
+    Attributes:
+        kind: what it is, in a word or two.
+        text: the same in a sentence.
+        turn: the number of its turn; None: it is of the whole recording.
+        bad: whether it may be why a test has failed.
+    """
+
+    kind: str
+    text: str
+    turn: int | None = None
+    bad: bool = True
+
+
+def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
+    """Return what stands out: first what went wrong, then what is only worth to know."""
+    found = [finding for turn in turns for finding in _of_turn(turn)]
+    if not turns:
+        found.append(Finding(kind="No turn", text=_arrived(recording)))
+    found += _slow(turns)
+    for row in recording.rows:
+        if row["kind"] == "lost":
+            found.append(Finding(kind="Lost", text=f"{loss_in_words(row)}."))
+        elif row["kind"] == "mark":
+            found.append(Finding(kind="Mark", text=f"{row.get('text', '')} ({row.get('t', 0.0):.2f} s)", bad=False))
+        elif row["kind"] == "end" and (row.get("error") or row.get("code") not in _USUAL_CODES):
+            found.append(Finding(kind="End", text=f"At {row.get('t', 0.0):.2f} s {end_in_words(row)}."))
+    if recording.is_cut:
+        text = f"The recording ends at {recording.seconds:.2f} s without an end of the session: its process was killed."
+        found.append(Finding(kind="Cut", text=text))
+    return sorted(found, key=lambda finding: not finding.bad)
+
+
+def _of_turn(turn: Turn) -> Iterator[Finding]:
+    for error in turn.errors:
+        yield Finding(kind="Error", text=f"The bot reported {_quote(error.message)}.", turn=turn.number)
+    if turn.status == "failed":
+        yield Finding(kind="Failed", text="The session ended before the answer was complete.", turn=turn.number)
+    elif turn.is_open:
+        yield Finding(kind="Unanswered", text="The answer was not complete when the recording ended.", turn=turn.number)
+    elif turn.interrupted:
+        unheard = len(turn.bot_text) - len(turn.spoken_text)
+        text = f"The bot was interrupted; {unheard} of {len(turn.bot_text)} characters were not heard."
+        yield Finding(kind="Interrupted", text=text, turn=turn.number, bad=False)
+    elif turn.modality is not None and not turn.bot_text and not turn.function_calls:
+        yield Finding(kind="No answer", text="The bot neither said nor called anything.", turn=turn.number)
+    for call in turn.function_calls:
+        if call.cancelled or (call.stopped is None and not turn.is_open):
+            what = "was cancelled" if call.cancelled else "has no result"
+            yield Finding(kind="Call", text=f"The call of {call.function_name} {what}.", turn=turn.number)
+    if turn.assumed:
+        yield Finding(
+            kind="Assumed", text=f"The answer counts as complete: {turn.assumed}.", turn=turn.number, bad=False
+        )
+
+
+def _slow(turns: Sequence[Turn]) -> Iterator[Finding]:
+    known = sorted((turn.time_to_first_audio, turn.number) for turn in turns if turn.time_to_first_audio is not None)
+    if len(known) < _LEAST_TURNS:
+        return
+    usual = known[len(known) // 2][0]
+    longest, number = known[-1]
+    if longest > _SLOW * usual:
+        text = f"The bot was first heard after {longest:.2f} s, the median is {usual:.2f} s."
+        yield Finding(kind="Slow", text=text, turn=number)

@@ -1,0 +1,67 @@
+"""What the page is told of a recording, and what stands out in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync import Recording
+from rtvi_sync.recording.page.data import findings_of, recordings_data
+from tests.support.recordings import Script, a_talk
+
+pytestmark = pytest.mark.inside
+
+
+def kinds_of(recording: Recording) -> list[tuple[str, int | None]]:
+    return [(finding.kind, finding.turn) for finding in findings_of(recording, recording.turns())]
+
+
+def test_what_went_wrong_comes_first(talk: Recording) -> None:
+    """Findings name the turn; those that are no fault come last."""
+    assert kinds_of(talk) == [
+        ("Error", 6),
+        ("Failed", 6),
+        ("Slow", 5),
+        ("Lost", None),
+        ("Interrupted", 3),
+        ("Mark", None),
+    ]
+    texts = {finding.kind: finding.text for finding in findings_of(talk, talk.turns())}
+    assert texts["Error"] == "The bot reported “LLM service: rate limit exceeded, retry after 20 s”."
+    assert texts["Interrupted"] == "The bot was interrupted; 56 of 101 characters were not heard."
+    assert texts["Slow"].startswith("The bot was first heard after 2.60 s")
+
+
+def test_a_cut_recording(tmp_path: Path) -> None:
+    """A recording without an end says where it is cut, and that its last answer is open."""
+    cut = Recording.load(a_talk(tmp_path, audio=False).write(is_cut=True))
+    assert {("Cut", None), ("Unanswered", 6)} <= set(kinds_of(cut))
+
+
+def test_a_session_that_failed(tmp_path: Path) -> None:
+    """The end of a session counts if it was no usual one."""
+    failed = Recording.load(a_talk(tmp_path, audio=False).write(error="out of memory"))
+    texts = [finding.text for finding in findings_of(failed, failed.turns()) if finding.kind == "End"]
+    assert len(texts) == 1
+    assert texts[0].endswith("the session was ended by the bot, code 1011: out of memory.")
+
+
+def test_no_turn(tmp_path: Path) -> None:
+    """A recording without turns tells what it has."""
+    script = Script(tmp_path, audio=False)
+    script.receive("metrics")
+    empty = Recording.load(script.write())
+    [finding] = findings_of(empty, empty.turns())
+    assert finding.kind == "No turn"
+    assert "metrics from the bot (1)" in finding.text
+
+
+def test_the_data_are_small(talk: Recording) -> None:
+    """Times have three digits, and waveforms a column each 10 ms."""
+    [data] = json.loads(json.dumps(recordings_data([talk])))["recordings"]
+    assert data["waves"]["column"] == 0.01
+    assert data["audio"] == {"name": "talk.wav", "source": "talk.wav"}
+    assert all(round(bar["start"], 3) == bar["start"] for bar in data["bars"])
+    assert [wait["turn"] for wait in data["waits"] if wait["slowest"]] == [5]
