@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias
 
 import attrs
 
@@ -21,6 +21,7 @@ from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
+from rtvi_sync.recording.page import render
 from rtvi_sync.recording.percentiles import percentile
 from rtvi_sync.recording.tables import columns, rich_table
 from rtvi_sync.testing.load.measured import Kind, Measurement
@@ -242,6 +243,15 @@ class Report:
             begin += [row.not_heard, row.late_answers, *(f"{getattr(row.audio, name):.3f}" for name in _AUDIO)]
             writer.writerow(begin + [f"{durations[name]:.6f}" if name in durations else "" for name in names])
         return _written(text.getvalue(), path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return a page with the report, one file of HTML, and write it to a file if `path` is given.
+
+        It shows the distribution of each measurement, the sessions in time, failures, lost audio, and all sessions.
+        """
+        PATH.or_none.check(path=path)
+        name = "" if path is None else os.path.basename(os.fspath(path))
+        return _written(render("Load test", {"kind": "load", "name": name, "report": json.loads(self.to_json())}), path)
 
     def show(self, stream: TextIO | None = None) -> None:
         """Write the report as a table: with rich on a terminal if it is installed, else plain.

@@ -168,7 +168,15 @@ class TestReport:
             "error": "ValueError: bad idea",
         }
 
-    @pytest.mark.parametrize("form", ["json", "csv"])
+    def test_html(self, report: Report, tmp_path: Path) -> None:
+        """The page holds the report, and is written as text."""
+        text = report.to_html(tmp_path / "report.html")
+        assert (tmp_path / "report.html").read_text("utf-8") == text
+        data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+        assert (data["kind"], data["name"]) == ("load", "report.html")
+        assert data["report"] == json.loads(report.to_json())
+
+    @pytest.mark.parametrize("form", ["json", "csv", "html"])
     def test_a_full_disk(self, form: str, report: Report, tmp_path: Path) -> None:
         """A report is written as a whole or not at all, and the error names the file."""
         path = tmp_path / "report"
