@@ -1,0 +1,239 @@
+"""Show recordings, or a load test: turns, latencies, a page, and whether the bot has become slower.
+
+Recordings are files of client.record(), or folders with them; a load test is the JSON of Report.to_json(). With
+--baseline the latencies are compared with those of other recordings, question by question.
+
+Exit status: 0 if all is well; 1 if an answer came later than --max-voice-to-voice, or the bot is slower than the
+baseline; 2 if a file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync import Recording
+from rtvi_sync.media.audio_files import write_file
+from rtvi_sync.protocol.text import clean, one_line
+from rtvi_sync.recording.compare import MIN_CHANGE, Comparison, compare
+from rtvi_sync.recording.export import FORMATS
+from rtvi_sync.recording.page import render
+from rtvi_sync.recording.page.data import recordings_data
+from rtvi_sync.recording.percentiles import MEASURES, percentiles_of
+from rtvi_sync.recording.summary import summary
+from rtvi_sync.recording.tables import columns, rich_table
+
+from .arguments import limit, seconds
+
+_USAGE = 2
+_MAX_TEXT = 48  # characters of a cell
+_TURNS = ("turn", "who began", "user", "bot", "voice to voice", "first token", "first audio", "status")
+_CHANGES = ("ms", "verdict", "before", "after", "change", "95 % interval")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("paths", nargs="+", metavar="FILE|DIR", help="recordings, folders of them, or one load test")
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page that shows all of it")
+    parser.add_argument("--embed-audio", action="store_true", help="the page holds the audio, and needs no WAV file")
+    parser.add_argument(
+        "--export",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("FORMAT", "OUT"),
+        help=f"write one recording as {', '.join(FORMATS)}; may be given several times",
+    )
+    parser.add_argument(
+        "--max-voice-to-voice", type=limit, metavar="S", help="fail if an answer was heard later than after S seconds"
+    )
+    parser.add_argument(
+        "--baseline", metavar="FILE|DIR", help="compare with these recordings; fail if they were faster"
+    )
+    parser.add_argument(
+        "--min-change",
+        type=seconds,
+        default=MIN_CHANGE,
+        metavar="S",
+        help="changes up to S seconds are none (%(default)g)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        report = _load_test(arguments.paths)
+        if report is not None:
+            return _show_load_test(arguments, report)
+        recordings = _recordings(arguments.paths)
+        baseline = _recordings([arguments.baseline]) if arguments.baseline is not None else None
+        _check_exports(arguments, recordings)
+        return _show(arguments, recordings, baseline)
+    except (OSError, ValueError) as error:
+        print(f"rtvi-sync show: {clean(str(error))}", file=sys.stderr)
+        return _USAGE
+
+
+def _recordings(paths: Sequence[str]) -> tuple[Recording, ...]:
+    found = Recording.load_all(*paths)
+    if not found:
+        raise ValueError(f"There is no recording in {', '.join(paths)}: client.record() writes them, as .jsonl")
+    return found
+
+
+def _check_exports(arguments: argparse.Namespace, recordings: Sequence[Recording]) -> None:
+    for name, _ in arguments.export:
+        if name not in FORMATS:
+            raise ValueError(f"--export knows no {name!r}: give one of {', '.join(FORMATS)}")
+    if arguments.export and len(recordings) != 1:
+        raise ValueError(f"--export writes one recording, not {len(recordings)}: name one file")
+
+
+def _show(arguments: argparse.Namespace, recordings: Sequence[Recording], baseline: Sequence[Recording] | None) -> int:
+    turns = [turn for recording in recordings for turn in recording.turns()]
+    comparison = None
+    if baseline is not None:
+        before = [turn for recording in baseline for turn in recording.turns()]
+        comparison = compare(before, turns, arguments.min_change)
+    late = list(_late(recordings, arguments.max_voice_to_voice))
+    is_ok = not late and not (comparison is not None and comparison.is_slower)
+    if arguments.html is not None:
+        title = recordings[0].path.stem if len(recordings) == 1 else f"{len(recordings)} recordings"
+        folder = arguments.html.parent
+        data = recordings_data(recordings, comparison, folder=folder, embed_audio=arguments.embed_audio)
+        write_file(arguments.html, render(title, data).encode())
+    for name, path in arguments.export:
+        recordings[0].export(path, name)
+    if arguments.json:
+        print(json.dumps({**summary(recordings, comparison), "ok": is_ok}, indent=1, default=str))
+        return 0 if is_ok else 1
+    for recording in recordings:
+        _print_recording(recording)
+    rows = [
+        (_words(measure), str(of.count), _ms(of.p50), _ms(of.p95), _ms(of.max))
+        for measure, of in percentiles_of(turns).items()
+    ]
+    _print_table(("ms", "turns", "p50", "p95", "slowest"), rows)
+    if comparison is not None:
+        _print_comparison(comparison)
+    for line in late:
+        print(clean(line))
+    return 0 if is_ok else 1
+
+
+def _late(recordings: Sequence[Recording], most: float | None) -> Iterator[str]:
+    for recording in recordings:
+        for turn in recording.turns():
+            if most is not None and turn.voice_to_voice is not None and turn.voice_to_voice > most:
+                yield (
+                    f"too late: turn {turn.number} of {recording.path} was heard after {turn.voice_to_voice:.3f} s, "
+                    f"the limit is {most:g} s"
+                )
+
+
+def _print_recording(recording: Recording) -> None:
+    facts = [str(recording.path), recording.bot, f"{recording.seconds:.1f} s", f"{len(recording.turns())} turns"]
+    if recording.is_cut:
+        facts.append("cut: its process was killed")
+    lost = sum(float(row.get("seconds") or 0.0) for row in recording.lost)
+    if lost:
+        facts.append(f"{lost:.1f} s of audio are missing")
+    print(clean(", ".join(filter(None, facts))))
+    rows = [
+        (
+            str(turn.number),
+            {"audio": "user spoke", "text": "user typed"}.get(turn.modality or "", "bot"),
+            one_line(turn.user_text, _MAX_TEXT),
+            one_line(turn.spoken_text if turn.interrupted else turn.bot_text, _MAX_TEXT),
+            *(_ms(getattr(turn, measure)) for measure in MEASURES),
+            turn.status.replace("_", " "),
+        )
+        for turn in recording.turns()
+    ]
+    if rows:
+        _print_table(_TURNS, rows, texts=4)
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    rows = [
+        (
+            f"{_words(measure)} {name}",
+            change.verdict.replace("_", " "),
+            _ms(change.before),
+            _ms(change.after),
+            "-" if change.change is None else f"{1000 * change.change:+.0f}",
+            "-" if change.low is None else f"{_ms(change.low)} to {_ms(change.high)}",
+        )
+        for measure, changes in comparison.changes.items()
+        for name, change in changes.items()
+    ]
+    print("compared with the baseline:")
+    _print_table(_CHANGES, rows, texts=2)
+    for side, texts in (("before", comparison.only_before), ("after", comparison.only_after)):
+        if texts:
+            print(clean(f"not compared, because they were asked only {side}: {', '.join(map(repr, texts))}"))
+    if any(change.verdict == "not_judged" for each in comparison.changes.values() for change in each.values()):
+        print("not judged: p50 needs 5 turns with the same questions on each side, p95 needs 20", file=sys.stderr)
+
+
+def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+        except ModuleNotFoundError:
+            pass
+        else:
+            Console(highlight=False).print(rich_table(headers, rows, texts))
+            return
+    print(*columns(headers, rows, texts), sep="\n")
+
+
+def _words(measure: str) -> str:
+    return measure.removeprefix("time_to_").replace("_", " ")
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{1000 * value:.0f}"
+
+
+# -- load tests -------------------------------------------------------------------------------------------------------
+
+
+def _load_test(paths: Sequence[str]) -> dict[str, Any] | None:
+    """Return the report of a load test; None: these are recordings."""
+    if len(paths) != 1 or not paths[0].endswith(".json"):
+        return None
+    try:
+        report = json.loads(Path(paths[0]).read_text("utf-8"))
+    except ValueError:
+        report = None
+    if not isinstance(report, dict) or not isinstance(report.get("rows"), list) or "percentiles" not in report:
+        raise ValueError(f"{paths[0]} is not the JSON of a load test: Report.to_json() writes it")
+    return report
+
+
+def _show_load_test(arguments: argparse.Namespace, report: dict[str, Any]) -> int:
+    if arguments.baseline is not None or arguments.export or arguments.max_voice_to_voice is not None:
+        raise ValueError("A load test has no recording: --baseline, --export and --max-voice-to-voice need one")
+    if arguments.html is not None:
+        name = Path(arguments.paths[0]).name
+        write_file(arguments.html, render(name, {"kind": "load", "name": name, "report": report}).encode())
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+    else:
+        print(f"{report['sessions']} sessions in {report['seconds']:.1f} s, {report['failed']} failed")
+        rows = [
+            (
+                clean(each["name"] if each["kind"] == each["name"] else f"{each['kind']} {each['name']}"),
+                str(each["count"]),
+                *(_ms(each[name]) for name in ("p50", "p95", "p99", "longest")),
+            )
+            for each in report["percentiles"]
+        ]
+        _print_table(("ms", "count", "p50", "p95", "p99", "longest"), rows)
+    return 1 if report["failed"] else 0
