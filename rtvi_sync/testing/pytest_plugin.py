@@ -221,6 +221,8 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
+    if request.node.stash[_has_failed]:
+        _write_pages(recordings)
     if _live_url(config):  # an embedded bot checks when it ends
         _check_left(before)
     _check_handlers(failures)
@@ -287,6 +289,22 @@ def _folder(config: pytest.Config) -> Path | None:
     every, failed = config.getoption("--rtvi-record"), config.getoption("--rtvi-record-failed")
     folder = every or failed or config.getini("rtvi_record_failed")
     return config.rootpath / folder if folder else None
+
+
+def _rows_of(recordings: list[RecordingSession]) -> list[Path]:
+    return [path for recording in recordings for path in recording.paths if path.suffix == ".jsonl"]
+
+
+def _page_of(rows: Path) -> Path:
+    return rows.with_suffix(".html")
+
+
+def _write_pages(recordings: list[RecordingSession]) -> None:
+    """Write the page of each recording, which is complete now; the report of the test has named it."""
+    from rtvi_sync import Recording
+
+    for rows in _rows_of(recordings):
+        Recording.load(rows).report(_page_of(rows))
 
 
 def _recording_name(nodeid: str, number: int) -> str:
@@ -382,7 +400,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
             report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
-            paths = [str(path) for recording in item.stash[_recordings] for path in recording.paths]
+            kept = [path for recording in item.stash[_recordings] for path in recording.paths]
+            paths = [str(path) for path in (*map(_page_of, _rows_of(item.stash[_recordings])), *kept)]
             report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))
             for properties in (item.user_properties, report.user_properties):
                 properties[:] = [*(pair for pair in properties if pair[0] != _RECORDING)]

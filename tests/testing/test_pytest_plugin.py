@@ -578,7 +578,9 @@ def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) 
     (path,) = (pytester.path / "kept").glob("*.jsonl")
     assert {each.stem for each in (pytester.path / "kept").iterdir()} == {path.stem}
     assert "test_it[fails]" in path.name
-    result.stdout.fnmatch_lines(["*rtvi recording*", str(path)])
+    page = path.with_suffix(".html")
+    result.stdout.fnmatch_lines(["*rtvi recording*", str(page).replace("[", "[[]"), str(path).replace("[", "[[]")])
+    assert '"status":"complete"' in page.read_text("utf-8")
     assert str(path) in (pytester.path / "junit.xml").read_text()
     assert [turn.user_text for turn in Recording.load(path).turns()] == ["fails"]
     assert not Recording.load(path).is_cut
