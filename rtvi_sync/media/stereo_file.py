@@ -168,8 +168,11 @@ class StereoFile:
                 end = 2 * len(pcm)
                 stereo[2 * channel : end : 4], stereo[2 * channel + 1 : end : 4] = pcm[::2], pcm[1::2]
             self.file.seek(pcm_tools.WAV_HEADER_BYTES + _FRAME_BYTES * first)
-            write_all(self.file, stereo)
-            self._write_header(_FRAME_BYTES * first + len(stereo))
+            try:
+                write_all(self.file, stereo)
+            finally:  # a disk that gets full has taken the first of it
+                data_bytes = self.file.tell() - pcm_tools.WAV_HEADER_BYTES
+                self._write_header(data_bytes // _FRAME_BYTES * _FRAME_BYTES)
         return place == wanted
 
     def _write_header(self, data_bytes: int) -> None:

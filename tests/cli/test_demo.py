@@ -282,7 +282,6 @@ def test_ctrl_c_keeps_what_was_said(tmp_path: Path) -> None:
     result = finish(process, tmp_path, since)
     assert (result.status, result.errors) == (130, "")
     rate, left, _ = channels(tmp_path / "conversation.wav")
-    assert rate == 16_000
     assert 1 <= len(audible_spans(left, rate)) < 10
 
 
