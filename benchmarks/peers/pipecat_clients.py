@@ -53,6 +53,7 @@ class PipecatPipeline(MessageLoopPeer):
     package = "pipecat"
     cannot: ClassVar = {
         "instructions": "counting them takes minutes",
+        "own-audio-100": "it falls minutes behind with as many sessions in a process",
     }
 
     async def _open(self) -> None:
