@@ -172,7 +172,7 @@ class Transport(abc.ABC):
     #: session.
     start_request: StartRequest | None = None
     #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
-    #: of the session leaves behind if it hangs.
+    #: of the session leaves behind if it hangs. A subclass with a `disconnect()` of its own has to say so again.
     ends_in_time = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
@@ -191,6 +191,12 @@ class Transport(abc.ABC):
     on_message: Callable[[Inbound], None]
     #: The client's state; set by the session, never by the transport.
     state: TransportState = TransportState.DISCONNECTED
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        names = next(names for each in cls.__mro__ if (names := vars(each).keys() & {"disconnect", "ends_in_time"}))
+        if "ends_in_time" not in names:
+            cls.ends_in_time = False  # which is said of another `disconnect()`
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session. Called on the connect thread, before any other call of that session.

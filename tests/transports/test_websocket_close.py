@@ -203,6 +203,25 @@ def test_a_transport_that_says_what_was_lost(caplog):
     assert ends[1].error is None
 
 
+def test_a_subclass_with_a_close_of_its_own(server, monkeypatch, caplog):
+    """It is left behind if it hangs, as any transport of the application."""
+    limits.patch(monkeypatch, teardown=1.0)
+    let_go = threading.Event()
+
+    class Mine(WebSocketTransport):
+        def disconnect(self) -> None:
+            super().disconnect()
+            let_go.wait(GUARD)
+
+    with connected(server, Mine) as (client, _, ends):
+        try:
+            client.disconnect()
+            assert client.state is TransportState.DISCONNECTED
+        finally:
+            let_go.set()
+        assert "does not disconnect in time" in str(ends[0].error)
+
+
 def test_the_exit_leaves_less_time():
     """`time_to_close()` stays below the limit that the end of the session has, at the exit of the interpreter too."""
     from tests.support.clients import memory_client
