@@ -33,8 +33,9 @@ _OTHERS: Final = {1: 8, 5: 4}
 _LARGEST_NUMBER: Final = 2**29 - 1  # of a field
 # Bytes of the longest number, and of the longest tag or size.
 _LONGEST_VARINT, _LONGEST_TAG = 10, 5
-# A bound, because the I/O thread, which reads frames, serves all sessions. Real frames have at most six fields.
-_MAX_FIELDS: Final = 1000
+# A bound of a frame and of each message in it, so of a thousand fields in all, because the I/O thread, which reads
+# frames, serves all sessions. Real frames have one message of at most six fields.
+_MAX_FIELDS: Final = 32
 _MESSAGE_TAG: Final = bytes([4 << 3 | _BYTES])  # of `Frame.message`
 _DATA_TAG: Final = bytes([1 << 3 | _BYTES])  # of `MessageFrame.data`
 
@@ -166,7 +167,7 @@ def _wire_fields(data: bytes) -> Iterator[tuple[int, int | bytes | None]]:
         IndexError: a number breaks off.
     """
     position, end = 0, len(data)
-    for _ in range(_MAX_FIELDS):
+    for _ in range(_MAX_FIELDS + 1):
         if position == end:
             return
         tag, position = _read_varint(data, position, _LONGEST_TAG)
