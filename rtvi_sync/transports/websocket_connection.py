@@ -42,7 +42,7 @@ _UNSENT_BYTES = 32 * 1024
 _CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
 # The I/O thread never blocks, so it closes a socket in time; the wait for that is bounded nevertheless, by the part of
 # the transport's time that `time_to_close()` leaves, and in seconds.
-_CLOSING_SHARE, _CLOSING_TIMEOUT = 1 / 9, 1.0
+_CLOSING_SHARE, _CLOSING_TIMEOUT, _CLOSING_LEAST = 1 / 9, 1.0, 0.1
 
 
 class WebSocketConnection:
@@ -165,6 +165,7 @@ class WebSocketConnection:
         else:
             self._send_close(code, BY_CLIENT)
         left, since = -1, 0.0  # the bytes that had not reached the peer at the last check, and since when
+        given_up_at = math.inf
         while not self._closed.is_set():
             now, before = monotonic(), left
             left = self._writer.bytes_left
@@ -172,7 +173,10 @@ class WebSocketConnection:
             pause = min(ends_at, since + idle_timeout) - now
             if pause <= 0:
                 self._io.call(partial(self._end_close, left, ends_at), self)
-                pause = ends_at + min(limit * _CLOSING_SHARE, _CLOSING_TIMEOUT) - now
+                # From now on if this thread comes late, because nothing of the process ran.
+                reserve = max(_CLOSING_LEAST, min(limit * _CLOSING_SHARE, _CLOSING_TIMEOUT))
+                given_up_at = min(given_up_at, max(now, ends_at) + reserve)
+                pause = given_up_at - now
                 if pause <= 0:
                     return False
             self._closed.wait(Deadline(min(pause, idle_timeout / _CHECKS or pause)))

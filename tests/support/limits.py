@@ -37,7 +37,6 @@ _PLACES = {
     "write_slice": "rtvi_sync.transports.websocket_writer._TIME_SLICE",  # how long one connection may write on end
     "write_chunk": "rtvi_sync.transports.websocket_writer._CHUNK_BYTES",  # bytes
     "read_slice": "rtvi_sync.transports.websocket_connection._TIME_SLICE",  # how long one connection may read on end
-    "stall_check": "rtvi_sync.transports.websocket_connection._CHECK_INTERVAL",
     # WebRTC
     "rtc_ping": "rtvi_sync.transports.webrtc.connection._PING_INTERVAL",
     "rtc_close": "rtvi_sync.transports.webrtc.connection._CLOSE_TIMEOUT",

@@ -530,6 +530,14 @@ def test_closing_at_once(pair):
     assert client.ended().initiator == "client"
 
 
+def test_closing_when_no_time_is_left(pair):
+    """The line is closed at once, which is in time."""
+    client, bot = pair
+    assert client.connection.close(GUARD, 0.0)
+    assert bot.receive()[0] == CLOSE
+    assert bot.at_end()
+
+
 def test_closing_while_writing_is_blocked(pair):
     """A bot that reads nothing holds close() up for its limit, and no longer; close(0) not at all."""
     client, _ = pair
