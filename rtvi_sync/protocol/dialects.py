@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import attrs
 
-from ..errors import ProtocolError, UnsupportedFeatureError
+from ..errors import ProtocolError, RTVIError, UnsupportedFeatureError
 from ..events import RTVIEvent
 from .decoding import Decoder, MismatchError, Payload, decoder_of
 
@@ -76,11 +76,22 @@ class MessageSpec:
 
     @property
     def payload(self) -> PayloadClass | None:
-        """The class itself. Its module is imported on first use, see `load_payload()`."""
+        """The class itself. Its module is imported on first use, see `load_payload()`.
+
+        Raises:
+            RTVIError: the process has no descriptor left for the import.
+        """
         if self._payload is None:
             return None
         kind, _, name = self._payload.partition(".")
-        payload: PayloadClass = getattr(import_module(f".{kind}_payloads", __package__), name)
+        try:
+            module = import_module(f".{kind}_payloads", __package__)
+        except OSError as error:
+            raise RTVIError(
+                f"What messages of the type {self.type!r} are decoded by could not be imported: {error}. Close files "
+                "and connections that are not needed, or raise the limit of open files (ulimit -n)"
+            ) from error
+        payload: PayloadClass = getattr(module, name)
         return payload
 
 

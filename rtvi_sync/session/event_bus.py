@@ -133,7 +133,8 @@ class EventBus:
     def observe(self, types: Iterable[RTVIEvent], function: Callable[[Event], object]) -> Callable[[], None]:
         """Call `function` with each event of `types`, after its handlers. Return a function that undoes this."""
         observed = frozenset(types)
-        for type_ in observed:  # whose payloads a session imports
+        for type_ in observed:
+            load_payload(type_)
             self._observers.setdefault(type_, []).append(function)
 
         def stop() -> None:

@@ -15,7 +15,7 @@ from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no limit that a process can set")
 
-# In a process each: what one call imports, another one need not.
+# In a fresh process each: what one call imports, another one need not, and a warm process has imported all.
 SCRIPT = """
 import resource, sys
 
@@ -49,6 +49,7 @@ CALLS = {
     "send_client_request": lambda client: client.send_client_request("echo", 1),
     "on": lambda client: [client.on(event, lambda: None) for event in RTVIEvent],
     "events": lambda client: client.events().close(),
+    "describe_actions": lambda client: client.describe_actions(),
     "switch": lambda client: (client.update_mic(SilenceSource()), client.enable_mic(False), client.tracks()),
     "disconnect": lambda client: client.disconnect(),
 }
@@ -75,13 +76,13 @@ with client:
     client.ask("Hello", timeout=60)
 """
 
-CALLS = """ask listen barge_in expect turns stats wait_until_ready send_client_request on events switch disconnect"""
+CALLS = "ask listen barge_in turns stats wait_until_ready send_client_request switch disconnect"
 
 
-def call(name: str) -> str:
+def call(name: str, **options: Any) -> str:
     """Make a call in a session whose process has no descriptor left; return what it says of it."""
-    with EmbeddedBot(replies="Yes.") as bot:
-        code, out, err = run_python(SCRIPT, bot.ws_url, name, timeout=2 * GUARD)
+    with EmbeddedBot(replies="Yes.", **options) as bot:
+        code, out, err = run_python(SCRIPT, bot.ws_url, name, timeout=2 * GUARD, executable=sys.executable)
     assert (code, err) == (0, ""), err
     return out.strip()
 
@@ -90,6 +91,13 @@ def call(name: str) -> str:
 def test_what_needs_no_descriptor_works(name: str) -> None:
     """What a session needs has been imported by `connect()`."""
     assert call(name) == "works"
+
+
+@pytest.mark.parametrize("name", some_of(["expect", "on", "events", "describe_actions"], "on"))
+def test_what_imports_the_payloads_of_further_messages(name: str) -> None:
+    """The error says what to do, and the session goes on."""
+    says = call(name, version="1.0.0", actions={})
+    assert re.fullmatch("RTVIError .* could not be imported: .* Close files and connections .*", says, re.DOTALL)
 
 
 def test_audio_that_a_library_is_to_convert() -> None:
@@ -124,6 +132,6 @@ def test_a_lost_session_is_replaced_when_there_is_one() -> None:
         return leaves
 
     with EmbeddedBot(replies="Yes.", handler=leave) as bot:
-        code, out, err = run_python(LOST, bot.ws_url, timeout=2 * GUARD)
+        code, out, err = run_python(LOST, bot.ws_url, timeout=2 * GUARD, executable=sys.executable)
     assert (code, err) == (0, ""), err
     assert out.splitlines() == [str(["reconnecting"] * 3), "Yes."]
