@@ -137,7 +137,8 @@ class AbortSignal:
 
     def _close_duplicates(self) -> None:
         while self._duplicates:
-            socket.close(self._duplicates.pop())
+            with contextlib.suppress(OSError):  # the application has closed it
+                socket.close(self._duplicates.pop())
 
     __del__ = _close_duplicates  # of watches that a transport has not ended
 

@@ -5,8 +5,11 @@
 | connecting | `Session()` | the thread of `connect()`, or the reconnect thread |
 | open | `opened()` | the connect thread |
 | ready | `_become_ready()` | the thread that delivers messages, or the connect thread |
-| closing | `End.run()`, soon after `end()`, which any thread may call | the close thread, or the exiting one |
+| closing | `End.run()`, soon after `end()`, which any thread may call | the close thread |
 | announced, closed, drained | the steps of `End` | the same |
+
+The close thread is that of the call that waits for the end, if it is one of the package, else one of its own; at the
+exit of the interpreter the exiting one.
 
 A session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It
 refers to the client and its handlers only weakly, so that a client which is dropped while connected can be collected;
@@ -796,7 +799,7 @@ class Step(NamedTuple):
 
 
 class End:
-    """The end of one session: `STEPS`, once, in order, on the close thread or on the exiting one.
+    """The end of one session: `STEPS`, once, in order, on the close thread.
 
     Args:
         session: The session, which is ending.

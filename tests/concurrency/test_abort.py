@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import logging
 import os
 import selectors
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -329,6 +331,18 @@ def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, 
     assert right.recv(1) == b"x"
     assert not signal.aborted
     detach()
+
+
+def test_a_watch_that_nobody_ended_over_a_descriptor_that_the_application_has_closed(pair, monkeypatch):
+    """Its collection says nothing."""
+    errors: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    own = AbortController(Deadline(None), RuntimeError)
+    own.signal.attach(pair[0])
+    os.close(*sockets_of(own.signal))
+    del own
+    gc.collect()
+    assert errors == []
 
 
 def test_an_attempt_that_was_abandoned_stays_so_in_a_child(controller):
