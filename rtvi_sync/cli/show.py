@@ -18,6 +18,7 @@ from typing import Any
 
 from rtvi_sync import Recording
 from rtvi_sync.media.audio_files import write_file
+from rtvi_sync.protocol.recording_rows import loads
 from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.recording.compare import MIN_CHANGE, Comparison, compare
 from rtvi_sync.recording.export import FORMATS
@@ -69,9 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         report = _load_test(arguments.paths)
         if report is not None:
-            return _show_load_test(arguments, report)
+            try:
+                return _show_load_test(arguments, report)
+            except (KeyError, TypeError, AttributeError):
+                raise ValueError(f"{arguments.paths[0]} is damaged: it lacks what Report.to_json() writes") from None
         recordings = _recordings(arguments.paths)
         baseline = _recordings([arguments.baseline]) if arguments.baseline is not None else None
+        _check_outputs(arguments, [*recordings, *(baseline or ())])
         _check_exports(arguments, recordings)
         return _show(arguments, recordings, baseline)
     except (OSError, ValueError) as error:
@@ -84,6 +89,13 @@ def _recordings(paths: Sequence[str]) -> tuple[Recording, ...]:
     if not found:
         raise ValueError(f"There is no recording in {', '.join(paths)}: client.record() writes them, as .jsonl")
     return found
+
+
+def _check_outputs(arguments: argparse.Namespace, recordings: Sequence[Recording]) -> None:
+    outputs = [Path(path) for _, path in arguments.export]
+    for path in outputs if arguments.html is None else [arguments.html, *outputs]:
+        for recording in recordings:
+            recording.check_output(path)
 
 
 def _check_exports(arguments: argparse.Namespace, recordings: Sequence[Recording]) -> None:
@@ -209,8 +221,8 @@ def _load_test(paths: Sequence[str]) -> dict[str, Any] | None:
     if len(paths) != 1 or not paths[0].endswith(".json"):
         return None
     try:
-        report = json.loads(Path(paths[0]).read_text("utf-8"))
-    except ValueError:
+        report = loads(Path(paths[0]).read_text("utf-8"))
+    except (ValueError, RecursionError):
         report = None
     if not isinstance(report, dict) or not isinstance(report.get("rows"), list) or "percentiles" not in report:
         raise ValueError(f"{paths[0]} is not the JSON of a load test: Report.to_json() writes it")

@@ -48,6 +48,11 @@ _STRETCH = 1.0
 # Seconds by which the arrival of a frame may be off the even line of its stretch.
 _UNEVEN = 0.010
 _DIGITS = 6  # of a second: microseconds
+# Seconds, and samples, that no recording reaches.
+_LARGEST = 2**40
+# The keys whose values are used as what they must be, by kind. A row may lack them, but not one of audio.
+_TEXTS = {"head": ("wall", "library", "url"), "bot": ("rtvi",)}
+_COUNTS = ("at", "n", "frames")
 
 
 # -- reading and writing ----------------------------------------------------------------------------------------------
@@ -65,7 +70,7 @@ def encode(row: Row) -> bytes:
 def decode(data: bytes) -> tuple[list[Row], bool]:
     """Return the rows of a file, in its order, and whether its last line is cut.
 
-    A line that is no row is left out.
+    A line that is no row is left out, and so is one whose times, counts or texts cannot be such: a file is untrusted.
 
     Raises:
         ValueError: It is no recording, or one of a later version.
@@ -75,10 +80,10 @@ def decode(data: bytes) -> tuple[list[Row], bool]:
     rows: list[Row] = []
     for line in lines:
         try:
-            row = json.loads(line)
+            row = loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and isinstance(row.get("kind"), str):
+        if isinstance(row, dict) and _is_sound(row):
             rows.append(row)
     if not rows and any(lines):
         raise ValueError("it is no recording: no line of it is a row")
@@ -89,6 +94,42 @@ def decode(data: bytes) -> tuple[list[Row], bool]:
     if not isinstance(version, int) or version > VERSION:
         raise ValueError(f"it has version {version!r} of the format, and this package reads up to {VERSION}: update it")
     return rows, is_cut
+
+
+def loads(text: str | bytes) -> Any:
+    """Return what a JSON text holds, with None for numbers that JSON does not have: a browser reads no such page.
+
+    Raises:
+        ValueError, RecursionError: It is not JSON.
+    """
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(number: str) -> float | None:
+    value = float(number)
+    return value if math.isfinite(value) else None  # 1e999 is valid JSON
+
+
+def _is_sound(row: Row) -> bool:
+    kind = row.get("kind")
+    if (
+        not isinstance(kind, str)
+        or not _is_seconds(row.get("t", 0 if kind == "head" else None))
+        or envelope.is_too_deep(row)
+    ):
+        return False
+    if kind == "audio":
+        counts = [row.get(name) for name in _COUNTS]
+        has_counts = all(type(count) is int and 0 <= count < _LARGEST for count in counts)
+        is_side = row.get("dir") in ("in", "out")
+        return is_side and has_counts and _is_seconds(row.get("until")) and 0 < row["frames"] <= row["n"]
+    if kind == "lost" and not _is_seconds(row.get("seconds", 0)):
+        return False
+    return all(isinstance(row.get(name, ""), str) for name in _TEXTS.get(kind, ()))
+
+
+def _is_seconds(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < _LARGEST  # type: ignore[operator]
 
 
 def seconds(t: float) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import wave
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,16 +16,16 @@ from ..conversation.follow import about_bot, turn_of
 from ..conversation.record import speech_of
 from ..conversation.tracker import OpenTurn, TurnTracker
 from ..conversation.turn import Turn
-from ..errors import ProtocolError, UsageError
+from ..errors import ProtocolError
 from ..media.audio_files import write_file
-from ..media.pcm import WAV_HEADER_BYTES
+from ..media.pcm import WAV_HEADER_BYTES, is_rate
 from ..media.tracks import AudioTrack
 from ..media.turn_audio import TurnAudio
 from ..messages import BotReadyData
-from ..protocol.decoding import decoder_of
+from ..protocol import envelope
 from ..protocol.dialects import INBOUND, decode_payload, parse_version
 from ..protocol.message import RTVIMessage
-from ..protocol.recording_rows import Row, arrivals
+from ..protocol.recording_rows import Row, arrivals, before
 from ..protocol.recording_rows import decode as decode_rows
 from ..protocol.validation import BOOL, PATH, Rule
 from .export import FORMATS, Format, exported, format_of
@@ -70,22 +70,21 @@ class Recording:
             ValueError: It is no recording, or one of a later version than this package reads; the text says which.
         """
         PATH.check(path=path)
-        file = Path(path)
-        file = file.with_suffix(".jsonl") if file.suffix in _SUFFIXES else file.with_name(f"{file.name}.jsonl")
+        file = _rows_file(Path(path))
         try:
             rows, is_cut = decode_rows(file.read_bytes())
         except ValueError as error:
             raise ValueError(f"Cannot read {file}: {error}") from None
-        named = next((row for row in rows if row["kind"] == "wav"), None)
-        wav = file.with_suffix(".wav") if named is not None else None  # the files may have been renamed together
-        found = wav if wav is not None and wav.is_file() else None
-        rate = named.get("rate_hz", 0) if named is not None else 0
+        rate = _rate_of(rows)
+        wav = file.with_suffix(".wav")  # whatever its row says: the files may have been renamed together
+        found = wav if rate and _is_stereo(wav) else None
         frames = _frames_of(found)
         ends = {
             side: max((row["at"] + row["n"] for row in rows if _is_audio_of(row, side)), default=0)
             for side in ("in", "out")
         }
-        is_cut = is_cut or not any(row["kind"] == "end" for row in rows) or max(ends.values()) > frames
+        has_end = any(row["kind"] == "end" for row in rows)
+        is_cut = is_cut or not has_end or max(ends.values()) > frames or (bool(rate) and found is None)
         if is_cut and rate:
             rows += [rest for side, end in ends.items() for rest in _rest(side, end, frames, rate)]
         rows.sort(key=_time_of)
@@ -93,7 +92,7 @@ class Recording:
 
     @classmethod
     def load_all(cls, *paths: str | os.PathLike[str]) -> tuple[Recording, ...]:
-        """Read recordings: files, and all those of folders, in the order of their names.
+        """Read recordings: files, and all those of folders, in the order of their names; each once.
 
         Raises:
             OSError, ValueError: As `load()`.
@@ -102,8 +101,8 @@ class Recording:
         for path in paths:
             PATH.check(path=path)
             file = Path(path)
-            found += sorted(file.rglob("*.jsonl")) if file.is_dir() else [file]
-        return tuple(map(cls.load, found))
+            found += sorted(file.rglob("*.jsonl")) if file.is_dir() else [_rows_file(file)]
+        return tuple(map(cls.load, dict.fromkeys(found)))  # "kept/*" names both files, and the page
 
     # -- what it holds ------------------------------------------------------------------------------------------------
 
@@ -141,8 +140,10 @@ class Recording:
     def _bot(self) -> BotReadyData:
         row = self._bot_row
         data = {"version": row.get("rtvi", ""), "about": row.get("about"), "capabilities": row.get("capabilities")}
-        ready: BotReadyData = decoder_of(BotReadyData)({name: each for name, each in data.items() if each is not None})
-        return ready
+        try:
+            return decode_payload(INBOUND["bot-ready"], {name: each for name, each in data.items() if each is not None})
+        except ProtocolError:
+            return BotReadyData()
 
     # -- for other programs -------------------------------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class Recording:
             format: "html", "vtt", "otlp", "chrome" or "conversation"; None: that of the suffix.
 
         Raises:
-            ValueError: Neither names a format.
+            ValueError: Neither names a format, or the path is that of a file of the recording.
             OSError: The file cannot be written, or the WAV file cannot be read.
         """
         PATH.or_none.check(path=path)
@@ -176,6 +177,7 @@ class Recording:
             embed_audio: The page holds the audio; else it plays the WAV file from where that is now.
 
         Raises:
+            ValueError: The path is that of a file of the recording.
             OSError: The file cannot be written, or the WAV file cannot be read.
         """
         PATH.or_none.check(path=path)
@@ -183,17 +185,27 @@ class Recording:
         file = None if path is None else Path(path)
         return self._written(exported(self, "html", file, embed_audio=embed_audio), file)
 
-    @staticmethod
-    def _written(text: str, file: Path | None) -> str:
+    def _written(self, text: str, file: Path | None) -> str:
         if file is not None:
+            self.check_output(file)
             write_file(file, text.encode())
         return text
+
+    def check_output(self, file: Path) -> None:
+        """Check that a file which will be written is none of the recording.
+
+        Raises:
+            ValueError: It is.
+        """
+        own = {os.path.realpath(each) for each in (self.path, self.path.with_suffix(".wav"))}
+        if os.path.realpath(file) in own:
+            raise ValueError(f"{file} is a file of the recording, which would be overwritten: pass another path")
 
     # -- audio --------------------------------------------------------------------------------------------------------
 
     @property
     def _rate_hz(self) -> int:
-        return next((row.get("rate_hz", 0) for row in self.rows if row["kind"] == "wav"), 0)
+        return _rate_of(self.rows)
 
     @property
     def _frames(self) -> int:
@@ -298,27 +310,20 @@ class _TurnMaker:
             kind = row["kind"]
             if kind in ("message", "end"):
                 found.append((_time_of(row), kind, row))
-            elif kind == "audio":
-                pcm, rate = channels.get(row["dir"], b""), recording._rate_hz
-                found += [
-                    (at, "frame", (row["dir"], part, rate))
-                    for at, begin, end in arrivals(row)
-                    if (part := pcm[2 * begin : 2 * end])
-                ]
+        for side, pcm in channels.items():
+            found += [(at, "frame", (side, part, recording._rate_hz)) for at, part in frames_of(recording, side, pcm)]
         found.sort(key=lambda happening: happening[0])
         yield from found
 
     def _take(self, at: float, row: Row) -> list[OpenTurn]:
-        message = row.get("message")
-        if not isinstance(message, dict) or not isinstance(type_ := message.get("type"), str):
-            return []
-        if row.get("dir") == "out":
-            return self._tracker.sent(at, RTVIMessage(type_, message.get("data"), message.get("id")))
-        spec = INBOUND.get(type_)
-        if spec is None or spec.event is None or not spec.event.in_turns:
-            return []
         try:
-            return self._tracker.take(spec.event, at, decode_payload(spec, message.get("data")))
+            type_, data, id_ = envelope.open_document(row.get("message"))
+            if row.get("dir") == "out":
+                return self._tracker.sent(at, RTVIMessage(type_, data, id_))
+            spec = INBOUND.get(type_)
+            if spec is None or spec.event is None or not spec.event.in_turns:
+                return []
+            return self._tracker.take(spec.event, at, decode_payload(spec, data))
         except ProtocolError:
             return []
 
@@ -342,9 +347,32 @@ class _TurnMaker:
             self._audio.read(self._tracker.speeches, at)
 
 
+def _rows_file(path: Path) -> Path:
+    """Return the file with the rows, by either file, the page, or their name without a suffix."""
+    return path.with_suffix(".jsonl") if path.suffix in _SUFFIXES else path.with_name(f"{path.name}.jsonl")
+
+
+def frames_of(recording: Recording, direction: str, pcm: bytes) -> Iterator[tuple[float, bytes]]:
+    """Yield the audio frames of one side, each with its arrival.
+
+    Args:
+        recording: What is read.
+        direction: "in" for the bot, "out" for the user.
+        pcm: All audio of that side.
+    """
+    for row in recording.rows:
+        if _is_audio_of(row, direction) and (known := before(row, len(pcm) // 2)) is not None:
+            for at, begin, end in arrivals(known):
+                yield at, pcm[2 * begin : 2 * end]
+
+
 def _time_of(row: Row) -> float:
-    t = row.get("t", 0.0)
-    return float(t) if isinstance(t, (int, float)) else 0.0
+    return float(row.get("t", 0.0))
+
+
+def _rate_of(rows: Iterable[Row]) -> int:
+    """Return the rate of the WAV file; 0: there is none."""
+    return next((row["rate_hz"] for row in rows if row["kind"] == "wav" and is_rate(row.get("rate_hz"))), 0)
 
 
 def _is_audio_of(row: Row, side: str) -> bool:
@@ -365,14 +393,25 @@ def _frames_of(wav: Path | None) -> int:
     return max(0, wav.stat().st_size - WAV_HEADER_BYTES) // 4
 
 
+def _is_stereo(wav: Path) -> bool:
+    """Return whether there is a WAV file with the header of a recording: 2 channels of 16 bit, then the samples."""
+    if not wav.is_file():
+        return False
+    with wav.open("rb") as file:
+        head = file.read(WAV_HEADER_BYTES)
+    if len(head) < WAV_HEADER_BYTES or (head[:4], head[8:16], head[36:40]) != (b"RIFF", b"WAVEfmt ", b"data"):
+        return False
+    return struct.unpack_from("<HH", head, 20) == (1, 2) and struct.unpack_from("<H", head, 34) == (16,)
+
+
 def _channel(wav: Path | None, side: str) -> bytes:
-    """Return the samples of one side of a WAV file."""
+    """Return the samples of one side of a WAV file: all that it has, whatever its header says of a cut one."""
     if wav is None:
         return b""
-    with wave.open(os.fspath(wav)) as reader:
-        if reader.getnchannels() != 2 or reader.getsampwidth() != 2:
-            raise UsageError(f"{wav} is not the WAV file of a recording: it must have 2 channels of 16 bit")
-        stereo = reader.readframes(reader.getnframes())
+    with wav.open("rb") as file:
+        file.seek(WAV_HEADER_BYTES)
+        stereo = file.read()
+    stereo = stereo[: len(stereo) // 4 * 4]
     offset = 0 if side == "user" else 2
     pcm = bytearray(len(stereo) // 2)
     pcm[::2], pcm[1::2] = stereo[offset::4], stereo[offset + 1 :: 4]

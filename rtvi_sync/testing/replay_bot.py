@@ -19,9 +19,8 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.media.levels import FLOOR
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
-from rtvi_sync.protocol.recording_rows import arrivals
 from rtvi_sync.protocol.validation import BOOL, PATH, WAIT, one_of
-from rtvi_sync.recording.recording import Recording
+from rtvi_sync.recording.recording import Recording, frames_of
 from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.messages import NEWEST, Message
 from rtvi_sync.testing.embedded_bot.session import BotSession
@@ -320,25 +319,16 @@ def _all_steps(recording: Recording) -> Iterator[_ReplayStep]:
     yield from _speeches(recording)
 
 
-def _frames(recording: Recording, direction: str, pcm: bytes) -> Iterator[tuple[float, bytes]]:
-    """Yield the audio frames of one side, each with its arrival."""
-    for row in recording.rows:
-        if row["kind"] == "audio" and row.get("dir") == direction:
-            for at, begin, end in arrivals(row):
-                if part := pcm[2 * begin : 2 * end]:
-                    yield at, part
-
-
 def _bot_frames(recording: Recording) -> Iterator[_ReplayStep]:
     audio = recording.audio()
-    for at, pcm in _frames(recording, "in", audio.pcm):
+    for at, pcm in frames_of(recording, "in", audio.pcm):
         yield _ReplayStep(at, "frame", AudioRawFrame(audio=pcm, sample_rate=audio.sample_rate_hz))
 
 
 def _speeches(recording: Recording) -> Iterator[_ReplayStep]:
     """Yield the moments at which the user began to speak."""
     last = -math.inf
-    for at, pcm in _frames(recording, "out", recording.audio(side="user").pcm):
+    for at, pcm in frames_of(recording, "out", recording.audio(side="user").pcm):
         if rms(pcm) >= FLOOR:
             if at - last > _PAUSE:
                 yield _ReplayStep(at, "speech")

@@ -116,7 +116,7 @@ def test_what_cannot_be_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureF
         [str(tmp_path / "missing.jsonl")],
         [str(tmp_path / "other.json")],
         [str(tmp_path / "other.jsonl")],
-        [talk, talk, "--export", "vtt", str(tmp_path / "x.vtt")],
+        [talk, a_run(tmp_path, "second", 0.5), "--export", "vtt", str(tmp_path / "x.vtt")],
         [talk, "--export", "pdf", str(tmp_path / "x.pdf")],
         [talk, "--baseline", str(tmp_path / "missing")],
     )
@@ -126,3 +126,22 @@ def test_what_cannot_be_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureF
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1), words
         assert err.startswith("rtvi-sync show: "), words
+
+
+def test_nothing_is_overwritten_that_is_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page or an export in the place of a recording, or of the baseline, is refused before anything is written."""
+    before = Path(talk).read_bytes()
+    other = a_run(tmp_path, "other", 0.5)
+    for words in ([talk, "--html", talk], [talk, "--export", "vtt", talk], [other, "--baseline", talk, "--html", talk]):
+        assert main(["show", *words]) == 2
+        assert "would be overwritten" in capsys.readouterr().err
+    assert Path(talk).read_bytes() == before
+
+
+@pytest.mark.parametrize("report", [{}, {"sessions": 1, "seconds": "x"}, {"percentiles": [1]}, {"percentiles": [{}]}])
+def test_a_load_test_that_is_damaged(report: dict, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says so."""
+    path = tmp_path / "load.json"
+    path.write_text(json.dumps({"rows": [], "percentiles": [], **report}))
+    assert main(["show", str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

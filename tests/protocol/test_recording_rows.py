@@ -58,6 +58,50 @@ def test_lines_that_are_no_rows_are_left_out():
     assert decode(encode(HEAD) + b"\0\0\n[1]\n{}\n" + encode(later)) == ([HEAD, later], False)
 
 
+AUDIO = {"t": 0.1, "until": 0.98, "kind": "audio", "dir": "in", "rate_hz": 24_000, "at": 0, "n": 24_000, "frames": 50}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(
+            {name: value}
+            for name in ("t", "until", "at", "n", "frames")
+            for value in ("1", None, -1, 1e300, 10**400, [])
+        ),
+        {"dir": "x"},
+        {"dir": ["in"]},
+        {"frames": 0},
+        {"frames": 24_001},
+        {"t": float("nan")},
+    ],
+)
+def test_stretches_that_cannot_be_are_left_out(damage):
+    """Whoever reads a row of audio can count on its numbers."""
+    assert decode(encode(HEAD) + encode(AUDIO)) == ([HEAD, AUDIO], False)
+    assert decode(encode(HEAD) + f"{json.dumps(AUDIO | damage)}\n".encode()) == ([HEAD], False)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"kind": "bot", "t": 1, "rtvi": 5},
+        {"kind": "lost", "t": 1, "seconds": "many"},
+        {"kind": "mark", "t": "1"},
+        {"kind": "message", "t": 1, "message": json.loads("[" * 200 + "]" * 200)},
+    ],
+)
+def test_rows_whose_values_are_of_another_kind_are_left_out(row):
+    """What is shown, compared or calculated with is what the format says."""
+    assert decode(encode(HEAD) + encode(row)) == ([HEAD], False)
+
+
+def test_numbers_that_json_does_not_have_are_none():
+    """A page with one would stay empty."""
+    line = b'{"kind":"message","t":1,"dir":"in","message":{"a":NaN,"b":-Infinity,"c":1e999,"d":1e2}}\n'
+    assert decode(line)[0][0]["message"] == {"a": None, "b": None, "c": None, "d": 100.0}
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

@@ -124,6 +124,58 @@ def test_audio_behind_the_last_row_is_a_stretch(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("damage", ["", "RIFF", "text " * 100, "mono"])
+def test_a_wav_file_that_is_damaged_is_none(tmp_path, damage):
+    """The turns can be seen, and `is_cut` tells."""
+    wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
+    path = written(tmp_path / "a.jsonl", HEAD, READY, wav, *asked(1.0), END)
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setparams((1, 2, 24_000, 0, "NONE", ""))
+        file.writeframes(tone(0.5))
+    if damage != "mono":
+        (tmp_path / "a.wav").write_text(damage)
+    found = Recording.load(path)
+    assert found.is_cut
+    assert not found.audio()
+    assert [turn.bot_text for turn in found.turns()] == ["You said Hi"]
+
+
+def test_audio_behind_what_the_header_tells_is_read(tmp_path):
+    """The process was killed before it wrote the sizes."""
+    wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
+    path = written(tmp_path / "a.jsonl", HEAD, READY, wav)
+    data = stereo(tmp_path / "a.wav", 0.5).read_bytes()
+    (tmp_path / "a.wav").write_bytes(data[:40] + bytes(4) + data[44:])
+    assert Recording.load(path).audio().seconds == 0.5
+
+
+def test_a_stretch_longer_than_its_file_takes_no_time(tmp_path):
+    """A made-up row with a million years of frames is cut to what there is."""
+    wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
+    audio = {"t": 1, "until": 2, "kind": "audio", "dir": "in", "rate_hz": 24_000, "at": 0}
+    path = written(tmp_path / "a.jsonl", HEAD, READY, wav, audio | {"n": 2**39, "frames": 2**38}, *asked(1.0), END)
+    stereo(tmp_path / "a.wav", 0.5)
+    assert [turn.bot_text for turn in Recording.load(path).turns()] == ["You said Hi"]
+
+
+def test_each_recording_is_read_once(tmp_path):
+    """A shell's "kept/*" names both files and the page, and would count each turn three times."""
+    for name in ("a.jsonl", "a.wav", "a.html"):
+        written(tmp_path / name, HEAD)
+    assert len(Recording.load_all(*sorted(tmp_path.iterdir()), tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.wav"])
+def test_a_recording_is_not_overwritten_by_what_is_made_of_it(tmp_path, name):
+    """Neither file, by whatever way."""
+    path = written(tmp_path / "a.jsonl", HEAD, READY, *asked(1.0), END)
+    before = path.read_bytes()
+    for write in (Recording.load(path).report, lambda to: Recording.load(path).export(to, format="vtt")):
+        with pytest.raises(ValueError, match="would be overwritten"):
+            write(tmp_path / "x" / ".." / name)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("content", "error"),
     [("RIFF\n", "it is no recording"), ('{"kind":"head","version":7}\n', "version 7")],
@@ -152,6 +204,46 @@ def test_any_bytes_give_a_recording_or_an_error(tmp_path):
             continue
         found.turns()
         _ = found.seconds, found.bot, found.lost, found.head
+
+
+def test_any_values_give_a_recording_or_an_error(tmp_path):
+    """Rows that are well-formed, but made up, raise nothing else either: neither turns, nor page, nor exports."""
+    wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
+    audio = {
+        "t": 0.5,
+        "until": 1.48,
+        "kind": "audio",
+        "dir": "in",
+        "rate_hz": 24_000,
+        "at": 0,
+        "n": 24_000,
+        "frames": 50,
+    }
+    lost = {"t": 2, "kind": "lost", "side": "in", "seconds": 1.0, "why": "full"}
+    mark = {"t": 2, "kind": "mark", "text": "here"}
+    good = [HEAD, READY, wav, audio, *asked(1.0), lost, mark, {"t": 3, "kind": "interruption", "dropped": 5}, END]
+    stereo(tmp_path / "a.wav", 1.0)
+    values = [None, True, -1, 0, 3, 1e300, 10**400, float("nan"), "", "x", "\ud800", [], ["x"], {}, {"type": 1}]
+    damage = random.Random(4)
+
+    def damaged(value: object) -> object:
+        if damage.random() < 0.05:
+            return damage.choice(values)
+        if isinstance(value, dict):
+            return {name: damaged(each) for name, each in value.items() if damage.random() > 0.03}
+        return value
+
+    for _ in range(60):
+        path = written(tmp_path / "a.jsonl", *(damaged(row) for row in good))  # type: ignore[arg-type]
+        try:
+            found = Recording.load(path)
+        except ValueError:
+            continue
+        found.turns()
+        for format_ in ("vtt", "otlp", "chrome", "conversation"):
+            found.export(format=format_)
+        page = found.report().partition('id="data">')[2].partition("</script>")[0]
+        json.loads(page, parse_constant=pytest.fail)
 
 
 # -- turns ------------------------------------------------------------------------------------------------------------

@@ -90,12 +90,12 @@ function lostAudio(rows) {
 }
 
 function loadPage() {
-  const { report } = data, { rows } = report, count = {}, errors = {}, values = {};
+  const { report } = data, { rows } = report, count = {}, errors = Object.create(null), values = Object.create(null);
   for (const row of rows) {
     count[row.outcome] = (count[row.outcome] || 0) + 1;
     if (row.error) (errors[row.error] = errors[row.error] || []).push(row.number);
     row.durations = {};
-    const all = {};
+    const all = Object.create(null); // names may be any
     for (const measured of row.measurements) if (measured.error === null) (all[named(measured)] = all[named(measured)] || []).push(measured.seconds);
     for (const [name, each] of Object.entries(all)) {
       (values[name] = values[name] || []).push(...each);
