@@ -156,7 +156,7 @@ def parse_text(text: str | bytes | bytearray) -> Content:
         ProtocolError: the text is not JSON, or not an envelope.
     """
     size = len(text)
-    if size > MAX_VALUES and _has_too_many_values(text):
+    if size > MAX_VALUES and has_too_many_values(text):
         raise _over_limit(text, f"more than {MAX_VALUES} values (MAX_VALUES)")
     try:
         envelope = _loads_fast(text) if size <= _MAX_FAST else _loads_slowly(text)
@@ -183,7 +183,8 @@ def _marks(text: str | bytes | bytearray) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-def _has_too_many_values(text: str | bytes | bytearray) -> bool:
+def has_too_many_values(text: str | bytes | bytearray) -> bool:
+    """Return whether a JSON text has more than `MAX_VALUES` values. It does not parse it, and is fast."""
     if _marks(text) < MAX_VALUES:
         return False
     # Commas in strings do not count. Decoding as Latin-1 is enough, because the marks are ASCII.

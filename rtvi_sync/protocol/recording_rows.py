@@ -41,6 +41,9 @@ MASK: Final = "***"
 
 # Characters of a string that are kept.
 _MAX_STRING = 65_536
+# Characters behind them that are looked at, so that no secret is cut in two. All of them would hold up the session,
+# because a search in megabytes lets no other thread run.
+_MARGIN = 8_192
 # A known secret that is shorter is none: it would be found in every other word.
 _SHORTEST_SECRET = 6
 # Seconds of audio in a stretch.
@@ -111,12 +114,8 @@ def _finite(number: str) -> float | None:
 
 
 def _is_sound(row: Row) -> bool:
-    kind = row.get("kind")
-    if (
-        not isinstance(kind, str)
-        or not _is_seconds(row.get("t", 0 if kind == "head" else None))
-        or envelope.is_too_deep(row)
-    ):
+    kind, t = row.get("kind"), row.get("t")
+    if not isinstance(kind, str) or not (_is_seconds(t) or (kind == "head" and t is None)) or envelope.is_too_deep(row):
         return False
     if kind == "audio":
         counts = [row.get(name) for name in _COUNTS]
@@ -211,6 +210,8 @@ def arrivals(row: Row) -> list[tuple[float, int, int]]:
 
 # -- redaction --------------------------------------------------------------------------------------------------------
 
+# Characters of a name that are looked at: a bot may send any, and some are kept.
+_LONGEST_NAME = 256
 _WORDS = r"token|secret|password|passwd|api[_-]?key|authorization|cookie|credential"
 _SECRET_NAME = re.compile(rf"(?<![a-z])(?:{_WORDS})s?(?![a-z])")
 _WORD_IN_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -218,9 +219,13 @@ _LOGIN = re.compile(r"(?<=://)[^\s/?#]*(?=@)")
 _QUERY_VALUE = re.compile(r"(?<=[?&;#])([\w.~%+-]+)=([^&;#\s\"'<>]+)")
 
 
-@lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Return whether the value of this name is a secret: one of the words is a whole word of it."""
+    return _is_secret_name(name[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=1024)
+def _is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(_WORD_IN_CAMEL_CASE.sub("_", name).lower()) is not None
 
 
@@ -300,14 +305,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return what may be written of a text."""
+        size = len(text)
+        if size > _MAX_STRING:
+            text = text[: _MAX_STRING + 2 * _MARGIN]
         if self._known is not None:
             text = self._known.sub(MASK, text)
         if "://" in text:
             text = _LOGIN.sub(MASK, text)
         if "=" in text:
             text = _QUERY_VALUE.sub(_without_secret, text)
-        if len(text) > _MAX_STRING:
-            text = f"{text[:_MAX_STRING]}... (cut, it has {len(text)} characters)"
+        if size > _MAX_STRING:
+            # Behind the margin a secret may be cut, which now ends before it.
+            end = len(text) - _MARGIN if size > _MAX_STRING + 2 * _MARGIN else len(text)
+            text = f"{text[: max(0, min(_MAX_STRING, end))]}... (cut, it has {size} characters)"
         return text
 
 
@@ -319,6 +329,8 @@ def message_row(t: float, side: str, text: str | bytes | bytearray) -> Row:
     """Return the row of a message, from its JSON text. Of what is no JSON, or over a limit, only the size is kept."""
     row: Row = {"t": t, "kind": "message", "dir": side}
     try:
+        if len(text) > envelope.MAX_VALUES and envelope.has_too_many_values(text):
+            raise ProtocolError("too many values")
         document = json.loads(text)
         if envelope.is_too_deep(document):
             raise ProtocolError("too deep")

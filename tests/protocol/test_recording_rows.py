@@ -116,6 +116,23 @@ def test_what_is_no_recording_is_refused(data, why):
         decode(data)
 
 
+def test_a_message_with_too_many_values_is_not_parsed():
+    """It would take twenty times its size, and hold up all threads for seconds."""
+    text = '{"a":[' + "[]," * 200_000 + "[]]}"
+    assert message_row(0.0, "in", text)["skipped"] == f"{len(text)} bytes, over a limit"
+
+
+@pytest.mark.parametrize("place", [65_530, 65_536 + 2 * 8_192 - 5, 65_536 + 8_192 - 5])
+@pytest.mark.parametrize("more", [0, 1_000_000])
+def test_no_part_of_a_secret_is_where_a_long_text_is_cut(place, more):
+    """Only the beginning of a long text is searched: also one that gets shorter has no half of a secret at its end."""
+    secret = "sEcReT-0123456789"
+    for text in ("x" * place, secret * (place // len(secret)) + "x" * (place % len(secret))):
+        written = Redactor({secret}).text(text + secret + "y" * more)
+        assert "sEc" not in written
+        assert len(written) < 66_000
+
+
 # -- stretches --------------------------------------------------------------------------------------------------------
 
 
