@@ -77,7 +77,6 @@ _CLOSE_LIMIT = 5.0
 _RESERVE = 2_048
 
 _SUFFIXES = (".jsonl", ".wav")
-_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class Note(NamedTuple):
@@ -240,9 +239,13 @@ class RecordingSession:
         self._put(Note(monotonic(), None, "mark", text))
 
     def close(self) -> None:
-        """Write what is left, and close the files. Idempotent. It takes 5 s at most, if the disk hangs."""
+        """Write what is left, and close the files. Idempotent. It takes 5 s at most, if the disk hangs.
+
+        In the function `redact` it does not wait, because that runs on the thread that writes.
+        """
         self._end()
-        self._done.wait(Deadline(_CLOSE_LIMIT))
+        if not _writer.is_own_thread():
+            self._done.wait(Deadline(_CLOSE_LIMIT))
 
     def __enter__(self) -> RecordingSession:
         return self
@@ -279,7 +282,7 @@ class RecordingSession:
 
     def _listen(self, session: Session) -> None:
         """Read the tracks of a session whose bot is ready, from now on."""
-        if self._audio:
+        if self._audio and not any(listener.session is session for listener in [*self._listeners]):
             self._listeners.append(_Listener(session))
 
     def _end(self) -> None:
@@ -334,13 +337,14 @@ class RecordingSession:
         self._after(files)
 
     def _take(self, note: Note) -> None:
+        if note.session is not None and note.session.number <= self._ended:
+            return  # it is late
         files = self._files
         if files is None:  # the last session has ended
-            if self._is_full or note.session is None or note.session.number <= self._ended:
+            files = self._open_next(note.at) if note.session is not None and not self._is_full else None
+            if files is None:
                 return
-            self._count += 1
-            files = self._files = self._open(note.at, self._count)
-        if note.kind in ("state", "bot"):  # the server may have told a token
+        if note.kind in ("state", "bot", "end"):  # the server may have told a token
             self._redactor.learn(self._recorder.about()[1])
         files.take(note)
         if files.is_over:
@@ -359,6 +363,24 @@ class RecordingSession:
         if files.is_full:
             self._is_full = True
             self._end()
+
+    def _open_next(self, at: float) -> _Files | None:
+        """Open the files of a further session, by the next number that is free.
+
+        Returns:
+            None: They cannot be created; the recording ends.
+        """
+        while True:
+            try:
+                self._files = self._open(at, self._count + 1)
+            except FileExistsError:  # of an older recording
+                continue
+            except OSError as error:
+                logger.warning("The recording %s ends, but not the session: %s", self.path, error)
+                self._lost = (*self._lost, {"t": 0.0, "kind": "lost", "side": "rows", "seconds": 0.0, "why": "full"})
+                self._is_full = True
+                self._end()
+            return self._files
 
     def _open(self, at: float, number: int) -> _Files:
         """Open the files of a session.
@@ -396,7 +418,7 @@ class _Listener:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session: Final = session
         self._readers: dict[Side, tuple[AudioTrack, TrackFrames[AudioFrame]]] = {}
         self._dropped: dict[Side, int] = {"in": 0, "out": 0}
         self._unsent = 0.0
@@ -405,9 +427,9 @@ class _Listener:
         self._open()
 
     def _open(self) -> None:
-        if self._session.is_closed:
+        if self.session.is_closed:
             return
-        media = self._session.media
+        media = self.session.media
         tracks: tuple[tuple[Side, AudioTrack | None], ...] = (("in", media.received()), ("out", media.sent()))
         for side, track in tracks:
             if track is not None and (side not in self._readers or self._readers[side][0] is not track):
@@ -416,7 +438,7 @@ class _Listener:
 
     def take(self) -> list[Note]:
         """Return the frames that have come, and what was lost."""
-        session = self._session
+        session = self.session
         self.is_over = session.is_closed
         notes: list[Note] = []
         for side, (_, reader) in self._readers.items():
@@ -486,6 +508,7 @@ class _Files:
         self._ahead = 0.0  # seconds of the bot's audio that were lost because it came too far ahead
         self._last: dict[str, float] = {}
         self._was_ready = False
+        self._has_failed = False  # the function `redact`
         self.is_over: bool = False
         self.is_full: bool = False
         self.lost: list[Row] = []
@@ -593,8 +616,10 @@ class _Files:
         try:
             redacted = self._redactor.row(row)
             line = encode(redacted) if redacted is not None else b""
-        except Exception:
-            logger.exception("The function `redact` of a recording has failed; the row is left out")
+        except (Exception, SystemExit):  # of the application's function: the thread writes other recordings
+            if not self._has_failed:  # once, not for each row
+                logger.exception("The function `redact` of a recording has failed; such rows are left out")
+            self._has_failed = True
         else:
             self._write_line(line)
 
@@ -710,6 +735,7 @@ class _Writer:
         self._lock = threading.RLock()
         self._recordings: list[RecordingSession] = []
         self._thread: threading.Thread | None = None
+        self._ident: int | None = None  # of the thread, while it runs
         self._is_awake = False
         self._woken = Notifier()
         register_for_fork(self)
@@ -735,6 +761,10 @@ class _Writer:
                     self._thread = None
                 raise
 
+    def is_own_thread(self) -> bool:
+        """Return whether this is the thread that writes."""
+        return threading.get_ident() == self._ident
+
     def wake(self) -> None:
         """Write at once."""
         self._is_awake = True
@@ -742,13 +772,14 @@ class _Writer:
 
     def _run(self) -> None:
         generation = fork_generation()
+        self._ident = threading.get_ident()
         while generation == fork_generation():
             self._woken.wait_for(lambda: self._is_awake, Deadline(_INTERVAL))
             self._is_awake = False
             self._write()
             with self._lock:
                 if not self._recordings:
-                    self._thread = None
+                    self._thread = self._ident = None
                     return
 
     def _write(self) -> None:
@@ -763,13 +794,14 @@ class _Writer:
         for recording in recordings:
             recording._end()
         for recording in recordings:
-            if not recording._done.wait(Deadline(deadline.at_most(_CLOSE_LIMIT))):
+            is_done = recording._done.wait(Deadline(deadline.at_most(_CLOSE_LIMIT)))
+            if not is_done and not recording._writing.locked():  # else the disk hangs, as this thread would
                 recording._write_soon()
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's recordings, whose files are the parent's."""
         self._lock, self._woken = threading.RLock(), Notifier()
-        recordings, self._recordings, self._thread = self._recordings, [], None
+        recordings, self._recordings, self._thread, self._ident = self._recordings, [], None, None
         for recording in recordings:
             recording._forget()
 

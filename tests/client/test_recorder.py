@@ -253,6 +253,81 @@ def test_rows_of_audio_are_small(tmp_path):
     assert per_minute < 12_500 or len(rows) > 4 * seconds  # on a machine that cannot send evenly
 
 
+def test_files_of_an_older_recording_do_not_end_this_one(tmp_path, caplog):
+    """The next session takes the next number that is free."""
+    (tmp_path / "a-2.jsonl").write_text("old")
+    client = TalkingBot().client()
+    with client.record(tmp_path / "a") as recording:
+        for _ in range(2):
+            client.connect()
+            client.ask("Hello")
+            client.disconnect()
+    assert [path.name for path in recording.paths] == ["a.jsonl", "a-3.jsonl"]
+    assert (tmp_path / "a-2.jsonl").read_text() == "old"
+    assert len(Recording.load(tmp_path / "a-3").turns()) == 1
+    assert caplog.records == []
+
+
+def test_a_folder_that_is_gone_ends_the_recording_only(tmp_path, caplog):
+    """The files of the next session cannot be created: one warning says so, and `lost`."""
+    (tmp_path / "x").mkdir()
+    client = TalkingBot().client()
+    with client.record(tmp_path / "x" / "a") as recording:
+        client.connect()
+        client.disconnect()
+        until(lambda: b'"end"' in recording.path.read_bytes())
+        recording.path.rename(tmp_path / "a.jsonl")
+        (tmp_path / "x").rmdir()
+        client.connect()
+        assert client.ask("Hello").bot_text
+        client.disconnect()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [row["why"] for row in recording.lost] == ["full"]
+
+
+def test_a_session_is_heard_once(tmp_path):
+    """Also if the recording begins while the bot becomes ready, and both of them listen."""
+    with EmbeddedBot() as bot, websocket_client(bot, speaker=NullSink(), mic=False) as client:
+        with client.record(tmp_path / "a") as recording:
+            recording._listen(client._life.last_session)
+            client.ask("Hello")
+        (found,) = Recording.load(tmp_path / "a").turns()
+        assert abs(found.audio.seconds - client.turns()[-1].audio.seconds) < 0.2
+
+
+def test_what_a_session_brings_late_is_not_in_the_next(tmp_path):
+    """A message that another thread was noting as the session ended has no place in the files of the next one."""
+    client = TalkingBot().client()
+    with client.record(tmp_path / "a") as recording:
+        client.connect()
+        first = client._life.last_session
+        client.disconnect()
+        client.connect()
+        recording._recorder.note(first, "in", '{"label": "rtvi-ai", "type": "late"}')
+        client.disconnect()
+    assert "late" not in types_of(tmp_path / "a-2.jsonl", "in")
+
+
+@pytest.mark.parametrize("fault", ["exits", "closes"])
+def test_redact_may_exit_and_close(tmp_path, fault):
+    """On the thread that writes, neither ends it, or waits for it: other recordings are written."""
+
+    def redact(row):
+        if row["kind"] == "mark":
+            recording.close() if fault == "closes" else sys.exit(3)
+        return row
+
+    began = time.monotonic()
+    with TalkingBot().client() as client, client.record(tmp_path / "a", redact=redact) as recording:
+        recording.mark("here")
+        client.ask("Hello")
+    with TalkingBot().client() as client, client.record(tmp_path / "b") as other:
+        client.ask("Hello")
+    assert time.monotonic() - began < 4.0  # it waits for 5 s at most
+    assert "closed" in repr(recording)
+    assert "closed" in repr(other)
+
+
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
