@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rtvi_sync import BotReadyData, InvalidTransportParamsError, RTVIClient, RTVIError
+from rtvi_sync import BotReadyData, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
 from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 from rtvi_sync.session.connect_request import BotURL
@@ -139,17 +139,28 @@ def check_different(files: Mapping[str, Path | None]) -> None:
             raise RTVIError(f"{other} and {option} are the same file, {path}, which would be overwritten: pass two")
 
 
+def _check_replaceable(path: Path) -> None:
+    """Check that the file of the messages, which nobody has named, replaces nothing but those of a recording."""
+    try:
+        Recording.load(path)
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise RTVIError(f"The messages would replace a file: {error}. Pass another name, or move it") from None
+
+
 @contextlib.contextmanager
 def recorded(client: RTVIClient, path: Path | None, print_line: Callable[[str], None]) -> Iterator[None]:
     """Record what a client says and hears in the block, if there is a path, and print where it is.
 
     Raises:
         OSError: The recording cannot be written.
-        RTVIError: There was no room for all of it.
+        RTVIError: There was no room for all of it, or the file beside the WAV file is another one's.
     """
     if path is None:
         yield
         return
+    _check_replaceable(path)
     recording = client.record(path, overwrite=True)
     try:
         yield

@@ -10,7 +10,8 @@ import pytest
 
 from rtvi_sync import AboutBotData, BotReadyData, RTVIError
 from rtvi_sync.cli import arguments
-from rtvi_sync.cli.arguments import describe_bot, writable_path
+from rtvi_sync.cli.arguments import describe_bot, recorded, writable_path
+from tests.support.clients import memory_client
 
 pytestmark = pytest.mark.inside
 
@@ -58,3 +59,17 @@ def test_the_name_of_another_format_is_refused(tmp_path: Path) -> None:
         RTVIError, match=r"--record: A WAV file would be written, but .*x.MP3 is the name of another format"
     ):
         writable_path(tmp_path / "x.MP3", "--record")
+
+
+def test_messages_replace_those_of_a_recording_only(tmp_path: Path) -> None:
+    """The file beside the WAV file is not named by the user, and may be anything."""
+    for _ in range(2):
+        with recorded(memory_client(), tmp_path / "a.wav", print):
+            pass
+    (tmp_path / "b.jsonl").write_text('{"question": "Hello"}\n')
+    with (
+        pytest.raises(RTVIError, match=r"b\.jsonl: it is no recording"),
+        recorded(memory_client(), tmp_path / "b.wav", print),
+    ):
+        pass
+    assert (tmp_path / "b.jsonl").read_text() == '{"question": "Hello"}\n'
