@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -308,9 +309,13 @@ def _write_pages(recordings: list[RecordingSession]) -> None:
 
 
 def _recording_name(nodeid: str, number: int) -> str:
-    """Return the name of the recording of a test's client: tests that run at once must not share one."""
+    """Return the name of the recording of a test's client: no two tests share one."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    parts = (re.sub(r"[^\w.\[\]-]+", "_", nodeid)[-_MAX_NAME:], worker, str(number))
+    whole = re.sub(r"[/:]+", "_", nodeid)
+    name = re.sub(r"[^\w.\[\]-]+", "_", whole, flags=re.ASCII)[-_MAX_NAME:]
+    # What the name does not show of the test, such as a question mark, or the beginning of a long one.
+    rest = f"{zlib.crc32(nodeid.encode(errors='replace')):08x}" if name != whole else None
+    parts = (name, rest, worker, str(number))
     return "-".join(filter(None, parts))
 
 

@@ -592,6 +592,23 @@ def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> 
     assert len([*(pytester.path / "all").glob("*.jsonl")]) == 2
 
 
+def test_no_two_tests_share_a_recording(run: Run, pytester: pytest.Pytester) -> None:
+    """Also if their names differ in what no file name has, or are too long for one."""
+    names = ["yes?", "yes!", "\u00e9" * 200, "a" + "x" * 300, "b" + "x" * 300]
+    run(
+        f"""
+        import pytest
+
+        @pytest.mark.parametrize("text", {names!r}, ids=str)
+        def test_it(rtvi_client, text):
+            assert not rtvi_client.ask("Hello").bot_text
+        """,
+        "--rtvi-record-failed",
+        "kept",
+    ).assert_outcomes(failed=5)
+    assert len([*(pytester.path / "kept").glob("*.jsonl")]) == 5
+
+
 def test_a_failed_test_without_a_recording_says_how_to_get_one(run: Run, pytester: pytest.Pytester) -> None:
     """One line names the option; the ini file may have it."""
     result = run(RECORDED)
