@@ -99,7 +99,7 @@ class Recording:
         """
         found: list[Path] = []
         for path in paths:
-            PATH.check(path=path)
+            PATH.check(paths=path)
             file = Path(path)
             found += sorted(file.rglob("*.jsonl")) if file.is_dir() else [_rows_file(file)]
         return tuple(map(cls.load, dict.fromkeys(found)))  # "kept/*" names both files, and the page
@@ -191,15 +191,16 @@ class Recording:
             write_file(file, text.encode())
         return text
 
-    def check_output(self, file: Path) -> None:
+    def check_output(self, path: str | os.PathLike[str]) -> None:
         """Check that a file which will be written is none of the recording.
 
         Raises:
             ValueError: It is.
         """
+        PATH.check(path=path)
         own = {os.path.realpath(each) for each in (self.path, self.path.with_suffix(".wav"))}
-        if os.path.realpath(file) in own:
-            raise ValueError(f"{file} is a file of the recording, which would be overwritten: pass another path")
+        if os.path.realpath(path) in own:
+            raise ValueError(f"{path} is a file of the recording, which would be overwritten: pass another path")
 
     # -- audio --------------------------------------------------------------------------------------------------------
 

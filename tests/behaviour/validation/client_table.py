@@ -116,6 +116,14 @@ def _method(name: str, targets: Targets) -> Callable[..., object]:
     return method
 
 
+def _recording(name: str) -> Callable[[Targets], Callable[..., object]]:
+    def method(_: Targets) -> Callable[..., object]:
+        function: Callable[..., object] = getattr(Recording(Path(os.devnull), ()), name)
+        return function
+
+    return method
+
+
 def _mark(targets: Targets) -> Callable[..., object]:
     recording = targets.client().record(Path(mkdtemp()) / "a")
     recording.close()
@@ -466,10 +474,11 @@ TABLE: dict[str, Call] = {
         errors=(*NOT_BOOL, None),
     ),
     "Recording.load": call(lambda _: Recording.load, {"path": os.devnull}, path=(*NOT_PATH, None)),
-    "Recording.load_all": call(lambda _: Recording.load_all, {}, paths=(*NOT_PATH, None)),
-    "Recording.audio": call(
-        lambda _: Recording(Path(os.devnull), ()).audio, {}, turn=(5, "first"), side=(5, "left", None)
-    ),
+    "Recording.load_all": call(lambda _: Recording.load_all, {}, paths=tuple((each,) for each in (*NOT_PATH, None))),
+    "Recording.check_output": call(_recording("check_output"), {"path": "page.html"}, path=(*NOT_PATH, None)),
+    "Recording.export": call(_recording("export"), {"format": "vtt"}, path=NOT_PATH, format=(5, "text", b"vtt")),
+    "Recording.report": call(_recording("report"), path=NOT_PATH, embed_audio=(*NOT_BOOL, None)),
+    "Recording.audio": call(_recording("audio"), {}, turn=(5, "first"), side=(5, "left", None)),
     "RecordingSession.mark": call(_mark, text=(5, None, b"text")),
     "TurnAudio.save": call(lambda _: TurnAudio().save, {"path": os.devnull}, path=(*NOT_PATH, None)),
     "RTVIClient.wait": call(lambda targets: targets.client().wait, {"timeout": 0}, timeout=NOT_WAIT),

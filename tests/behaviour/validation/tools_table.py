@@ -354,6 +354,7 @@ TABLE: dict[str, Call] = {
     "Report.show": call(lambda targets: targets.report().show, {"stream": io.StringIO()}, stream=(5, "report.txt")),
     "Report.to_csv": call(lambda targets: targets.report().to_csv, path=NOT_PATH),
     "Report.to_json": call(lambda targets: targets.report().to_json, path=NOT_PATH),
+    "Report.to_html": call(lambda targets: targets.report().to_html, path=NOT_PATH),
     # integrations
     "run_program": construct(run_program, {"main": int}, main=(*NOT_FUNCTION, None), name=(*NOT_STRING, None)),
     "RTVIBlueprint": construct(
