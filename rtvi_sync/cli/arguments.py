@@ -140,7 +140,7 @@ def check_different(files: Mapping[str, Path | None]) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Check that the file of the messages, which nobody has named, replaces nothing but those of a recording."""
+    """Check that the file of the messages, which the user has not named, replaces only a recording's."""
     try:
         Recording.load(path)
     except FileNotFoundError:

@@ -140,10 +140,12 @@ class Recording:
     def _bot(self) -> BotReadyData:
         row = self._bot_row
         data = {"version": row.get("rtvi", ""), "about": row.get("about"), "capabilities": row.get("capabilities")}
+        known = {name: each for name, each in data.items() if each is not None}
         try:
-            return decode_payload(INBOUND["bot-ready"], {name: each for name, each in data.items() if each is not None})
+            bot: BotReadyData = decode_payload(INBOUND["bot-ready"], known)
         except ProtocolError:
             return BotReadyData()
+        return bot
 
     # -- for other programs -------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import memory_client, ready_bot, transport_of, websocket_client
 from tests.support.disks import full_disk
 from tests.support.forking import in_child
+from tests.support.probes import last_session, listen_again, note_late
 from tests.support.processes import python, run_python
 from tests.support.scripted_talk import TalkingBot, hangs_up, says, tone
 from tests.support.slowness import GUARD, Stopwatch
@@ -286,10 +287,10 @@ def test_a_folder_that_is_gone_ends_the_recording_only(tmp_path, caplog):
 
 
 def test_a_session_is_heard_once(tmp_path):
-    """Also if the recording begins while the bot becomes ready, and both of them listen."""
+    """A recording hears a session once, though it begins while the bot becomes ready and both of them listen."""
     with EmbeddedBot() as bot, websocket_client(bot, speaker=NullSink(), mic=False) as client:
         with client.record(tmp_path / "a") as recording:
-            recording._listen(client._life.last_session)
+            listen_again(recording, client)
             client.ask("Hello")
         (found,) = Recording.load(tmp_path / "a").turns()
         assert abs(found.audio.seconds - client.turns()[-1].audio.seconds) < 0.2
@@ -300,10 +301,10 @@ def test_what_a_session_brings_late_is_not_in_the_next(tmp_path):
     client = TalkingBot().client()
     with client.record(tmp_path / "a") as recording:
         client.connect()
-        first = client._life.last_session
+        first = last_session(client)
         client.disconnect()
         client.connect()
-        recording._recorder.note(first, "in", '{"label": "rtvi-ai", "type": "late"}')
+        note_late(recording, first, '{"label": "rtvi-ai", "type": "late"}')
         client.disconnect()
     assert "late" not in types_of(tmp_path / "a-2.jsonl", "in")
 

@@ -333,8 +333,8 @@ def test_a_forked_child_closes_its_copies_and_leaves_the_connection(controller, 
     detach()
 
 
-def test_a_watch_that_nobody_ended_over_a_descriptor_that_the_application_has_closed(pair, monkeypatch):
-    """Its collection says nothing."""
+def test_an_unended_watch_of_a_descriptor_that_the_application_has_closed(pair, monkeypatch):
+    """The collection of a watch reports nothing."""
     errors: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", errors.append)
     own = AbortController(Deadline(None), RuntimeError)

@@ -302,8 +302,8 @@ MODULE = Module(
         ),
         Mutant(
             "Further speech belongs to the first question.",
-            "last = self._turns[-1] if self._turns else None",
-            "last = self._turns[0] if self._turns else None",
+            "last = self.turns[-1] if self.turns else None",
+            "last = self.turns[0] if self.turns else None",
             within="Questions.in_speech",
         ),
         Mutant(

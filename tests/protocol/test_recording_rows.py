@@ -61,14 +61,13 @@ def test_lines_that_are_no_rows_are_left_out():
 AUDIO = {"t": 0.1, "until": 0.98, "kind": "audio", "dir": "in", "rate_hz": 24_000, "at": 0, "n": 24_000, "frames": 50}
 
 
+UNSOUND: tuple[object, ...] = ("1", None, -1, 1e300, 10**400, [])
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        *(
-            {name: value}
-            for name in ("t", "until", "at", "n", "frames")
-            for value in ("1", None, -1, 1e300, 10**400, [])
-        ),
+        *({name: value} for name in ("t", "until", "at", "n", "frames") for value in UNSOUND),
         {"dir": "x"},
         {"dir": ["in"]},
         {"frames": 0},
@@ -77,7 +76,7 @@ AUDIO = {"t": 0.1, "until": 0.98, "kind": "audio", "dir": "in", "rate_hz": 24_00
     ],
 )
 def test_stretches_that_cannot_be_are_left_out(damage):
-    """Whoever reads a row of audio can count on its numbers."""
+    """The reader of a row of audio can count on its numbers."""
     assert decode(encode(HEAD) + encode(AUDIO)) == ([HEAD, AUDIO], False)
     assert decode(encode(HEAD) + f"{json.dumps(AUDIO | damage)}\n".encode()) == ([HEAD], False)
 
@@ -117,7 +116,7 @@ def test_what_is_no_recording_is_refused(data, why):
 
 
 def test_a_message_with_too_many_values_is_not_parsed():
-    """It would take twenty times its size, and hold up all threads for seconds."""
+    """A message with too many values would take twenty times its size, and hold up all threads for seconds."""
     text = '{"a":[' + "[]," * 200_000 + "[]]}"
     assert message_row(0.0, "in", text)["skipped"] == f"{len(text)} bytes, over a limit"
 

@@ -167,7 +167,7 @@ def test_each_recording_is_read_once(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.wav"])
 def test_a_recording_is_not_overwritten_by_what_is_made_of_it(tmp_path, name):
-    """Neither file, by whatever way."""
+    """No way of writing something replaces either file of the recording."""
     path = written(tmp_path / "a.jsonl", HEAD, READY, *asked(1.0), END)
     before = path.read_bytes()
     for write in (Recording.load(path).report, lambda to: Recording.load(path).export(to, format="vtt")):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIClient, RTVIError, Transport
+from rtvi_sync import RecordingSession, RTVIClient, RTVIError, Transport
 from rtvi_sync.cli import talk
 from rtvi_sync.client.candidates import Candidate
 from rtvi_sync.concurrency.deadline import Deadline
@@ -288,3 +288,18 @@ def readers_of_microphone(client: RTVIClient) -> int:
     """Return how many read what the microphone sends."""
     sent = session_of(client).media.sent()
     return 0 if sent is None else len(sent.readers)
+
+
+def last_session(client: RTVIClient) -> Any:
+    """Return the client's last session."""
+    return manager_of(client).last_session
+
+
+def listen_again(recording: RecordingSession, client: RTVIClient) -> None:
+    """Let a recording listen to the client's session, as it does when it begins while the bot becomes ready."""
+    recording._listen(last_session(client))
+
+
+def note_late(recording: RecordingSession, session: Any, message: str) -> None:
+    """Note a message of a session, as a thread does that was held up until the next session."""
+    recording._recorder.note(session, "in", message)

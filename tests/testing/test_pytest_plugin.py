@@ -593,7 +593,7 @@ def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> 
 
 
 def test_no_two_tests_share_a_recording(run: Run, pytester: pytest.Pytester) -> None:
-    """Also if their names differ in what no file name has, or are too long for one."""
+    """Tests whose names differ in what no file name has, or are too long for one, have recordings of their own."""
     names = ["yes?", "yes!", "\u00e9" * 200, "a" + "x" * 300, "b" + "x" * 300]
     run(
         f"""

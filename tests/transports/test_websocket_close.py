@@ -204,7 +204,7 @@ def test_a_transport_that_says_what_was_lost(caplog):
 
 
 def test_a_subclass_with_a_close_of_its_own(server, monkeypatch, caplog):
-    """It is left behind if it hangs, as any transport of the application."""
+    """A subclass that hangs is left behind, as any transport of the application."""
     limits.patch(monkeypatch, teardown=1.0)
     let_go = threading.Event()
 
