@@ -173,7 +173,7 @@ class Transport(abc.ABC):
     start_request: StartRequest | None = None
     #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
     #: of the session leaves behind if it hangs. A subclass with a `disconnect()` of its own has to say so again.
-    ends_in_time = False
+    ends_in_time: bool = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
