@@ -159,3 +159,15 @@ def test_the_command_of_an_error_installs_the_extra(installed: Path, tmp_path: P
     after = run([python, "-c", "import mss"])
     assert after.returncode == 0, after.stderr
     run([sys.executable, "-m", "pip", "--python", str(python), "uninstall", "-y", "mss"])
+
+
+@pytest.mark.real
+def test_the_wheel_has_all_files(installed: Path) -> None:
+    """The wheel has every file of the package, those that are no modules too."""
+    (folder,) = [*installed.parent.glob("[Ll]ib/python*/site-packages"), *installed.parent.glob("Lib/site-packages")]
+
+    def files(root: Path) -> set[str]:
+        found = (path.relative_to(root) for path in (root / "rtvi_sync").rglob("*") if path.is_file())
+        return {path.as_posix() for path in found if "__pycache__" not in path.parts}
+
+    assert files(ROOT) - files(folder) == {"rtvi_sync/cli/make_speech.sh"}  # which makes speech.wav

@@ -51,6 +51,7 @@ def asked(t: float, text: str = "Hi") -> list[dict]:
     ]
 
 
+AUDIO = {"t": 0.5, "until": 1.48, "kind": "audio", "dir": "in", "rate_hz": 24_000, "at": 0, "n": 24_000, "frames": 50}
 END = {"t": 9.0, "kind": "end", "code": 1000, "initiator": "server", "error": None}
 
 
@@ -93,17 +94,7 @@ def test_what_is_missing_is_tolerated(tmp_path):
 def test_a_wav_file_that_is_short_or_gone_is_tolerated(tmp_path):
     """What there is of the audio can be heard."""
     wav = {"t": 0.5, "kind": "wav", "file": "old.wav", "rate_hz": 24_000}
-    audio = {
-        "t": 0.5,
-        "until": 1.48,
-        "kind": "audio",
-        "dir": "in",
-        "rate_hz": 24_000,
-        "at": 0,
-        "n": 24_000,
-        "frames": 50,
-    }
-    path = written(tmp_path / "a.jsonl", HEAD, READY, wav, audio, END)
+    path = written(tmp_path / "a.jsonl", HEAD, READY, wav, AUDIO, END)
     assert Recording.load(path).is_cut
     assert not Recording.load(path).audio()
     stereo(tmp_path / "a.wav", 0.25)
@@ -209,19 +200,9 @@ def test_any_bytes_give_a_recording_or_an_error(tmp_path):
 def test_any_values_give_a_recording_or_an_error(tmp_path):
     """Rows that are well-formed, but made up, raise nothing else either: neither turns, nor page, nor exports."""
     wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
-    audio = {
-        "t": 0.5,
-        "until": 1.48,
-        "kind": "audio",
-        "dir": "in",
-        "rate_hz": 24_000,
-        "at": 0,
-        "n": 24_000,
-        "frames": 50,
-    }
     lost = {"t": 2, "kind": "lost", "side": "in", "seconds": 1.0, "why": "full"}
     mark = {"t": 2, "kind": "mark", "text": "here"}
-    good = [HEAD, READY, wav, audio, *asked(1.0), lost, mark, {"t": 3, "kind": "interruption", "dropped": 5}, END]
+    good = [HEAD, READY, wav, AUDIO, *asked(1.0), lost, mark, {"t": 3, "kind": "interruption", "dropped": 5}, END]
     stereo(tmp_path / "a.wav", 1.0)
     values = [None, True, -1, 0, 3, 1e300, 10**400, float("nan"), "", "x", "\ud800", [], ["x"], {}, {"type": 1}]
     damage = random.Random(4)

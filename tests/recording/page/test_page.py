@@ -137,6 +137,7 @@ def test_by_keys_alone(show: Open, talk_page: Path) -> None:
     assert "next turn" in page.locator("dialog").inner_text()
     page.keyboard.press("Escape")
     page.keyboard.press("m")
+    page.locator("#messages li").first.wait_for()
     messages = page.evaluate("JSON.parse(document.getElementById('data').textContent).recordings[0].messages.length")
     assert page.locator("#messages li").count() == min(200, messages)
 
