@@ -20,6 +20,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+import attrs
+
 from .._version import __version__
 from ..concurrency.clock import monotonic, wall_time
 from ..concurrency.deadline import Deadline
@@ -720,8 +722,6 @@ class _Files:
 
 def _given(payload: Any) -> dict[str, Any]:
     """Return the fields of a payload that the bot has sent."""
-    import attrs
-
     return {name: value for name, value in attrs.asdict(payload).items() if value is not None and name != "extra"}
 
 

@@ -15,9 +15,16 @@ from typing import Any, Final
 
 from rtvi_sync import RTVIError, errors
 
+
+class UserError(Exception):
+    """What a user's handler or function raises."""
+
+
 # Seconds that a busy machine may add to the limit of a call.
 GRACE: Final = 10.0
 _MAX_VIOLATIONS: Final = 50
+#: Errors that the package may log: its own, and those that users raise. Any other is a fault of the package.
+_EXPECTED: Final = (RTVIError, UserError)
 _NAMED: Final = {error for error in vars(errors).values() if isinstance(error, type)}
 
 
@@ -97,10 +104,12 @@ class Ledger(logging.Handler):
         threading.excepthook = lambda caught: self._uncaught(str(caught.thread), caught.exc_value)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a log record."""
-        error = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
+        """Count a log record. An error in it that is not expected is a violation."""
+        error = record.exc_info[1] if record.exc_info else None
         with self._lock:
-            self.logged[record.levelname, f"{record.msg}{error}"] += 1
+            self.logged[record.levelname, f"{record.msg}{f' ({type(error).__name__})' if error else ''}"] += 1
+        if error is not None and not isinstance(error, _EXPECTED):
+            self.blame(f"logged: {record.getMessage()}: {''.join(traceback.format_exception(error))}")
 
     def _warned(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, ResourceWarning) and str(message).startswith("An RTVIClient was dropped"):

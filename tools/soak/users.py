@@ -35,7 +35,7 @@ from rtvi_sync.media import (
 )
 
 from .bots import Address
-from .ledger import Ledger
+from .ledger import Ledger, UserError
 
 _CONNECT: Final = 3.0
 _REQUEST: Final = 1.0
@@ -49,10 +49,6 @@ _PAUSE: Final = 0.3
 _SESSION_SECONDS: Final = (0.0, 8.0)
 _LARGE: Final = "größer " * 20_000
 _SECOND_OF_AUDIO: Final = ToneSource(330).samples(0, 16_000)
-
-
-class RandomError(Exception):
-    """An error that handlers raise at random."""
 
 
 @functools.cache
@@ -80,7 +76,7 @@ class Handlers:
     def raise_at_random(self) -> None:
         """Raise, at random."""
         if self._rng.random() < 0.2:
-            raise RandomError("sorry")
+            raise UserError("sorry")
 
     def tell_weather(self, call: FunctionCall) -> str:
         """Answer the bot's function call, or fail at random."""

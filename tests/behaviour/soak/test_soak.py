@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from rtvi_sync import BotNotReadyError
 from tests.support.slowness import GUARD
-from tools.soak.ledger import GRACE, Ledger
+from tools.soak.ledger import GRACE, Ledger, UserError
 from tools.soak.measure import Sample, judge, read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,6 +129,25 @@ def test_errors_of_the_package_are_counted_and_others_blamed() -> None:
     fail(BotNotReadyError(""))
     fail(OSError("bad descriptor"))
     assert ["has no text" in ledger.wrong[0], "bad descriptor" in ledger.wrong[1]] == [True, True]
+
+
+def test_logged_errors_that_no_user_has_raised_are_blamed() -> None:
+    """A log record with an error of the package or of a user is counted; any other is a violation, with its trace."""
+    ledger = Ledger()
+
+    def log(error: Exception) -> None:
+        try:
+            raise error
+        except Exception:
+            record = logging.LogRecord("rtvi_sync", logging.ERROR, "", 0, "It raised", None, sys.exc_info())
+        ledger.emit(record)
+
+    log(UserError("sorry"))
+    log(BotNotReadyError("call connect() first"))
+    assert ledger.wrong == []
+    log(RuntimeError("changed size"))
+    assert "It raised: Traceback" in ledger.wrong[0]
+    assert ledger.logged.total() == 3
 
 
 def test_a_call_that_takes_too_long_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
