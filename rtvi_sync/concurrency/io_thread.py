@@ -29,7 +29,7 @@ from .timer_thread import Scheduler
 
 logger: logging.Logger = package_logger(__name__)
 
-# Selectors whose timeout is in whole milliseconds. That of select() is exact; it takes descriptors below this number.
+# Selectors whose timeout is in whole milliseconds. select() is exact, but takes only descriptors below this number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
 # By which a selector says that it watches no more sockets; they are no fault of the socket.

@@ -624,8 +624,8 @@ class Session:
 
         Args:
             info: How it ends.
-            here: The task of the calling thread, which would wait for the end and takes the steps itself, unless
-                another thread does; None: a thread of their own takes them.
+            here: The task of the calling thread, if that would only wait: it takes the steps itself, unless another
+                thread does. None: a new thread takes them.
         """
         is_first = self._fail_calls(info)
         # Not only in the first call: Ctrl-C may have interrupted that one here.

@@ -172,7 +172,7 @@ class Transport(abc.ABC):
     #: session.
     start_request: StartRequest | None = None
     #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
-    #: of the session leaves behind if it hangs. A subclass with a `disconnect()` of its own has to say so again.
+    #: of the session abandons if it hangs. A subclass that overrides `disconnect()` must set this again.
     ends_in_time: bool = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
@@ -196,7 +196,7 @@ class Transport(abc.ABC):
         super().__init_subclass__(**options)
         names = next(names for each in cls.__mro__ if (names := vars(each).keys() & {"disconnect", "ends_in_time"}))
         if "ends_in_time" not in names:
-            cls.ends_in_time = False  # which is said of another `disconnect()`
+            cls.ends_in_time = False  # it was set for the inherited `disconnect()`
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
         """Begin a session. Called on the connect thread, before any other call of that session.
