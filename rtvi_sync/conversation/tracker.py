@@ -822,6 +822,7 @@ class OpenTurn:
     status: TurnStatus = "in_progress"
     assumed: str | None = None
     finals: list[str] = attrs.field(factory=list)
+    room: int = MAX_CHARACTERS  # for more of the user's words, and the blanks between them
     partial: str = ""
     told_text: str = ""  # by user-llm-text
     is_file: bool = False  # no bot acknowledges one by user-input
@@ -859,10 +860,10 @@ class OpenTurn:
 
     def hear(self, text: str, *, final: bool) -> None:
         """Note the user's words; those that are not final replace each other."""
-        room = MAX_CHARACTERS - sum(map(len, self.finals)) - len(self.finals)  # with the blanks between them
-        text = text.strip()[: max(0, room)]
-        if final and room > 0:
+        text = text.strip()[: max(0, self.room)]
+        if final and self.room > 0:
             self.finals.append(text)
+            self.room -= len(text) + 1
         self.partial = "" if final else text
 
     def time(self, **moments: float) -> None:
