@@ -12,6 +12,7 @@ import errno
 import io
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -68,8 +69,9 @@ Side: TypeAlias = Literal["in", "out"]
 _INTERVAL = 0.2
 _SETTLE = 0.02
 _LAG = 0.2  # of the audio
-# What waits for the thread at most: rows, and seconds of audio of a side.
+# What waits for the thread at most: rows and their bytes, and seconds of audio of a side.
 _MAX_ROWS = 10_000
+_MAX_BYTES = 2**26
 _MAX_SECONDS = 10.0
 # The rate of a file whose user is heard first, because the bot's is not known yet.
 _RATE_HZ = 24_000
@@ -179,8 +181,9 @@ class RecordingSession:
     its own, ``NAME-2.jsonl`` and so on. When the client ends for good, so does the recording.
     """
 
-    # Mutable state. `_queue` and `_listeners` are changed in single steps by any thread. `_files`, `_later`, `_count`,
-    # `_ended`, `_is_full` and `_redactor` belong to the thread that writes, which holds `_writing`.
+    # Mutable state. `_queue` and `_listeners` are changed in single steps by any thread. `_queued_bytes` may miss what
+    # two threads add at once, until the queue is empty. `_files`, `_later`, `_count`, `_ended`, `_is_full` and
+    # `_redactor` belong to the thread that writes, which holds `_writing`.
 
     def __init__(
         self,
@@ -199,6 +202,7 @@ class RecordingSession:
         self._max_bytes = max_bytes
         self._redactor = Redactor(function=redact)
         self._queue: deque[Note] = deque()
+        self._queued_bytes = 0
         self._rows_lost = 0
         self._listeners: list[_Listener] = []
         self._later: list[Note] = []
@@ -231,7 +235,7 @@ class RecordingSession:
         return self._lost
 
     def mark(self, text: str) -> None:
-        """Put a mark at this moment, which the timeline shows.
+        """Put a mark at this moment, which the timeline shows. Between two sessions it begins the files of the next.
 
         Raises:
             TypeError: It is no string.
@@ -277,8 +281,9 @@ class RecordingSession:
 
     def _put(self, note: Note) -> None:
         """Take a note, if there is room."""
-        if len(self._queue) < _MAX_ROWS:
+        if len(self._queue) < _MAX_ROWS and self._queued_bytes < _MAX_BYTES:
             self._queue.append(note)
+            self._queued_bytes += sys.getsizeof(note.value)
         else:
             self._rows_lost += 1
 
@@ -318,6 +323,7 @@ class RecordingSession:
         notes = self._later
         while self._queue:
             notes.append(self._queue.popleft())
+        self._queued_bytes = 0
         for listener in [*self._listeners]:
             notes += listener.take()
             if listener.is_over:
@@ -342,8 +348,8 @@ class RecordingSession:
         if note.session is not None and note.session.number <= self._ended:
             return  # it is late
         files = self._files
-        if files is None:  # the last session has ended
-            files = self._open_next(note.at) if note.session is not None and not self._is_full else None
+        if files is None:  # the last session has ended: the next one, or a mark, begins further files
+            files = self._open_next(note.at) if not self._is_full else None
             if files is None:
                 return
         if note.kind in ("state", "bot", "end"):  # the server may have told a token

@@ -309,6 +309,45 @@ def test_what_a_session_brings_late_is_not_in_the_next(tmp_path):
     assert "late" not in types_of(tmp_path / "a-2.jsonl", "in")
 
 
+def test_a_mark_between_two_sessions_begins_the_files_of_the_next(tmp_path):
+    """A mark that is put when no session is live is kept, behind the head of the next files."""
+    client = TalkingBot().client()
+    with client.record(tmp_path / "a") as recording:
+        client.connect()
+        client.disconnect()
+        until(lambda: rows_of(tmp_path / "a.jsonl", "end"))
+        recording.mark("between")
+        client.connect()
+        client.disconnect()
+    assert rows_of(tmp_path / "a.jsonl", "mark") == []
+    assert [row["text"] for row in rows_of(tmp_path / "a-2.jsonl", "mark")] == ["between"]
+    assert "bot-ready" in types_of(tmp_path / "a-2.jsonl", "in")
+    assert len(recording.paths) == 2
+
+
+def test_what_waits_for_a_slow_disk_is_bounded_in_bytes(tmp_path):
+    """Large messages are counted and left out while the thread that writes hangs; those that fit are written."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def redact(row):
+        if row["kind"] == "mark":
+            hangs.set()
+            goes_on.wait(GUARD)
+        return row
+
+    transport = MemoryTransport()
+    with RTVIClient(transport=transport) as client, client.record(tmp_path / "a", redact=redact) as recording:
+        recording.mark("now")
+        assert hangs.wait(GUARD)
+        for _ in range(100):
+            transport.receive({"label": "rtvi-ai", "type": "server-message", "data": {"text": "a" * 2**20}})
+        goes_on.set()
+    until(lambda: rows_of(tmp_path / "a.jsonl", "end"))  # `close()` waits for 5 s at most
+    (lost,) = recording.lost
+    assert 30 <= lost["rows"] <= 40  # 64 MiB of them fit
+    assert types_of(tmp_path / "a.jsonl", "in").count("server-message") == 100 - lost["rows"]
+
+
 @pytest.mark.parametrize("fault", ["exits", "closes"])
 def test_redact_may_exit_and_close(tmp_path, fault):
     """On the thread that writes, neither ends it, or waits for it: other recordings are written."""
