@@ -39,6 +39,7 @@ from tests.support.waiting import until
 #: The end of a call is struck at each of its last moments.
 LAST = 25
 
+# `CALL_INTRINSIC_1`, which ends a generator of Python 3.12 and later, is no call.
 _CHECKED = ("CALL", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME")
 
 
@@ -121,7 +122,10 @@ class Striker:
     def _is_moment(self, frame: FrameType) -> bool:
         """Tell whether Python could raise in the instruction before the one that `frame` is about to run."""
         before, code = self._before.get(frame), frame.f_code
-        if before is None or not instruction_at(code, before).startswith(_CHECKED):
+        if before is None:
+            return False
+        name = instruction_at(code, before)
+        if not name.startswith(_CHECKED) or name.startswith("CALL_INTRINSIC"):
             return False
         # It would raise inside the former, which may be in a `try` or `with` that the latter is no longer in.
         return handler_of(code, before) == handler_of(code, frame.f_lasti)
