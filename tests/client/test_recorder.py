@@ -23,7 +23,7 @@ from rtvi_sync import (
     RTVIMessage,
     WebSocketTransport,
 )
-from rtvi_sync.media import NullSink, ToneSource
+from rtvi_sync.media import NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import memory_client, ready_bot, transport_of, websocket_client
 from tests.support.disks import full_disk
@@ -237,21 +237,6 @@ def test_a_session_without_audio_has_no_wav_file(tmp_path):
         client.ask("Hello")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
     assert not rows_of(tmp_path / "b", "audio")
-
-
-def test_rows_of_audio_are_small(tmp_path):
-    """Rows of both sides together take up to 25 kB a minute."""
-    with (
-        EmbeddedBot() as bot,
-        websocket_client(bot, mic=ToneSource(), speaker=NullSink()) as client,
-        client.record(tmp_path / "a") as recording,
-    ):
-        time.sleep(3.0)
-    rows = rows_of(recording.path, "audio")
-    seconds = sum(row["frames"] for row in rows) / 50
-    assert seconds > 2.0
-    per_minute = 60 * sum(len(json.dumps(row)) for row in rows) / seconds
-    assert per_minute < 12_500 or len(rows) > 4 * seconds  # on a machine that cannot send evenly
 
 
 def test_files_of_an_older_recording_do_not_end_this_one(tmp_path, caplog):

@@ -160,6 +160,12 @@ def test_another_rate_ends_a_stretch():
     assert stretches.end() == []
 
 
+def test_rows_of_audio_are_small():
+    """A minute of frames that come within 4 ms of their time takes 12.5 kB at most, and both sides 25 kB."""
+    came = [(3600 + t + 0.004 * ((index * 7) % 5) / 5, 10**9 + at) for index, (t, at) in enumerate(even(3000))]
+    assert sum(len(encode(row)) for row in frames_of(*came)) < 12_500
+
+
 @pytest.mark.parametrize("jitter", [0.0, 0.004, 0.009, 0.02, 0.08])
 def test_each_frame_is_told_to_10_ms(jitter):
     """Whatever the jitter, no frame of a row is further from its arrival than 10 ms."""

@@ -12,6 +12,7 @@ from benchmarks.peers.ours import Ours
 from benchmarks.scenarios.session import Counting
 from benchmarks.server import Command
 from rtvi_sync import MemoryTransport, RTVIClient
+from tests.support.waiting import until
 
 MANY = 1000
 
@@ -67,7 +68,10 @@ def test_a_message_that_waits() -> None:
 
 @pytest.mark.parametrize("work", ["events", "audio down", "audio up", "requests"])
 def test_nothing_is_left(work: str, url: str) -> None:
-    """After thousands of messages through a WebSocket, handled on the client's threads, memory is as full as before."""
+    """After thousands of messages through a WebSocket, handled on the client's threads, memory is as full as before.
+
+    The bot's first seconds of audio may still be kept for a turn then, and are let go.
+    """
     counting = Counting()
     client = Ours(url, counting)
 
@@ -92,8 +96,10 @@ def test_nothing_is_left(work: str, url: str) -> None:
         do()
     before = held()
     do()
-    blocks, objects = more(before, held())
-    client.close()
 
-    assert blocks < MANY / 10
-    assert objects < MANY / 20
+    def is_as_before() -> bool:
+        blocks, objects = more(before, held())
+        return blocks < MANY / 10 and objects < MANY / 20
+
+    until(is_as_before, "memory is as full as before")
+    client.close()
