@@ -6,15 +6,21 @@ import argparse
 import contextlib
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rtvi_sync import BotReadyData, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
+from rtvi_sync.client.candidates import TransportName
 from rtvi_sync.media.audio_files import check_wav_name
+from rtvi_sync.protocol.text import clean
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 from rtvi_sync.session.connect_request import BotURL
 
+# The exit status after wrong arguments, as argparse has it.
+USAGE = 2
+_MAX_PORT = 65535
 _TOKEN_VARIABLE = "RTVI_TOKEN"  # noqa: S105 - a name
 
 URL_HELP = (
@@ -59,6 +65,24 @@ def limit(text: str) -> float:
     return value
 
 
+def words(text: str) -> str:
+    """Parse an argument that is said to the bot; raise argparse.ArgumentTypeError if it is empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("there are no words in it")
+    return text
+
+
+def port(text: str) -> int:
+    """Parse an argument that is the number of a TCP port; 0 takes any free one.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is no such number.
+    """
+    if not text.isdecimal() or int(text) > _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {_MAX_PORT}")
+    return int(text)
+
+
 def header(text: str) -> tuple[str, str]:
     """Parse an argument that is a header of an HTTP request: "NAME: VALUE".
 
@@ -71,8 +95,19 @@ def header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def add_connect_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that connects."""
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of a command that prints JSON for other programs."""
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
+
+
+def add_connect_options(parser: argparse.ArgumentParser, *, timeout: float = 15.0, late: str = "") -> None:
+    """Add the options of a command that connects.
+
+    Args:
+        parser: The command's.
+        timeout: The default of --timeout, in seconds.
+        late: What fails after --timeout; "": a bot that is not ready.
+    """
     parser.add_argument(
         "--token",
         default=os.environ.get(_TOKEN_VARIABLE),
@@ -90,9 +125,15 @@ def add_connect_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=limit,
-        default=15.0,
+        default=timeout,
         metavar="S",
-        help="fail if the bot is not ready after S seconds (%(default)g)",
+        help=f"fail if {late or 'the bot is not ready'} after S seconds (%(default)g)",
+    )
+    parser.add_argument(
+        "--transport",
+        choices=get_args(TransportName),
+        default="auto",
+        help="how the bot is reached; by default each way is tried",
     )
 
 
@@ -102,7 +143,14 @@ def connect_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "token": arguments.token,
         "headers": dict(arguments.header),
         "connect_timeout": arguments.timeout,
+        "transport": arguments.transport,
     }
+
+
+def wrong_usage(command: str, error: Exception) -> int:
+    """Report an argument that cannot be used in one line on stderr, and return the exit status."""
+    print(f"rtvi-sync {command}: {clean(str(error))}", file=sys.stderr)
+    return USAGE
 
 
 def describe_bot(ready: BotReadyData) -> str:

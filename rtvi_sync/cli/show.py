@@ -28,9 +28,8 @@ from rtvi_sync.recording.percentiles import MEASURES, percentiles_of
 from rtvi_sync.recording.summary import summary
 from rtvi_sync.recording.tables import columns, rich_table
 
-from .arguments import limit, seconds
+from .arguments import add_json_option, limit, seconds, wrong_usage
 
-_USAGE = 2
 _MAX_TEXT = 48  # characters of a cell
 _TURNS = ("turn", "who began", "user", "bot", "voice to voice", "first token", "first audio", "status")
 _CHANGES = ("ms", "verdict", "before", "after", "change", "95 % interval")
@@ -39,7 +38,7 @@ _CHANGES = ("ms", "verdict", "before", "after", "change", "95 % interval")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("paths", nargs="+", metavar="FILE|DIR", help="recordings, folders of them, or one load test")
-    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
+    add_json_option(parser)
     parser.add_argument("--html", type=Path, metavar="OUT", help="write a page that shows all of it")
     parser.add_argument("--embed-audio", action="store_true", help="the page holds the audio, and needs no WAV file")
     parser.add_argument(
@@ -80,8 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_exports(arguments, recordings)
         return _show(arguments, recordings, baseline)
     except (OSError, ValueError) as error:
-        print(f"rtvi-sync show: {clean(str(error))}", file=sys.stderr)
-        return _USAGE
+        return wrong_usage("show", error)
 
 
 def _recordings(paths: Sequence[str]) -> tuple[Recording, ...]:

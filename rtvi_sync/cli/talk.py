@@ -11,11 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 from rtvi_sync import RTVIClient
@@ -34,6 +31,7 @@ from .arguments import (
 )
 from .console import Console, LineConsole
 from .device_choice import DEFAULT, NONE, select_mic, select_speaker, suppress_device_logs
+from .lifetime import exit_on_signals
 from .screen import PlainScreen, screen_for
 from .scripted_speech import silence_after
 from .talk_session import TalkSession
@@ -106,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     print_line = PlainScreen(sys.stdout).print_line
     with (
-        _exit_on_signals(),
+        exit_on_signals(),
         suppress_device_logs(),
         recorded(client, record, print_line),
         console_for() as console,
@@ -145,23 +143,3 @@ def _print_introduction(console: Console, *, has_echo: bool, echo_cancellation: 
         console.print_line("Echo cancellation is on (--no-echo-cancellation turns it off).")
     elif has_echo:
         console.print_line(f"Use a headset, or the bot hears itself. {install_command('aec')} cancels the echo.")
-
-
-@contextlib.contextmanager
-def _exit_on_signals() -> Iterator[None]:
-    """Raise SystemExit at SIGTERM and SIGHUP, so that session, recording and terminal are ended cleanly."""
-
-    def exit_process(number: int, _frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = {
-        number: signal.signal(number, exit_process)
-        for name in ("SIGTERM", "SIGHUP")
-        if (number := getattr(signal, name, None)) is not None
-        and signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it for SIGHUP
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

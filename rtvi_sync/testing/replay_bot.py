@@ -19,7 +19,7 @@ from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.media.levels import FLOOR
 from rtvi_sync.media.pcm import rms
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame
-from rtvi_sync.protocol.validation import BOOL, PATH, WAIT, one_of
+from rtvi_sync.protocol.validation import BOOL, PATH, PORT, WAIT, one_of
 from rtvi_sync.recording.recording import Recording, frames_of
 from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.messages import NEWEST, Message
@@ -84,6 +84,7 @@ class ReplayBot:
             data, without ids and times; "type": the same type; "none": nothing is waited for.
         strict: close the connection (1011) at the first mismatch. Otherwise the replay goes on.
         timeout: seconds to wait for each message of the client.
+        port: port for HTTP; 0 takes any free one.
 
     Raises:
         OSError, ValueError: The recording cannot be read; see `Recording.load()`.
@@ -101,12 +102,14 @@ class ReplayBot:
         match: Literal["content", "type", "none"] = "content",
         strict: bool = False,
         timeout: float = 10.0,
+        port: int = 0,
     ) -> None:
         PATH.check(path=path)
         one_of("recorded", "fast").check(pace=pace)
         one_of("content", "type", "none").check(match=match)
         BOOL.check(strict=strict)
         WAIT.check(timeout=timeout)
+        PORT.check(port=port)
         recording = Recording.load(path)
         self._steps: Final = _steps_of(recording, waits=match != "none")
         self._is_fast: Final = pace == "fast"
@@ -116,7 +119,9 @@ class ReplayBot:
         self.mismatches: list[Mismatch] = []
         self.done: bool = False
         self._replays: dict[BotSession, _SessionReplay] = {}  # changed in single steps, by the threads of sessions
-        self._bot = EmbeddedBot(version=recording.rtvi or NEWEST, handler=self._received, speech_threshold=math.inf)
+        self._bot = EmbeddedBot(
+            version=recording.rtvi or NEWEST, handler=self._received, speech_threshold=math.inf, port=port
+        )
 
     @property
     def base_url(self) -> str:
@@ -132,6 +137,7 @@ class ReplayBot:
         """Start to listen.
 
         Raises:
+            OSError: The port is in use.
             RuntimeError: The bot is running already.
         """
         self._bot.start()

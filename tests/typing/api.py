@@ -330,7 +330,7 @@ def conversations(client: RTVIClient) -> None:
         show(recording.path, recording.paths, recording.lost)
     read: Recording = Recording.load(recording.path)
     heard: TurnAudio = read.audio(read.turns()[0], side="user")
-    with ReplayBot("talk", pace="fast", match="type", strict=True, timeout=1) as replay:
+    with ReplayBot("talk", pace="fast", match="type", strict=True, timeout=1, port=0) as replay:
         mismatches: list[Mismatch] = replay.mismatches
         show(replay.base_url, replay.ws_url, replay.done, mismatches)
     show(read.head, read.rows, read.seconds, read.is_cut, read.rtvi, read.bot, Recording.load_all("."), heard)

@@ -266,6 +266,7 @@ TABLE: dict[str, Call] = {
         match=(5, "all", None),
         strict=(*NOT_BOOL, None),
         timeout=(*NOT_WAIT, None),
+        port=NOT_PORT,
     ),
     "FaultProxy": construct(
         FaultProxy,

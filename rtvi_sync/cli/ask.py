@@ -1,0 +1,123 @@
+"""Ask a bot one question, typed or spoken from a file, and print its answer.
+
+stdout has what the bot wrote, and nothing else; what it reported as errors is on stderr.
+
+Exit status: 0 if the bot answered; 1 if it did not, or not to the end; 2 if the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync import BotReadyData, RTVIClient, RTVIError, Turn
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.conversation.follow import about_bot
+from rtvi_sync.media import NullSink, WavSource
+from rtvi_sync.protocol.text import clean
+from rtvi_sync.recording.percentiles import MEASURES
+from rtvi_sync.recording.summary import turn_as_data
+
+from .arguments import (
+    URL_HELP,
+    add_connect_options,
+    add_json_option,
+    check_different,
+    connect_options,
+    recorded,
+    url,
+    words,
+    writable_path,
+    wrong_usage,
+)
+from .screen import PlainScreen
+
+# What an answer has in JSON, of what `turn_as_data()` returns.
+_OF_TURN = ("spoken_text", "status", "calls", *MEASURES)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
+    question = parser.add_mutually_exclusive_group(required=True)
+    question.add_argument("text", nargs="?", type=words, metavar="TEXT", help="the question, which is typed")
+    question.add_argument("--wav", type=Path, metavar="FILE", help="an audio file, which is said instead")
+    parser.add_argument("--out", type=Path, metavar="WAV", help="write what the bot said to this file")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="WAV",
+        help="write both voices to this file, left yours, right the bot's, and all messages to one beside it (.jsonl)",
+    )
+    add_json_option(parser)
+    add_connect_options(parser, timeout=30.0, late="the bot has not answered")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask the question, and return the exit status.
+
+    Raises:
+        RTVIError: There is no whole answer.
+        OSError: A file cannot be written.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    try:
+        question = arguments.text if arguments.wav is None else WavSource(arguments.wav)
+        out = writable_path(arguments.out, "--out") if arguments.out else None
+        record = writable_path(arguments.record, "--record") if arguments.record else None
+        check_different({"--wav": arguments.wav, "--out": out, "--record": record})
+    except RTVIError as error:
+        return wrong_usage("ask", error)
+    deadline = Deadline(arguments.timeout)
+    client = RTVIClient.for_url(arguments.url, **connect_options(arguments), mic=False, speaker=NullSink())
+    ready: BotReadyData | None = None
+    turn: Turn | None = None
+    problem: RTVIError | None = None
+    with recorded(client, record, PlainScreen(sys.stderr).print_line), contextlib.closing(client):
+        try:
+            ready = client.connect()
+            turn = client.ask(question, deadline.remaining())
+            problem = _fault_of(turn)
+        except RTVIError as error:
+            turn, problem = getattr(error, "turn", None), error
+    if out is not None and turn is not None and turn.audio:
+        turn.audio.save(out)
+    if arguments.json:
+        print(json.dumps(_document(ready, turn, problem), indent=1, default=str))
+        return 0 if problem is None else 1
+    if turn is not None:
+        for line in turn.bot_text.splitlines():
+            print(clean(line))
+        for reported in turn.errors:
+            print(f"The bot reports an error: {clean(reported.message)}", file=sys.stderr)
+    if problem is not None:
+        raise problem
+    return 0
+
+
+def _fault_of(turn: Turn) -> RTVIError | None:
+    """Return what is wrong with an answer; None: it is whole."""
+    if turn.status == "interrupted":
+        return RTVIError("The answer was interrupted. See the bot's log for what it took for the user's voice")
+    if turn.status == "failed":
+        return RTVIError("The session ended before the answer was whole. See the bot's log")
+    if not turn.bot_text and not turn.audio:
+        return RTVIError("The bot answered nothing. `rtvi-sync doctor` looks for the cause")
+    return None
+
+
+def _document(ready: BotReadyData | None, turn: Turn | None, problem: RTVIError | None) -> dict[str, Any]:
+    data = {} if turn is None else turn_as_data(turn)
+    return {
+        "ok": problem is None,
+        "text": data.get("bot_text"),
+        **{name: data.get(name) for name in _OF_TURN},
+        "errors": [] if turn is None else [error.message for error in turn.errors],
+        "rtvi": None if ready is None else ready.version,
+        "bot": None if ready is None else about_bot(ready),
+        "error": None if problem is None else str(problem),
+    }

@@ -1,0 +1,78 @@
+"""Run a bot on this machine that answers by rules, for an application or a client to talk to.
+
+It is the embedded bot of `rtvi_sync.testing`: no key, no model, no network. It prints its URL first. To what fits no
+--reply it answers "You said: ...". It detects speech and does not understand it: to spoken words it says how long they
+were. Ctrl-C ends it (status 130), and so does SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from rtvi_sync.media.pcm import is_rate
+from rtvi_sync.testing import EmbeddedBot
+
+from .arguments import add_json_option, port, words
+from .lifetime import serve
+
+_PORT = 7860  # that of Pipecat's development runner
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "--port", type=port, default=_PORT, help="listen there for HTTP; 0: any free port (%(default)s)"
+    )
+    parser.add_argument("--host", type=words, default="127.0.0.1", help="listen on this address (%(default)s)")
+    parser.add_argument("--version", metavar="V", help="the RTVI version that it speaks, such as 0.3.0; the newest")
+    parser.add_argument(
+        "--reply",
+        type=_reply,
+        action="append",
+        default=[],
+        metavar="PATTERN=TEXT",
+        help="what it says to words in which the pattern (a regular expression without =) is found; may be given "
+        "several times, and the first one that fits counts",
+    )
+    parser.add_argument("--greeting", type=words, metavar="TEXT", help="what it says first")
+    parser.add_argument("--wav-rate", type=_rate, metavar="HZ", help="the rate of its audio; that of the user's")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the bot until the process is told to end.
+
+    Raises:
+        RTVIError, OSError: It cannot listen.
+        KeyboardInterrupt, SystemExit: The process was told to end.
+    """
+    version = {} if arguments.version is None else {"version": arguments.version}
+    bot = EmbeddedBot(
+        host=arguments.host,
+        port=arguments.port,
+        replies=dict(arguments.reply),
+        greeting=arguments.greeting,
+        audio_out_sample_rate_hz=arguments.wav_rate,
+        **version,
+    )
+    serve(bot, as_json=arguments.json)
+    return 0
+
+
+def _reply(text: str) -> tuple[str, str]:
+    pattern, equals, answer = text.partition("=")
+    if not (equals and pattern and answer):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=TEXT, such as 'time=It is noon.'")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{pattern!r} is not a regular expression: {error}") from None
+    return pattern, answer
+
+
+def _rate(text: str) -> int:
+    rate_hz = int(text) if text.isdecimal() else 0
+    if not is_rate(rate_hz):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate in Hz, such as 24000")
+    return rate_hz

@@ -1,0 +1,72 @@
+"""How long a command lasts: it ends cleanly at a signal, and a server not before it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from rtvi_sync import RTVIError
+from rtvi_sync.testing import EmbeddedBot, ReplayBot
+
+# Errors of a port that another program has, or the system keeps for itself.
+_PORT_ERRORS = (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL)
+
+
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM and SIGHUP, so that session, recording and terminal are ended cleanly."""
+
+    def exit_process(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {
+        number: signal.signal(number, exit_process)
+        for name in ("SIGTERM", "SIGHUP")
+        if (number := getattr(signal, name, None)) is not None
+        and signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it for SIGHUP
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
+    """Run a bot and print where it is; block until the process is told to end.
+
+    Args:
+        bot: Not started yet.
+        as_json: Print JSON.
+
+    Raises:
+        RTVIError: Its port cannot be used.
+        OSError: It cannot listen for another reason.
+        KeyboardInterrupt, SystemExit: The process was told to end; the bot has stopped.
+    """
+    with exit_on_signals():
+        try:
+            bot.start()
+        except OSError as error:
+            if error.errno not in _PORT_ERRORS:
+                raise
+            raise RTVIError(
+                f"The bot cannot listen: {os.strerror(error.errno)}. Pass another --port; 0 takes any free one"
+            ) from error
+        try:
+            if as_json:
+                print(json.dumps({"url": bot.base_url, "ws_url": bot.ws_url}), flush=True)
+            else:
+                print(bot.base_url, flush=True)
+                if sys.stdout.isatty():
+                    print("Ctrl-C ends the bot.", flush=True)
+            threading.Event().wait()
+        finally:
+            bot.stop()
