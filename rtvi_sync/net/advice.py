@@ -384,6 +384,11 @@ def hung_up(error: BaseException) -> bool:
     return any(isinstance(cause, _HANG_UPS) for cause in _causes(error))
 
 
+def is_of_tls(error: BaseException) -> bool:
+    """Return whether TLS has failed: the server has none, or its certificate or its versions are not accepted."""
+    return any(isinstance(cause, (NoTLSError, ssl.SSLError)) for cause in _causes(error))
+
+
 def status_of(error: BaseException | None) -> int | None:
     """Return the status of a proxy's refusal; None if `error` is not the refusal of a proxy."""
     return next((cause.status for cause in _causes(error) if isinstance(cause, ProxyError)), None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rtvi_sync.cli import main
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.doctor import IDS, Examined
 from tests.support.wavs import silence, tone, write_wav
 
 
@@ -44,3 +47,22 @@ def eval_bot() -> Iterator[EmbeddedBot]:
 
     with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2, handler=hang_up) as bot:
         yield bot
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Callable[..., Examined]:
+    """Return a function that examines a bot."""
+
+    def examine(url: str, *options: str) -> Examined:
+        status = main(["doctor", url, "--json", *options])
+        document = json.loads(capsys.readouterr().out)
+        assert [*document] == ["ok", "url", "rtvi", "bot", "checks"]
+        assert [check["id"] for check in document["checks"]] == IDS
+        for check in document["checks"]:
+            assert [*check] == ["id", "status", "ms", "finding", "cure"]
+            assert (check["ms"] is None) is (check["status"] == "skipped")
+            assert bool(check["cure"]) is (check["status"] in ("warn", "fail")), check
+            assert len(check["finding"]) < 300
+        return Examined(status, document)
+
+    return examine

@@ -15,8 +15,6 @@ import pytest
 
 from rtvi_sync import cli
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.probes import exits_on_signals
-from tests.support.processes import inherited
 from tests.support.slowness import GUARD
 from tests.support.talk_command import CONNECTED, command, environment, start
 from tests.support.wire import rms
@@ -77,14 +75,6 @@ def test_signals_end_it_and_keep_the_recording(
     assert (process.returncode, errors) == (status, b"")
     assert b"The conversation is in " in shown
     assert length_and_loudness(tmp_path / "both.wav")[1] > 300
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
-def test_nohup_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal that is ignored stays so."""
-    with inherited(signal.SIGHUP, signal.SIG_IGN), exits_on_signals():
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1", "http://127.0.0.1:1/start"])

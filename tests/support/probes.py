@@ -7,13 +7,11 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from rtvi_sync import RecordingSession, RTVIClient, RTVIError, Transport
-from rtvi_sync.cli import talk
 from rtvi_sync.client.candidates import Candidate
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
@@ -255,11 +253,6 @@ def asking_on_another_thread(client: RTVIClient) -> Iterator[None]:
             stack.enter_context(conversation.patience(GUARD))
             stack.enter_context(holding(conversation._lock))
         yield
-
-
-def exits_on_signals() -> AbstractContextManager[object]:
-    """Return the context in which `rtvi-sync talk` ends by signals."""
-    return talk._exit_on_signals()
 
 
 def is_answered(session: Any) -> bool:

@@ -1,0 +1,118 @@
+"""The checks of `rtvi-sync doctor`, in the order in which strangers meet what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync import DisconnectedError, RTVIError
+from rtvi_sync.concurrency.clock import monotonic
+
+from . import reaching, surroundings, talking
+from .examination import Examination
+from .finding import Finding, blocked, fail, of_error, skipped
+
+__all__ = ["CHECKS", "Check", "Examination", "Result", "examine"]
+
+_LOST: Final = "See the bot's log: it may have failed, or it ends idle sessions"
+
+
+@attrs.frozen
+class Check:
+    """One check.
+
+    Attributes:
+        id: Its name, which scripts read.
+        run: Does it.
+        needs: The id of the check without which it makes no sense; "": none.
+    """
+
+    id: str
+    run: Callable[[Examination], Finding]
+    needs: str = ""
+
+
+CHECKS: Final = (
+    Check("port", reaching.port),
+    Check("http", reaching.http, "port"),
+    Check("tls", reaching.tls, "port"),
+    Check("path", reaching.path, "port"),
+    Check("token", reaching.token, "port"),
+    Check("entry", reaching.entry, "port"),
+    Check("eval", reaching.eval_route, "entry"),
+    Check("rtvi", reaching.rtvi, "entry"),
+    Check("version", talking.version, "rtvi"),
+    Check("greeting", talking.greeting, "rtvi"),
+    Check("answer", talking.answer, "rtvi"),
+    Check("function_reporting", talking.function_reporting, "answer"),
+    Check("audio_out", talking.audio_out, "answer"),
+    Check("audio_in", talking.audio_in, "rtvi"),
+    Check("mute", talking.mute, "rtvi"),
+    Check("vad", talking.vad, "audio_in"),
+    Check("interruption", talking.interruption, "audio_in"),
+    Check("ping", surroundings.ping, "rtvi"),
+    Check("timing", surroundings.timing, "audio_out"),
+    Check("limits", surroundings.limits, "rtvi"),
+    Check("local", surroundings.local),
+)
+
+
+@attrs.frozen
+class Result:
+    """What a check has found.
+
+    Attributes:
+        id: The check.
+        finding: What it has found.
+        seconds: How long it took; None: it was skipped.
+    """
+
+    id: str
+    finding: Finding
+    seconds: float | None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "id": self.id,
+            "status": self.finding.status,
+            "ms": None if self.seconds is None else round(1000 * self.seconds, 1),
+            "finding": self.finding.text,
+            "cure": self.finding.cure,
+        }
+
+
+def examine(exam: Examination, started: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
+    """Do all checks, and yield what each has found. After a failure those that need it are skipped.
+
+    Args:
+        exam: The bot that is examined.
+        started: Called with the id of a check before it is done.
+    """
+    blockers: dict[str, str] = {}  # by check, the one that has failed and that it needs
+    lost = ""  # the check in which the session was lost
+    for check in CHECKS:
+        began = monotonic()
+        blocker = blockers.get(check.needs, "")
+        if not blocker and lost and check.needs not in ("", "port"):
+            blocker = lost
+        if blocker:
+            finding = blocked(blocker)
+        elif exam.limit.expired and check.needs:
+            finding = skipped("there was no time left")
+        else:
+            started(check.id)
+            try:
+                finding = check.run(exam)
+            except DisconnectedError as error:
+                lost = check.id
+                code = f" (code {error.code})" if error.code is not None else ""
+                finding = fail(f"the {error.initiator} ended the session{code}", _LOST)
+            except (RTVIError, OSError) as error:
+                finding = of_error(error)
+        if finding.status == "fail" or finding.needs:
+            blockers[check.id] = finding.needs or check.id
+        seconds = finding.seconds if finding.seconds is not None else monotonic() - began
+        yield Result(check.id, finding, None if finding.status == "skipped" else seconds)

@@ -1,0 +1,186 @@
+"""One attempt to connect, and by which check of the doctor its failure is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult
+
+import attrs
+
+from rtvi_sync import (
+    BotReadyData,
+    ConnectError,
+    ConnectionTimeoutError,
+    DisconnectedError,
+    Event,
+    InvalidTransportParamsError,
+    RTVIClient,
+    RTVIError,
+    RTVIEvent,
+    StartBotError,
+    TransportStartError,
+    TransportState,
+)
+from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.net.advice import is_of_tls
+from rtvi_sync.net.urls import parse_url
+
+from .finding import Finding, blocked, fail, of_error
+
+#: The checks that an attempt to connect answers, in the order in which it gets to them.
+STEPS: Final = ("http", "tls", "path", "token", "entry", "rtvi")
+
+_OPENED: Final = {TransportState.CONNECTED: "path", TransportState.READY: "rtvi"}
+_BUSY: Final = 1013
+_REFUSED_CLIENT: Final = (401, 403, 407, 429, 503)
+# The paths of Pipecat's bots, at which a 403 is about the token.
+_KNOWN_PATHS: Final = ("/ws", "/ws-client")
+
+_FOR_START: Final = "Pass the key that the server requires, as --header 'Authorization: Bearer ...'"
+_FOR_WEBSOCKET: Final = (
+    "Pass a new token, by --token or RTVI_TOKEN: Pipecat's are good for one connection; or pass the URL of the start "
+    "endpoint, which issues one each time. If the server has --allowed-origins, add --header 'Origin: ...'"
+)
+_LATER: Final = "Try again later, or end the other session: the bot may serve one client at a time"
+_CURES: Final = {  # by the phase of a timeout
+    "http": "The server takes the request and does not answer. See its log; if it loads its models first, pass a "
+    "larger --timeout",
+    "transport": "Check host and port: what listens there takes connections and answers no WebSocket handshake",
+    "bot-ready": "Give the bot an RTVI processor: leave enable_rtvi=False out of its task. If it loads for long, pass "
+    "a larger --timeout; see its log",
+}
+
+
+@attrs.frozen
+class Fault:
+    """Why an attempt has failed.
+
+    Attributes:
+        step: The check that tells it.
+        finding: What it tells.
+        passed: The checks whose subjects were all right.
+    """
+
+    step: str
+    finding: Finding
+    passed: tuple[str, ...] = ()
+
+
+class Attempt:
+    """One call of `connect()`, and how far it came.
+
+    Args:
+        client: Not connected.
+        named: The WebSocket that the user has named; None: a server is asked for it.
+
+    Attributes:
+        answer: What the start endpoint answered; None: it was not asked, or refused.
+        ready: The bot's introduction; None: it is not ready.
+        fault: Why it is not.
+        seconds: How long it took until the answer of the start endpoint ("http"), the open connection ("path") and the
+            bot that is ready ("rtvi"), each from the one before.
+    """
+
+    def __init__(self, client: RTVIClient, named: SplitResult | None) -> None:
+        self.answer: Any = None
+        self.ready: BotReadyData | None = None
+        self.fault: Fault | None = None
+        self.seconds: dict[str, float] = {}
+        self._named = named
+        began = monotonic()
+        with client.events(RTVIEvent.BOT_STARTED, RTVIEvent.TRANSPORT_STATE_CHANGED) as events:
+            try:
+                self.ready = client.connect()
+            except RTVIError as error:
+                name = client.transport.name if client.transport is not None else ""
+                self._follow(events, began)
+                fault = self._decisive(getattr(error, "attempts", ()) or ((name, error),))
+                self.fault = attrs.evolve(fault, finding=attrs.evolve(fault.finding, seconds=monotonic() - began))
+            else:
+                self._follow(events, began)
+
+    def _follow(self, events: Iterator[Event[Any]], last: float) -> None:
+        """Take the events of the attempt, which end with it."""
+        for event in events:
+            if event.type is RTVIEvent.BOT_STARTED:
+                self.answer = event.data.response
+            step = "http" if event.type is RTVIEvent.BOT_STARTED else _OPENED.get(event.data)
+            if step is not None:
+                self.seconds[step] = event.received_at - last
+                last = event.received_at
+            if step == "rtvi":
+                return
+
+    @property
+    def websocket(self) -> SplitResult | None:
+        """Return the address of the bot's WebSocket, as it was named; None: it is not known."""
+        if self._named is not None:
+            return self._named
+        answer = self.answer if isinstance(self.answer, Mapping) else {}
+        url = answer.get("ws_url") or answer.get("wsUrl")
+        return parse_url(url, "ws", "wss") if isinstance(url, str) else None
+
+    def verdict(self, step: str) -> Finding | None:
+        """Return the finding of a step that has failed or was not reached; None: it is all right."""
+        if self.fault is None or step in self.fault.passed:
+            return None
+        return self.fault.finding if step == self.fault.step else blocked(self.fault.step)
+
+    # -- why it failed ------------------------------------------------------------------------------------------------
+
+    def _decisive(self, failures: tuple[tuple[str, RTVIError], ...]) -> Fault:
+        """Return the fault of the first transport that came to the bot, or else of the one that is tried first."""
+        faults = [self._fault_of(name, error) for name, error in failures]
+        for step in ("rtvi", "entry"):
+            for (name, _), fault in zip(failures, faults, strict=True):
+                # The runner opens a WebRTC connection also for a bot that has no entry for it.
+                if fault.step == step and (name != "webrtc" or len(failures) == 1):
+                    return fault
+        return faults[0]
+
+    def _fault_of(self, name: str, error: RTVIError) -> Fault:
+        if isinstance(error, ConnectionTimeoutError):
+            step = {"bot-ready": "rtvi", "transport": "path"}.get(error.phase, "http")
+            return self._fault(step, of_error(error, _CURES.get(error.phase, "")))
+        if is_of_tls(error):
+            return Fault("tls", of_error(error), ("http",) if isinstance(error, TransportStartError) else ())
+        if isinstance(error, StartBotError):
+            if error.status in _REFUSED_CLIENT:
+                cure = _FOR_START if error.status in (401, 403) else ""
+                return Fault("token", of_error(error, cure), ("http", "tls"))
+            return Fault("http", of_error(error), ("tls",))
+        if isinstance(error, InvalidTransportParamsError):
+            return Fault("http", of_error(error), ("tls",))
+        if isinstance(error, DisconnectedError) and error.code == _BUSY:
+            return self._fault("token", fail(f"The server is busy: it closed the connection ({_BUSY})", _LATER))
+        if isinstance(error, DisconnectedError):
+            return self._fault("entry", of_error(error, _entry(name)))
+        if isinstance(error, ConnectError):
+            return self._refused(error)
+        return self._fault("rtvi", of_error(error))
+
+    def _refused(self, error: ConnectError) -> Fault:
+        """Return the fault of a WebSocket that was refused."""
+        url = self.websocket
+        is_known = url is not None and url.path.startswith(_KNOWN_PATHS)
+        if (error.status == 403 and is_known) or error.status in (401, 407):
+            return self._fault("token", of_error(error, _FOR_WEBSOCKET if error.status != 407 else ""))
+        if error.status in (429, 503):
+            return self._fault("token", of_error(error, _LATER))
+        return self._fault("path", of_error(error))
+
+    def _fault(self, step: str, finding: Finding) -> Fault:
+        return Fault(step, finding, STEPS[: STEPS.index(step)])
+
+
+def _entry(name: str) -> str:
+    """Return what to do about a bot that closes the connection of a transport."""
+    wanted = (
+        "websocket (with a ProtobufFrameSerializer) or eval" if name == "websocket" else name or "of this transport"
+    )
+    return (
+        "See the bot's log. If it has no error, the bot lacks an entry in its transport_params: give it the entry "
+        f"{wanted}, as docs/pipecat.md shows, or take the path of the entry that it has: /ws is eval, which needs "
+        "-t eval up to Pipecat 1.12, and /ws-client is websocket"
+    )

@@ -1,0 +1,162 @@
+"""Checks of the way to the bot: port, start endpoint, TLS, path, token, entry, eval route, RTVI."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import SplitResult
+
+from rtvi_sync import RTVIError
+from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.net.advice import ProxyError
+from rtvi_sync.net.dial import dial
+from rtvi_sync.net.upgrade import open_websocket
+from rtvi_sync.net.urls import authority, port_of, printable
+from rtvi_sync.protocol.text import one_line
+
+from .examination import Examination
+from .finding import Finding, fail, of_error, ok, skipped, warn
+
+# Days before its end at which a certificate should be replaced.
+_DAYS: Final = 14
+_MAX_KEYS: Final = 8
+
+_START_BOT: Final = (
+    "Start the bot, and see which --host and --port it has. In Docker start it with --host 0.0.0.0, and publish the "
+    "port: docker run -p {port}:{port}"
+)
+
+
+def port(exam: Examination) -> Finding:
+    """Check that something listens: name, network, proxy."""
+    parts = exam.parts
+    where = authority(parts.hostname or "", port_of(parts))
+    # With the port, because the default one follows from the scheme.
+    plain = parts._replace(scheme="http" if parts.scheme.startswith("http") else "ws", netloc=where)
+    began = monotonic()
+    try:
+        sock, detach = exam.open(plain, dial)
+    except ProxyError as error:
+        return of_error(error, "See the proxy, or unset the variable; NO_PROXY lists servers that need none")
+    except socket.gaierror as error:
+        return fail(f"{parts.hostname} is not known: {error.strerror}", "Check the name of the host, and the network")
+    except ConnectionRefusedError:
+        return fail(f"nothing listens at {where}", _START_BOT.format(port=port_of(parts)))
+    except TimeoutError:
+        return fail(
+            f"{where} does not answer",
+            "Check host and port; a firewall may drop the packets, or the machine is off",
+        )
+    except (OSError, RTVIError) as error:
+        return of_error(error, "Check host and port, and the network")
+    exam.round_trip = monotonic() - began
+    detach()
+    sock.close()
+    by = exam.network.proxy_for(plain.geturl())
+    return ok(f"{where} takes connections{f', through the proxy {by}' if by is not None else ''}")
+
+
+def http(exam: Examination) -> Finding:
+    """Check the start endpoint: whether there is one, and what it answers."""
+    if not exam.bot_url.endpoints:
+        return skipped("the URL needs no start request")
+    attempt = exam.attempt
+    if (finding := attempt.verdict("http")) is not None:
+        return finding
+    seconds = attempt.seconds.get("http")
+    if attempt.answer is None:
+        refused = attempt.fault is not None
+        return ok("the start endpoint is there" if refused else "the server has WebSockets only", seconds=seconds)
+    keys = list(attempt.answer)[:_MAX_KEYS] if isinstance(attempt.answer, Mapping) else []
+    return ok(one_line(f"the start endpoint answered with {', '.join(map(str, keys)) or 'nothing'}"), seconds=seconds)
+
+
+def tls(exam: Examination) -> Finding:
+    """Check TLS: whether the server has it, and its certificate."""
+    attempt = exam.attempt
+    if (finding := attempt.verdict("tls")) is not None:
+        return finding
+    websocket = attempt.websocket
+    places = [url for url in (exam.parts, websocket) if url is not None and url.scheme in ("https", "wss")]
+    if not places:
+        return skipped("the address is plain, without TLS")
+    if exam.parts.scheme == "http" and websocket is not None and attempt.ready is not None:
+        return warn(
+            f"the server advertises {printable(websocket.geturl())} and has no TLS: ws:// was used",
+            "Pipecat's runner does so with any --host but localhost. Browsers and other clients cannot connect: put a "
+            "proxy with TLS before it, or start it with --host localhost",
+        )
+    return min((_certificate(exam, url) for url in places), key=lambda finding: finding.status == "ok")
+
+
+def _certificate(exam: Examination, url: SplitResult) -> Finding:
+    try:
+        sock, detach = exam.open(url, dial)
+    except (OSError, RTVIError) as error:  # it was good a moment ago
+        return warn(f"the certificate could not be read: {one_line(str(error))}", "Run doctor again")
+    certificate = sock.getpeercert() if isinstance(sock, ssl.SSLSocket) else None
+    detach()
+    sock.close()
+    end = (certificate or {}).get("notAfter")
+    if not isinstance(end, str):
+        return ok("the certificate is trusted")
+    days = int((ssl.cert_time_to_seconds(end) - time.time()) // 86400)
+    text = f"the certificate of {url.hostname} is good for {days} more days"
+    return ok(text) if days >= _DAYS else warn(text, "Renew it")
+
+
+def path(exam: Examination) -> Finding:
+    """Check that the path is that of a WebSocket, or takes an offer."""
+    attempt = exam.attempt
+    if (finding := attempt.verdict("path")) is not None:
+        return finding
+    seconds = attempt.seconds.get("path")
+    if attempt.ready is None:
+        return ok("the server has the path")
+    return ok("the connection opens", seconds=seconds)
+
+
+def token(exam: Examination) -> Finding:
+    """Check that the server takes this client: keys, tokens, and whether it is busy."""
+    return exam.attempt.verdict("token") or ok("the server takes this client")
+
+
+def entry(exam: Examination) -> Finding:
+    """Check that the bot has an entry for the transport."""
+    if (finding := exam.attempt.verdict("entry")) is not None:
+        return finding
+    name = _transport(exam)
+    return ok(f"the bot is reached by {name}" if name else "the bot takes the connection")
+
+
+def eval_route(exam: Examination) -> Finding:
+    """Look for the eval route, without a session."""
+    if _transport(exam) == "eval":
+        return ok("the session goes over it")
+    url = exam.attempt.websocket
+    if url is None or not exam.bot_url.endpoints or "/ws-client" not in url.path:
+        return skipped("this server names one WebSocket")
+    scheme = "ws" if exam.parts.scheme == "http" else "wss"
+    url = url._replace(scheme=scheme, netloc=exam.parts.netloc, path=url.path.replace("/ws-client", "/ws"))
+    try:
+        sock, _, detach = exam.open(url, lambda at, *how: open_websocket(at, {}, *how))
+    except (OSError, RTVIError):
+        return skipped("no eval route at /ws; tests alone need it")
+    detach()
+    sock.close()
+    return ok("there is one at /ws")
+
+
+def rtvi(exam: Examination) -> Finding:
+    """Check that the bot becomes ready."""
+    attempt = exam.attempt
+    return attempt.verdict("rtvi") or ok("the bot is ready", seconds=attempt.seconds.get("rtvi"))
+
+
+def _transport(exam: Examination) -> str:
+    """Return the name of the transport that has reached the bot; "" if none has."""
+    transport = exam.client.transport
+    return transport.name if transport is not None and exam.attempt.ready is not None else ""

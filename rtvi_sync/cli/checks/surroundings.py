@@ -1,0 +1,71 @@
+"""Checks of what is around the conversation: the network's delays, limits, and this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Callable
+from typing import Final
+
+from rtvi_sync import MissingExtraError, RTVIClient, RTVIError, __version__
+from rtvi_sync.installation import install_command
+
+from .arrivals import arrivals_of
+from .examination import Examination
+from .finding import Finding, ok, skipped, warn
+
+# Seconds of a round trip, and of jitter, that people notice.
+_FAR: Final = 0.3
+_UNSTEADY: Final = 0.2
+# Seconds that the look for devices may take, or it is left out.
+_LOOK: Final = 4.0
+
+
+def ping(exam: Examination) -> Finding:
+    """Tell how far the server is."""
+    seconds = exam.client.stats().round_trip or exam.round_trip
+    if seconds is None:
+        return skipped("it was not measured")
+    text = f"a round trip takes {1000 * seconds:.1f} ms"
+    return ok(text) if seconds < _FAR else warn(text, "Let the bot run closer: each answer comes later by this")
+
+
+def timing(exam: Examination) -> Finding:
+    """Tell how evenly the bot's audio arrives."""
+    arrivals = arrivals_of(exam.voice)
+    if arrivals is None or arrivals.jitter is None:
+        return skipped("there was no audio to measure")
+    text = f"95 % of the audio came within {1000 * arrivals.jitter:.0f} ms of an even pace"
+    if arrivals.jitter < _UNSTEADY:
+        return ok(text)
+    return warn(text, "The network, the bot or this machine is too busy")
+
+
+def limits(exam: Examination) -> Finding:
+    """Tell how large a message may be."""
+    transport = exam.client.transport
+    if transport is None:
+        return skipped("there is no session")
+    return ok(f"messages of up to {transport.max_message_size:,} bytes are sent")
+
+
+def local(exam: Examination) -> Finding:
+    """Tell what this machine has."""
+    facts = [f"Python {platform.python_version()}", f"rtvi_sync {__version__}"]
+    facts += [name if importlib.util.find_spec(name) else f"no {name}" for name in ("soxr", "orjson", "aiortc")]
+    if exam.limit.at_most(_LOOK) < _LOOK:
+        return ok(", ".join([*facts, "devices not looked for: the time is over"]))
+    client = RTVIClient()
+    for name, devices in (("microphones", client.get_all_mics), ("speakers", client.get_all_speakers)):
+        facts.append(_devices(name, devices))
+    return ok(", ".join(dict.fromkeys(facts)))
+
+
+def _devices(name: str, devices: Callable[[], object]) -> str:
+    try:
+        found = devices()
+    except MissingExtraError:
+        return f"no library for devices ({install_command('sounddevice')})"
+    except RTVIError:
+        return f"no {name}: see rtvi-sync devices"
+    return f"{len(found)} {name}" if isinstance(found, tuple | list) else ""

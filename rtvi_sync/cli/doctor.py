@@ -1,0 +1,116 @@
+"""Find out why a bot cannot be reached, or does not answer, hear or speak, and what to do about it.
+
+Connects to the bot, types a question, and looks at whatever the bot does, in the order in which things go wrong; with
+--audio it also speaks to the bot, and interrupts it. It is over 20 s after --timeout at the latest.
+
+Exit status: 0 if nothing is wrong; 1 if something is; 2 if the arguments are wrong; with --strict 3 if there are
+warnings alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+from rtvi_sync.conversation.follow import about_bot
+from rtvi_sync.net.urls import printable
+
+from .arguments import URL_HELP, add_connect_options, add_json_option, connect_options, url, words
+from .checks import Examination, Result, examine
+from .screen import Screen, screen_for
+
+_WARNED = 3
+# Columns before a finding, and those of a page at most.
+_INDENT = 36
+_MAX_WIDTH = 110
+_MIN_TEXT = 30
+_MARKS = {"ok": "ok", "warn": "warn", "fail": "FAIL", "skipped": "-"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
+    parser.add_argument("--audio", action="store_true", help="speak to the bot, too, and interrupt it")
+    parser.add_argument(
+        "--ask", type=words, default="Hello", metavar="TEXT", help="the question that is typed (%(default)s)"
+    )
+    parser.add_argument("--strict", action="store_true", help="status 3 if there are warnings")
+    add_json_option(parser)
+    add_connect_options(parser, timeout=30.0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do all checks, and return the exit status.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    options = connect_options(arguments)
+    with Examination(arguments.url, options, question=arguments.ask, speaks=arguments.audio) as exam:
+        if arguments.json:
+            results = [*examine(exam)]
+            ready = exam.attempt.ready if results[0].finding.status == "ok" else None
+            document = {
+                "ok": not _count(results, "fail"),
+                "url": printable(arguments.url),
+                "rtvi": None if ready is None else ready.version,
+                "bot": None if ready is None else about_bot(ready),
+                "checks": [result.as_data() for result in results],
+            }
+            print(json.dumps(document, indent=1))
+        else:
+            with screen_for() as screen:
+                results = _show(exam, screen)
+    if _count(results, "fail"):
+        return 1
+    return _WARNED if arguments.strict and _count(results, "warn") else 0
+
+
+def _show(exam: Examination, screen: Screen) -> list[Result]:
+    """Print a line for each check as it ends, and one for all that could not be done."""
+    results = []
+    for result in examine(exam, lambda name: screen.show_partial(f"      {name} ...")):
+        results.append(result)
+        if not result.finding.needs:
+            for line in _lines(result):
+                screen.print_line(line)
+    missing: dict[str, list[str]] = {}
+    for result in results:
+        if result.finding.needs:
+            missing.setdefault(result.finding.needs, []).append(result.id)
+    for needed, names in missing.items():
+        for line in textwrap.wrap(f"not checked without {needed}: {', '.join(names)}", _width()):
+            screen.print_line(line)
+    screen.print_line(_summary(results))
+    return results
+
+
+def _lines(result: Result) -> list[str]:
+    finding = result.finding
+    ms = round(1000 * (result.seconds or 0.0))
+    took = f"{ms:,} ms" if ms else ""
+    head = f"{_MARKS[finding.status]:<6}{result.id:<20}{took:>8}  "
+    width = max(_width() - _INDENT, _MIN_TEXT)
+    texts = textwrap.wrap(finding.text, width) or [""]
+    if finding.cure:
+        texts += textwrap.wrap(finding.cure, width, initial_indent="> ", subsequent_indent="  ")
+    return [head + texts[0], *(" " * _INDENT + text for text in texts[1:])]
+
+
+def _summary(results: Sequence[Result]) -> str:
+    failed, warned = _count(results, "fail"), _count(results, "warn")
+    if not failed and not warned:
+        return "Nothing is wrong."
+    first = next(result.id for result in results if result.finding.status == ("fail" if failed else "warn"))
+    return f"{failed} wrong, {warned} to be better. Begin with {first}."
+
+
+def _count(results: Sequence[Result], status: str) -> int:
+    return sum(result.finding.status == status for result in results)
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, _MAX_WIDTH)

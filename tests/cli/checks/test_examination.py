@@ -1,0 +1,50 @@
+"""The time and the connections of the doctor."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from rtvi_sync.cli.checks import CHECKS, Examination, examine
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.doctor import IDS, nothing
+from tests.support.slowness import GUARD
+
+pytestmark = pytest.mark.inside
+
+
+def examination(url: str, timeout: float) -> Examination:
+    """Return an examination of a bot."""
+    options: dict[str, Any] = {"token": None, "headers": {}, "connect_timeout": timeout, "transport": "auto"}
+    return Examination(url, options, question="Hello", speaks=False)
+
+
+def test_all_checks_are_there() -> None:
+    """Each check has an id of its own, and needs one before it."""
+    ids = [check.id for check in CHECKS]
+    assert ids == IDS
+    assert all(check.needs in ("", *ids[:number]) for number, check in enumerate(CHECKS))
+
+
+def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What there is no time for is skipped, and nothing fails by it."""
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination._SECONDS", 0.0)
+    with EmbeddedBot() as bot, examination(bot.base_url, 0.001) as exam:
+        exam.limit.remaining()
+        threading.Event().wait(0.01)  # longer than the limit
+        results = [*examine(exam)]
+    late = {result.finding.text for result in results if result.id in ("http", "rtvi", "answer")}
+    assert late <= {"there was no time left", "needs port"}
+
+
+def test_a_name_that_is_looked_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection of the doctor's own that hangs is left behind."""
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination._OPENING", 0.01)
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination._GRACE", 0.01)
+    release = threading.Event()
+    with nothing() as url, examination(url, 1.0) as exam:
+        with pytest.raises(TimeoutError, match="the name of the host"):
+            exam.open(exam.parts, lambda *_: release.wait(GUARD))
+        release.set()

@@ -1,0 +1,84 @@
+"""The way to a bot, as the doctor sees it where it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync.net.tls import default_context
+from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.doctor import Examined, nothing
+from tests.support.loopback import Front, authority, black_hole, serving
+
+
+def test_what_needs_a_failed_check_is_skipped(doctor: Callable[..., Examined]) -> None:
+    """After a failure all that needs it is skipped, and says so; what does not is checked."""
+    with nothing() as url:
+        examined = doctor(url)
+    statuses = {name: (check["status"], check["finding"]) for name, check in examined.checks.items()}
+    assert statuses.pop("port")[0] == "fail"
+    assert statuses.pop("local")[0] == "ok"
+    assert {*statuses.values()} == {("skipped", "needs port")}
+
+
+def test_ports_that_do_not_answer(doctor: Callable[..., Examined]) -> None:
+    """A name that is not known and a port that drops packets are findings of their own."""
+    check = doctor("http://no-such-host.invalid").checks["port"]
+    assert (check["status"], check["finding"].partition(":")[0]) == ("fail", "no-such-host.invalid is not known")
+    with black_hole() as port:
+        check = doctor(f"ws://127.0.0.1:{port}/ws").checks["port"]
+    assert (check["status"], check["finding"]) == ("fail", f"127.0.0.1:{port} does not answer")
+    assert "firewall" in check["cure"]
+
+
+def test_a_proxy_that_is_down(doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of the environment that cannot be used is named, with its variable."""
+    with nothing() as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        check = doctor("http://bot.example").checks["port"]
+    assert "http_proxy in the environment" in check["finding"]
+    assert "NO_PROXY" in check["cure"]
+
+
+def test_the_eval_route_and_a_typed_url(doctor: Callable[..., Examined]) -> None:
+    """A bot that is reached by the eval route alone is all right, and a URL of a WebSocket needs no start request."""
+
+    def hang_up(session: BotSession, _message: dict[str, Any]) -> bool:
+        if session.eval_route is None:
+            session.close()
+        return session.eval_route is None
+
+    with EmbeddedBot(handler=hang_up, greeting="Good day.") as bot:
+        examined = doctor(bot.ws_url)
+    assert (examined.status, examined.first) == (0, "")
+    assert [examined.checks[name]["status"] for name in ("http", "eval")] == ["skipped", "ok"]
+    assert examined.checks["entry"]["finding"] == "the bot is reached by eval"
+
+
+def test_wss_that_is_healed(doctor: Callable[..., Examined]) -> None:
+    """A server that advertises wss:// on its plain port works, with a warning, which is status 3 with --strict."""
+    with (
+        EmbeddedBot(greeting="Good day.") as bot,
+        Front(bot.ws_url, '{"wsUrl": "wss://127.0.0.1:{port}/ws-client"}') as front,
+    ):
+        examined = doctor(f"http://{front.authority}", "--strict")
+    assert (examined.first, examined.document["ok"], examined.status) == ("tls", True, 3)
+    assert "--host localhost" in examined.checks["tls"]["cure"]
+
+
+@pytest.mark.inside
+def test_a_certificate(doctor: Callable[..., Examined], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that is trusted is told with the days that are left of it."""
+    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    default_context.cache_clear()
+    try:
+        with EmbeddedBot(greeting="Good day.", ssl_context=serving()) as bot:
+            examined = doctor(bot.base_url)
+    finally:
+        default_context.cache_clear()
+    assert (examined.status, examined.first) == (0, "")
+    assert "the certificate of 127.0.0.1 is good for" in examined.checks["tls"]["finding"]

@@ -1,0 +1,82 @@
+"""`rtvi-sync doctor`: a healthy bot, secrets, the table, and exit statuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from rtvi_sync.cli import main
+from rtvi_sync.testing import EmbeddedBot, Reply
+from tests.support.doctor import IDS, Examined, a_bot, hanging, nothing, start_endpoint
+from tests.support.loopback import Front
+from tests.support.slowness import GUARD
+from tests.support.talk_command import environment
+
+
+def test_a_healthy_bot(doctor: Callable[..., Examined]) -> None:
+    """Nothing is wrong with a bot that greets, calls a function, answers, hears and can be interrupted."""
+    with a_bot(
+        transcripts="Hello bot.",
+        replies={"Hello": Reply("Noon.", call=("get_time", {"city": "Oslo"}), result={"hour": 12})},
+    ) as url:
+        examined = doctor(url, "--audio", "--ask", "Hello, what time is it?")
+    assert (examined.status, examined.document["ok"]) == (0, True)
+    assert examined.document["rtvi"] == "2.2.0"
+    checks = examined.checks
+    done = {name for name, check in checks.items() if check["status"] in ("ok", "warn")}
+    assert done >= {*IDS} - {"tls", "eval", "interruption"}
+    assert "Good day." in checks["greeting"]["finding"]
+    assert "get_time(city)" in checks["function_reporting"]["finding"]
+    assert "24000 Hz" in checks["audio_out"]["finding"]
+    assert "Hello bot." in checks["audio_in"]["finding"]
+
+
+def test_wss_that_is_healed(doctor: Callable[..., Examined]) -> None:
+    """A server that advertises wss:// on its plain port works, with a warning, which is status 3 with --strict."""
+    with (
+        EmbeddedBot(greeting="Good day.") as bot,
+        Front(bot.ws_url, '{"wsUrl": "wss://127.0.0.1:{port}/ws-client"}') as front,
+    ):
+        examined = doctor(f"http://{front.authority}", "--strict")
+    assert (examined.first, examined.document["ok"], examined.status) == ("tls", True, 3)
+    assert "--host localhost" in examined.checks["tls"]["cure"]
+
+
+def test_no_secret_is_shown(doctor: Callable[..., Examined]) -> None:
+    """Login and query of the URL, tokens and headers are not in the JSON."""
+    with start_endpoint("401 No") as url:
+        secret = url.replace("http://", "http://ada:canary81c2@") + "/start?key=canary81c2"
+        examined = doctor(secret, "--token", "canary81c2", "--header", "X-Key: canary81c2")
+    assert examined.first == "token"
+    assert "canary81c2" not in json.dumps(examined.document)
+
+
+def test_a_table_of_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each check has a line, with its cure below, in 80 columns; those that could not be done are one list."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with nothing() as url:
+        assert main(["doctor", url]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("FAIL  port  ")
+    assert lines[1].strip().startswith("> Start the bot")
+    assert "not checked without port: http, tls, path," in lines[-4]
+    assert lines[-1] == "1 wrong, 0 to be better. Begin with port."
+
+
+def test_ctrl_c_ends_it() -> None:
+    """Ctrl-C ends it with the status 130, and nothing on stderr."""
+    with hanging() as url:
+        words = [sys.executable, "-W", "error", "-m", "rtvi_sync", "doctor", url]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, env=environment(), stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ok    port")
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=GUARD) == ("", "")
+    assert process.returncode == 130

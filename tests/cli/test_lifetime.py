@@ -1,0 +1,46 @@
+"""How commands that serve a bot begin and end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+
+import pytest
+
+from rtvi_sync import connect
+from rtvi_sync.cli import main
+from rtvi_sync.cli.lifetime import exit_on_signals
+from tests.support.processes import inherited
+from tests.support.served import served
+from tests.support.slowness import GUARD
+
+
+def test_json_and_sigterm() -> None:
+    """With --json the line is an object with both URLs; SIGTERM ends the sessions and the process."""
+    with served("bot", "--port", "0", "--json") as (line, process):
+        urls = json.loads(line)
+        with connect(urls["ws_url"], text_only=True, connect_timeout=GUARD) as client:
+            process.send_signal(signal.SIGTERM)
+            assert client.wait(GUARD).initiator == "server"
+        assert process.wait(GUARD) == 128 + signal.SIGTERM
+    assert urls["url"].startswith("http://127.0.0.1:")
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that is taken is one line, which says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["bot", "--port", str(taken.getsockname()[1])]) == 1
+    assert capsys.readouterr().err == (
+        "rtvi-sync bot: The bot cannot listen: Address already in use. Pass another --port; 0 takes any free one\n"
+    )
+
+
+@pytest.mark.inside
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_nohup_is_respected() -> None:
+    """A signal that is ignored stays so."""
+    with inherited(signal.SIGHUP, signal.SIG_IGN), exit_on_signals():
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
