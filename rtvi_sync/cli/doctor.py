@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Examination(arguments.url, options, question=arguments.ask, speaks=arguments.audio) as exam:
         if arguments.json:
             results = [*examine(exam)]
-            ready = exam.attempt.ready if results[0].finding.status == "ok" else None
+            ready = exam.trial.ready if results[0].finding.status == "ok" else None
             document = {
                 "ok": not _count(results, "fail"),
                 "url": printable(arguments.url),

@@ -11,7 +11,6 @@ import pytest
 
 from rtvi_sync import connect
 from rtvi_sync.cli import main
-from rtvi_sync.cli.lifetime import exit_on_signals
 from tests.support.processes import inherited
 from tests.support.served import served
 from tests.support.slowness import GUARD
@@ -37,10 +36,12 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.inside
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
 def test_nohup_is_respected() -> None:
-    """A signal that is ignored stays so."""
-    with inherited(signal.SIGHUP, signal.SIG_IGN), exit_on_signals():
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    """A bot that was started with SIGHUP ignored goes on after one, and ends by SIGTERM."""
+    with inherited(signal.SIGHUP, signal.SIG_IGN), served("bot", "--port", "0") as (url, process):
+        process.send_signal(signal.SIGHUP)
+        with connect(url, text_only=True, connect_timeout=GUARD) as client:
+            assert client.connected
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(GUARD) == 128 + signal.SIGTERM

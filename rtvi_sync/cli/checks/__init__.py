@@ -11,8 +11,8 @@ from rtvi_sync import DisconnectedError, RTVIError
 from rtvi_sync.concurrency.clock import monotonic
 
 from . import reaching, surroundings, talking
+from .diagnosis import Diagnosis, blocked, fail, of_error, skipped
 from .examination import Examination
-from .finding import Finding, blocked, fail, of_error, skipped
 
 __all__ = ["CHECKS", "Check", "Examination", "Result", "examine"]
 
@@ -30,7 +30,7 @@ class Check:
     """
 
     id: str
-    run: Callable[[Examination], Finding]
+    run: Callable[[Examination], Diagnosis]
     needs: str = ""
 
 
@@ -70,7 +70,7 @@ class Result:
     """
 
     id: str
-    finding: Finding
+    finding: Diagnosis
     seconds: float | None
 
     def as_data(self) -> dict[str, Any]:

@@ -18,16 +18,16 @@ from rtvi_sync.media.tracks import TrackFrames
 from rtvi_sync.net.dial import Network
 from rtvi_sync.session.connect_request import BotURL
 
-from .attempt import Attempt
+from .trial import Trial
 
 # Seconds for all checks together, beside the limit of connect(). The end of the session may take 5 s.
-_SECONDS = 15.0
+SECONDS = 15.0
 # Seconds after an answer in which a bot that was not to be interrupted listens again.
 _MUTED = 2.0
 
 # Seconds of a connection of the doctor's own, and those that it may be late.
-_OPENING = 4.0
-_GRACE = 1.0
+OPENING = 4.0
+GRACE = 1.0
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Examination:
         self.network = Network()
         self.question = question
         self.speaks = speaks
-        self.limit = Deadline(_SECONDS + float(options["connect_timeout"]))
+        self.limit = Deadline(SECONDS + float(options["connect_timeout"]))
         self.client = RTVIClient.for_url(url, **options, mic=False, speaker=NullSink())
         self._listens = threading.Event()  # the bot has not muted the user
         self._listens.set()
@@ -69,7 +69,7 @@ class Examination:
         self.answer: Turn | None = None
         self.heard: Turn | None = None
         self.voice: list[AudioFrame] = []
-        self._attempt: Attempt | None = None
+        self._trial: Trial | None = None
         self._frames: TrackFrames[AudioFrame] | None = None
 
     def __enter__(self) -> Examination:
@@ -79,14 +79,14 @@ class Examination:
         self.client.close()
 
     @property
-    def attempt(self) -> Attempt:
+    def trial(self) -> Trial:
         """Return the attempt to connect, which the first caller makes."""
-        if self._attempt is None:
+        if self._trial is None:
             is_named = self.bot_url.ws_url is not None
-            self._attempt = Attempt(self.client, self.parts if is_named else None)
+            self._trial = Trial(self.client, self.parts if is_named else None)
             track = self.client.tracks().bot.audio
             self._frames = None if track is None else track.frames()
-        return self._attempt
+        return self._trial
 
     def take_frames(self) -> list[AudioFrame]:
         """Return the bot's audio since the call before."""
@@ -108,10 +108,10 @@ class Examination:
             opener: Called with `url`, the network and the signal of the attempt.
 
         Raises:
-            TimeoutError: Not within `_OPENING` seconds.
+            TimeoutError: Not within `OPENING` seconds.
             OSError, RTVIError: As `opener`.
         """
-        deadline = Deadline(self.seconds(_OPENING))
+        deadline = Deadline(self.seconds(OPENING))
         signal = AbortController(deadline, lambda: TransportStartError("The check was ended")).signal
         signal.is_supervised = False
         opened: Future[T] = Future()
@@ -124,6 +124,6 @@ class Examination:
 
         # On a thread that can be left behind, because the look-up of a name may hang.
         PoolTask("connect", work).start()
-        if not opened.wait(Deadline(deadline.at_most(_OPENING) + _GRACE)):
+        if not opened.wait(Deadline(deadline.at_most(OPENING) + GRACE)):
             raise TimeoutError("the name of the host is not found in time")
         return opened.result()

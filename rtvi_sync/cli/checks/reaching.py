@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult
 
 from rtvi_sync import RTVIError
-from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.concurrency.clock import monotonic, wall_time
 from rtvi_sync.net.advice import ProxyError
 from rtvi_sync.net.dial import dial
 from rtvi_sync.net.upgrade import open_websocket
 from rtvi_sync.net.urls import authority, port_of, printable
 from rtvi_sync.protocol.text import one_line
 
+from .diagnosis import Diagnosis, fail, of_error, ok, skipped, warn
 from .examination import Examination
-from .finding import Finding, fail, of_error, ok, skipped, warn
 
 # Days before its end at which a certificate should be replaced.
 _DAYS: Final = 14
@@ -30,7 +29,7 @@ _START_BOT: Final = (
 )
 
 
-def port(exam: Examination) -> Finding:
+def port(exam: Examination) -> Diagnosis:
     """Check that something listens: name, network, proxy."""
     parts = exam.parts
     where = authority(parts.hostname or "", port_of(parts))
@@ -59,31 +58,31 @@ def port(exam: Examination) -> Finding:
     return ok(f"{where} takes connections{f', through the proxy {by}' if by is not None else ''}")
 
 
-def http(exam: Examination) -> Finding:
+def http(exam: Examination) -> Diagnosis:
     """Check the start endpoint: whether there is one, and what it answers."""
     if not exam.bot_url.endpoints:
         return skipped("the URL needs no start request")
-    attempt = exam.attempt
-    if (finding := attempt.verdict("http")) is not None:
+    trial = exam.trial
+    if (finding := trial.verdict("http")) is not None:
         return finding
-    seconds = attempt.seconds.get("http")
-    if attempt.answer is None:
-        refused = attempt.fault is not None
+    seconds = trial.seconds.get("http")
+    if trial.answer is None:
+        refused = trial.cause is not None
         return ok("the start endpoint is there" if refused else "the server has WebSockets only", seconds=seconds)
-    keys = list(attempt.answer)[:_MAX_KEYS] if isinstance(attempt.answer, Mapping) else []
+    keys = list(trial.answer)[:_MAX_KEYS] if isinstance(trial.answer, Mapping) else []
     return ok(one_line(f"the start endpoint answered with {', '.join(map(str, keys)) or 'nothing'}"), seconds=seconds)
 
 
-def tls(exam: Examination) -> Finding:
+def tls(exam: Examination) -> Diagnosis:
     """Check TLS: whether the server has it, and its certificate."""
-    attempt = exam.attempt
-    if (finding := attempt.verdict("tls")) is not None:
+    trial = exam.trial
+    if (finding := trial.verdict("tls")) is not None:
         return finding
-    websocket = attempt.websocket
+    websocket = trial.websocket
     places = [url for url in (exam.parts, websocket) if url is not None and url.scheme in ("https", "wss")]
     if not places:
         return skipped("the address is plain, without TLS")
-    if exam.parts.scheme == "http" and websocket is not None and attempt.ready is not None:
+    if exam.parts.scheme == "http" and websocket is not None and trial.ready is not None:
         return warn(
             f"the server advertises {printable(websocket.geturl())} and has no TLS: ws:// was used",
             "Pipecat's runner does so with any --host but localhost. Browsers and other clients cannot connect: put a "
@@ -92,7 +91,7 @@ def tls(exam: Examination) -> Finding:
     return min((_certificate(exam, url) for url in places), key=lambda finding: finding.status == "ok")
 
 
-def _certificate(exam: Examination, url: SplitResult) -> Finding:
+def _certificate(exam: Examination, url: SplitResult) -> Diagnosis:
     try:
         sock, detach = exam.open(url, dial)
     except (OSError, RTVIError) as error:  # it was good a moment ago
@@ -103,40 +102,40 @@ def _certificate(exam: Examination, url: SplitResult) -> Finding:
     end = (certificate or {}).get("notAfter")
     if not isinstance(end, str):
         return ok("the certificate is trusted")
-    days = int((ssl.cert_time_to_seconds(end) - time.time()) // 86400)
+    days = int((ssl.cert_time_to_seconds(end) - wall_time()) // 86400)
     text = f"the certificate of {url.hostname} is good for {days} more days"
     return ok(text) if days >= _DAYS else warn(text, "Renew it")
 
 
-def path(exam: Examination) -> Finding:
+def path(exam: Examination) -> Diagnosis:
     """Check that the path is that of a WebSocket, or takes an offer."""
-    attempt = exam.attempt
-    if (finding := attempt.verdict("path")) is not None:
+    trial = exam.trial
+    if (finding := trial.verdict("path")) is not None:
         return finding
-    seconds = attempt.seconds.get("path")
-    if attempt.ready is None:
+    seconds = trial.seconds.get("path")
+    if trial.ready is None:
         return ok("the server has the path")
     return ok("the connection opens", seconds=seconds)
 
 
-def token(exam: Examination) -> Finding:
+def token(exam: Examination) -> Diagnosis:
     """Check that the server takes this client: keys, tokens, and whether it is busy."""
-    return exam.attempt.verdict("token") or ok("the server takes this client")
+    return exam.trial.verdict("token") or ok("the server takes this client")
 
 
-def entry(exam: Examination) -> Finding:
+def entry(exam: Examination) -> Diagnosis:
     """Check that the bot has an entry for the transport."""
-    if (finding := exam.attempt.verdict("entry")) is not None:
+    if (finding := exam.trial.verdict("entry")) is not None:
         return finding
     name = _transport(exam)
     return ok(f"the bot is reached by {name}" if name else "the bot takes the connection")
 
 
-def eval_route(exam: Examination) -> Finding:
+def eval_route(exam: Examination) -> Diagnosis:
     """Look for the eval route, without a session."""
     if _transport(exam) == "eval":
         return ok("the session goes over it")
-    url = exam.attempt.websocket
+    url = exam.trial.websocket
     if url is None or not exam.bot_url.endpoints or "/ws-client" not in url.path:
         return skipped("this server names one WebSocket")
     scheme = "ws" if exam.parts.scheme == "http" else "wss"
@@ -150,13 +149,13 @@ def eval_route(exam: Examination) -> Finding:
     return ok("there is one at /ws")
 
 
-def rtvi(exam: Examination) -> Finding:
+def rtvi(exam: Examination) -> Diagnosis:
     """Check that the bot becomes ready."""
-    attempt = exam.attempt
-    return attempt.verdict("rtvi") or ok("the bot is ready", seconds=attempt.seconds.get("rtvi"))
+    trial = exam.trial
+    return trial.verdict("rtvi") or ok("the bot is ready", seconds=trial.seconds.get("rtvi"))
 
 
 def _transport(exam: Examination) -> str:
     """Return the name of the transport that has reached the bot; "" if none has."""
     transport = exam.client.transport
-    return transport.name if transport is not None and exam.attempt.ready is not None else ""
+    return transport.name if transport is not None and exam.trial.ready is not None else ""

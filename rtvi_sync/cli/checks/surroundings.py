@@ -11,8 +11,8 @@ from rtvi_sync import MissingExtraError, RTVIClient, RTVIError, __version__
 from rtvi_sync.installation import install_command
 
 from .arrivals import arrivals_of
+from .diagnosis import Diagnosis, ok, skipped, warn
 from .examination import Examination
-from .finding import Finding, ok, skipped, warn
 
 # Seconds of a round trip, and of jitter, that people notice.
 _FAR: Final = 0.3
@@ -21,7 +21,7 @@ _UNSTEADY: Final = 0.2
 _LOOK: Final = 4.0
 
 
-def ping(exam: Examination) -> Finding:
+def ping(exam: Examination) -> Diagnosis:
     """Tell how far the server is."""
     seconds = exam.client.stats().round_trip or exam.round_trip
     if seconds is None:
@@ -30,7 +30,7 @@ def ping(exam: Examination) -> Finding:
     return ok(text) if seconds < _FAR else warn(text, "Let the bot run closer: each answer comes later by this")
 
 
-def timing(exam: Examination) -> Finding:
+def timing(exam: Examination) -> Diagnosis:
     """Tell how evenly the bot's audio arrives."""
     arrivals = arrivals_of(exam.voice)
     if arrivals is None or arrivals.jitter is None:
@@ -41,7 +41,7 @@ def timing(exam: Examination) -> Finding:
     return warn(text, "The network, the bot or this machine is too busy")
 
 
-def limits(exam: Examination) -> Finding:
+def limits(exam: Examination) -> Diagnosis:
     """Tell how large a message may be."""
     transport = exam.client.transport
     if transport is None:
@@ -49,7 +49,7 @@ def limits(exam: Examination) -> Finding:
     return ok(f"messages of up to {transport.max_message_size:,} bytes are sent")
 
 
-def local(exam: Examination) -> Finding:
+def local(exam: Examination) -> Diagnosis:
     """Tell what this machine has."""
     facts = [f"Python {platform.python_version()}", f"rtvi_sync {__version__}"]
     facts += [name if importlib.util.find_spec(name) else f"no {name}" for name in ("soxr", "orjson", "aiortc")]

@@ -12,8 +12,8 @@ from rtvi_sync.protocol.text import one_line
 
 from ..scripted_speech import SHIPPED, load_script
 from .arrivals import arrivals_of
+from .diagnosis import Diagnosis, fail, of_error, ok, skipped, warn
 from .examination import Examination
-from .finding import Finding, fail, of_error, ok, skipped, warn
 
 # Seconds in which a bot that greets starts to, and those in which its greeting should be over.
 _GREETING: Final = 3.0
@@ -41,9 +41,9 @@ _VERSIONS: Final = (  # from, up to and without, and the known fault of pipecat-
 )
 
 
-def version(exam: Examination) -> Finding:
+def version(exam: Examination) -> Diagnosis:
     """Tell what the bot is, and the known faults of that version."""
-    ready = exam.attempt.ready
+    ready = exam.trial.ready
     assert ready is not None, "the bot is ready"
     text = about_bot(ready) or "the bot does not say what it is"
     if ready.about.library != "pipecat-ai":
@@ -56,7 +56,7 @@ def version(exam: Examination) -> Finding:
     return warn(f"{text} {' and '.join(what)}", "; ".join(cures).capitalize())
 
 
-def greeting(exam: Examination) -> Finding:
+def greeting(exam: Examination) -> Diagnosis:
     """Wait for the bot to speak first."""
     client = exam.client
     try:
@@ -72,7 +72,7 @@ def greeting(exam: Examination) -> Finding:
     return ok(f"the bot speaks first: {_words(turn.bot_text)}")
 
 
-def answer(exam: Examination) -> Finding:
+def answer(exam: Examination) -> Diagnosis:
     """Type a question, and wait for words."""
     exam.take_frames()  # those of the greeting
     why: RTVIError | None = None
@@ -95,7 +95,7 @@ def answer(exam: Examination) -> Finding:
     return ok("; ".join(filter(None, facts)))
 
 
-def function_reporting(exam: Examination) -> Finding:
+def function_reporting(exam: Examination) -> Diagnosis:
     """Look at the calls of functions in the answer."""
     calls = () if exam.answer is None else exam.answer.function_calls
     if not calls:
@@ -109,7 +109,7 @@ def function_reporting(exam: Examination) -> Finding:
     return ok(f"the bot called {one_line(', '.join(map(_call, calls)))}")
 
 
-def audio_out(exam: Examination) -> Finding:
+def audio_out(exam: Examination) -> Diagnosis:
     """Listen to the answer."""
     turn = exam.answer
     arrivals = arrivals_of(exam.voice)
@@ -128,12 +128,12 @@ def audio_out(exam: Examination) -> Finding:
     return ok(", ".join(facts))
 
 
-def audio_in(exam: Examination) -> Finding:
+def audio_in(exam: Examination) -> Diagnosis:
     """Say something, and see what was heard."""
     if not exam.speaks:
         return skipped("--audio says something to the bot")
     if exam.is_muted():
-        return Finding("skipped", "the bot has muted the user", needs="mute")
+        return Diagnosis("skipped", "the bot has muted the user", needs="mute")
     speech = load_script(SHIPPED)
     said = speech.utterances[0]
     limit = exam.seconds(speech.seconds(said) + _HEARING)
@@ -155,7 +155,7 @@ def audio_in(exam: Examination) -> Finding:
     return ok(f"the bot heard {_words(turn.user_text)}")
 
 
-def mute(exam: Examination) -> Finding:
+def mute(exam: Examination) -> Diagnosis:
     """Check that the bot does not go on ignoring the user."""
     if not exam.is_muted():
         return ok("the bot listens")
@@ -165,7 +165,7 @@ def mute(exam: Examination) -> Finding:
     )
 
 
-def vad(exam: Examination) -> Finding:
+def vad(exam: Examination) -> Diagnosis:
     """Check how the bot noticed the beginning and the end of the words."""
     turn = exam.heard
     if turn is None:
@@ -186,7 +186,7 @@ def vad(exam: Examination) -> Finding:
     return ok("the bot reports when the user speaks" + ("" if late is None else f", the end after {late:.1f} s"))
 
 
-def interruption(exam: Examination) -> Finding:
+def interruption(exam: Examination) -> Diagnosis:
     """Speak while the bot speaks."""
     if not exam.speaks:
         return skipped("--audio interrupts the bot")
@@ -210,7 +210,7 @@ def interruption(exam: Examination) -> Finding:
         return ok(f"the bot was interrupted {1000 * max(0.0, cut - began - _DELAY):.0f} ms after the voice began")
     if began is None or (ended is not None and ended - began < _SPEECH):
         return skipped("the answer was too short to interrupt it")
-    ready = exam.attempt.ready
+    ready = exam.trial.ready
     if ready is not None and (ready.version or "").partition(".")[0] in _SILENT_MAJORS:
         return skipped("a bot before RTVI 2.0 does not report that it was interrupted")
     return warn(

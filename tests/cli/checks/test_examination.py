@@ -30,7 +30,7 @@ def test_all_checks_are_there() -> None:
 
 def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What there is no time for is skipped, and nothing fails by it."""
-    monkeypatch.setattr("rtvi_sync.cli.checks.examination._SECONDS", 0.0)
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination.SECONDS", 0.0)
     with EmbeddedBot() as bot, examination(bot.base_url, 0.001) as exam:
         exam.limit.remaining()
         threading.Event().wait(0.01)  # longer than the limit
@@ -41,8 +41,8 @@ def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_name_that_is_looked_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection of the doctor's own that hangs is left behind."""
-    monkeypatch.setattr("rtvi_sync.cli.checks.examination._OPENING", 0.01)
-    monkeypatch.setattr("rtvi_sync.cli.checks.examination._GRACE", 0.01)
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination.OPENING", 0.01)
+    monkeypatch.setattr("rtvi_sync.cli.checks.examination.GRACE", 0.01)
     release = threading.Event()
     with nothing() as url, examination(url, 1.0) as exam:
         with pytest.raises(TimeoutError, match="the name of the host"):

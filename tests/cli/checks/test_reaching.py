@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtvi_sync.net.tls import default_context
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.doctor import Examined, nothing
-from tests.support.loopback import Front, authority, black_hole, serving
+from tests.support.loopback import authority, black_hole, serving
+from tests.support.slowness import GUARD
+from tests.support.talk_command import environment
 
 
 def test_what_needs_a_failed_check_is_skipped(doctor: Callable[..., Examined]) -> None:
@@ -58,27 +62,16 @@ def test_the_eval_route_and_a_typed_url(doctor: Callable[..., Examined]) -> None
     assert examined.checks["entry"]["finding"] == "the bot is reached by eval"
 
 
-def test_wss_that_is_healed(doctor: Callable[..., Examined]) -> None:
-    """A server that advertises wss:// on its plain port works, with a warning, which is status 3 with --strict."""
-    with (
-        EmbeddedBot(greeting="Good day.") as bot,
-        Front(bot.ws_url, '{"wsUrl": "wss://127.0.0.1:{port}/ws-client"}') as front,
-    ):
-        examined = doctor(f"http://{front.authority}", "--strict")
-    assert (examined.first, examined.document["ok"], examined.status) == ("tls", True, 3)
-    assert "--host localhost" in examined.checks["tls"]["cure"]
-
-
-@pytest.mark.inside
-def test_a_certificate(doctor: Callable[..., Examined], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate(tmp_path: Path) -> None:
     """A certificate that is trusted is told with the days that are left of it."""
     authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    default_context.cache_clear()
-    try:
-        with EmbeddedBot(greeting="Good day.", ssl_context=serving()) as bot:
-            examined = doctor(bot.base_url)
-    finally:
-        default_context.cache_clear()
-    assert (examined.status, examined.first) == (0, "")
-    assert "the certificate of 127.0.0.1 is good for" in examined.checks["tls"]["finding"]
+    with EmbeddedBot(greeting="Good day.", ssl_context=serving()) as bot:
+        done = subprocess.run(
+            [sys.executable, "-m", "rtvi_sync", "doctor", bot.base_url, "--json"],
+            env=environment() | {"SSL_CERT_FILE": str(tmp_path / "ca.pem")},
+            stdout=subprocess.PIPE,
+            timeout=GUARD,
+        )
+    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, checks["tls"]["status"]) == (0, "ok")
+    assert "the certificate of 127.0.0.1 is good for" in checks["tls"]["finding"]

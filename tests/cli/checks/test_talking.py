@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from rtvi_sync.protocol.eval_messages import ReportLevel
 from rtvi_sync.testing import BotSession, Fault, Reply
 from tests.support.doctor import Examined, a_bot
 
@@ -25,7 +24,7 @@ def leaves(session: BotSession, message: dict[str, Any]) -> None:
         session.close(1011)
 
 
-def calls(report_level: ReportLevel) -> Reply:
+def calls(report_level: Literal["none", "full"]) -> Reply:
     """Return a reply that calls a function, and reports so much of it."""
     return Reply("Noon.", call=("get_time", {"city": "Oslo"}), result={"hour": 12}, report_level=report_level)
 

@@ -16,7 +16,7 @@ _ADVICE = r"\. (?=[A-Z])"
 
 
 @attrs.frozen
-class Finding:
+class Diagnosis:
     """What a check has found.
 
     Attributes:
@@ -34,32 +34,32 @@ class Finding:
     needs: str = ""
 
 
-def ok(text: str, *, seconds: float | None = None) -> Finding:
+def ok(text: str, *, seconds: float | None = None) -> Diagnosis:
     """Return the finding that all is well."""
-    return Finding("ok", text, seconds=seconds)
+    return Diagnosis("ok", text, seconds=seconds)
 
 
-def warn(text: str, cure: str) -> Finding:
+def warn(text: str, cure: str) -> Diagnosis:
     """Return the finding that something could be better."""
-    return Finding("warn", text, cure)
+    return Diagnosis("warn", text, cure)
 
 
-def fail(text: str, cure: str, *, seconds: float | None = None) -> Finding:
+def fail(text: str, cure: str, *, seconds: float | None = None) -> Diagnosis:
     """Return the finding that something is wrong."""
-    return Finding("fail", text, cure, seconds)
+    return Diagnosis("fail", text, cure, seconds)
 
 
-def skipped(text: str) -> Finding:
+def skipped(text: str) -> Diagnosis:
     """Return the finding that there was nothing to check."""
-    return Finding("skipped", text)
+    return Diagnosis("skipped", text)
 
 
-def blocked(by: str) -> Finding:
+def blocked(by: str) -> Diagnosis:
     """Return the finding of a check that needs another one, which has failed."""
-    return Finding("skipped", f"needs {by}", needs=by)
+    return Diagnosis("skipped", f"needs {by}", needs=by)
 
 
-def of_error(error: BaseException, cure: str = "") -> Finding:
+def of_error(error: BaseException, cure: str = "") -> Diagnosis:
     """Return the finding of an error: its first sentence, and a cure, or the error's own advice."""
     first, *advice = re.split(_ADVICE, one_line(str(error) or type(error).__name__), maxsplit=1)
     return fail(first.rstrip("."), cure or "".join(advice).rstrip(".") or "See the bot's log")

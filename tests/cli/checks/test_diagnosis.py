@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtvi_sync import RTVIError
-from rtvi_sync.cli.checks.finding import blocked, of_error
+from rtvi_sync.cli.checks.diagnosis import blocked, of_error
 
 pytestmark = pytest.mark.inside
 

@@ -26,7 +26,7 @@ from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.net.advice import is_of_tls
 from rtvi_sync.net.urls import parse_url
 
-from .finding import Finding, blocked, fail, of_error
+from .diagnosis import Diagnosis, blocked, fail, of_error
 
 #: The checks that an attempt to connect answers, in the order in which it gets to them.
 STEPS: Final = ("http", "tls", "path", "token", "entry", "rtvi")
@@ -53,7 +53,7 @@ _CURES: Final = {  # by the phase of a timeout
 
 
 @attrs.frozen
-class Fault:
+class Cause:
     """Why an attempt has failed.
 
     Attributes:
@@ -63,11 +63,11 @@ class Fault:
     """
 
     step: str
-    finding: Finding
+    finding: Diagnosis
     passed: tuple[str, ...] = ()
 
 
-class Attempt:
+class Trial:
     """One call of `connect()`, and how far it came.
 
     Args:
@@ -77,7 +77,7 @@ class Attempt:
     Attributes:
         answer: What the start endpoint answered; None: it was not asked, or refused.
         ready: The bot's introduction; None: it is not ready.
-        fault: Why it is not.
+        cause: Why it is not.
         seconds: How long it took until the answer of the start endpoint ("http"), the open connection ("path") and the
             bot that is ready ("rtvi"), each from the one before.
     """
@@ -85,7 +85,7 @@ class Attempt:
     def __init__(self, client: RTVIClient, named: SplitResult | None) -> None:
         self.answer: Any = None
         self.ready: BotReadyData | None = None
-        self.fault: Fault | None = None
+        self.cause: Cause | None = None
         self.seconds: dict[str, float] = {}
         self._named = named
         began = monotonic()
@@ -95,8 +95,8 @@ class Attempt:
             except RTVIError as error:
                 name = client.transport.name if client.transport is not None else ""
                 self._follow(events, began)
-                fault = self._decisive(getattr(error, "attempts", ()) or ((name, error),))
-                self.fault = attrs.evolve(fault, finding=attrs.evolve(fault.finding, seconds=monotonic() - began))
+                cause = self._decisive(getattr(error, "attempts", ()) or ((name, error),))
+                self.cause = attrs.evolve(cause, finding=attrs.evolve(cause.finding, seconds=monotonic() - began))
             else:
                 self._follow(events, began)
 
@@ -121,57 +121,57 @@ class Attempt:
         url = answer.get("ws_url") or answer.get("wsUrl")
         return parse_url(url, "ws", "wss") if isinstance(url, str) else None
 
-    def verdict(self, step: str) -> Finding | None:
+    def verdict(self, step: str) -> Diagnosis | None:
         """Return the finding of a step that has failed or was not reached; None: it is all right."""
-        if self.fault is None or step in self.fault.passed:
+        if self.cause is None or step in self.cause.passed:
             return None
-        return self.fault.finding if step == self.fault.step else blocked(self.fault.step)
+        return self.cause.finding if step == self.cause.step else blocked(self.cause.step)
 
     # -- why it failed ------------------------------------------------------------------------------------------------
 
-    def _decisive(self, failures: tuple[tuple[str, RTVIError], ...]) -> Fault:
-        """Return the fault of the first transport that came to the bot, or else of the one that is tried first."""
-        faults = [self._fault_of(name, error) for name, error in failures]
+    def _decisive(self, failures: tuple[tuple[str, RTVIError], ...]) -> Cause:
+        """Return the cause of the first transport that came to the bot, or else of the one that was tried first."""
+        causes = [self._cause_of(name, error) for name, error in failures]
         for step in ("rtvi", "entry"):
-            for (name, _), fault in zip(failures, faults, strict=True):
+            for (name, _), cause in zip(failures, causes, strict=True):
                 # The runner opens a WebRTC connection also for a bot that has no entry for it.
-                if fault.step == step and (name != "webrtc" or len(failures) == 1):
-                    return fault
-        return faults[0]
+                if cause.step == step and (name != "webrtc" or len(failures) == 1):
+                    return cause
+        return causes[0]
 
-    def _fault_of(self, name: str, error: RTVIError) -> Fault:
+    def _cause_of(self, name: str, error: RTVIError) -> Cause:
         if isinstance(error, ConnectionTimeoutError):
             step = {"bot-ready": "rtvi", "transport": "path"}.get(error.phase, "http")
-            return self._fault(step, of_error(error, _CURES.get(error.phase, "")))
+            return self._cause(step, of_error(error, _CURES.get(error.phase, "")))
         if is_of_tls(error):
-            return Fault("tls", of_error(error), ("http",) if isinstance(error, TransportStartError) else ())
+            return Cause("tls", of_error(error), ("http",) if isinstance(error, TransportStartError) else ())
         if isinstance(error, StartBotError):
             if error.status in _REFUSED_CLIENT:
                 cure = _FOR_START if error.status in (401, 403) else ""
-                return Fault("token", of_error(error, cure), ("http", "tls"))
-            return Fault("http", of_error(error), ("tls",))
+                return Cause("token", of_error(error, cure), ("http", "tls"))
+            return Cause("http", of_error(error), ("tls",))
         if isinstance(error, InvalidTransportParamsError):
-            return Fault("http", of_error(error), ("tls",))
+            return Cause("http", of_error(error), ("tls",))
         if isinstance(error, DisconnectedError) and error.code == _BUSY:
-            return self._fault("token", fail(f"The server is busy: it closed the connection ({_BUSY})", _LATER))
+            return self._cause("token", fail(f"The server is busy: it closed the connection ({_BUSY})", _LATER))
         if isinstance(error, DisconnectedError):
-            return self._fault("entry", of_error(error, _entry(name)))
+            return self._cause("entry", of_error(error, _entry(name)))
         if isinstance(error, ConnectError):
             return self._refused(error)
-        return self._fault("rtvi", of_error(error))
+        return self._cause("rtvi", of_error(error))
 
-    def _refused(self, error: ConnectError) -> Fault:
-        """Return the fault of a WebSocket that was refused."""
+    def _refused(self, error: ConnectError) -> Cause:
+        """Return the cause of the failure of a WebSocket that was refused."""
         url = self.websocket
         is_known = url is not None and url.path.startswith(_KNOWN_PATHS)
         if (error.status == 403 and is_known) or error.status in (401, 407):
-            return self._fault("token", of_error(error, _FOR_WEBSOCKET if error.status != 407 else ""))
+            return self._cause("token", of_error(error, _FOR_WEBSOCKET if error.status != 407 else ""))
         if error.status in (429, 503):
-            return self._fault("token", of_error(error, _LATER))
-        return self._fault("path", of_error(error))
+            return self._cause("token", of_error(error, _LATER))
+        return self._cause("path", of_error(error))
 
-    def _fault(self, step: str, finding: Finding) -> Fault:
-        return Fault(step, finding, STEPS[: STEPS.index(step)])
+    def _cause(self, step: str, finding: Diagnosis) -> Cause:
+        return Cause(step, finding, STEPS[: STEPS.index(step)])
 
 
 def _entry(name: str) -> str:
