@@ -147,8 +147,7 @@ class Trial:
             return Cause("tls", of_error(error), ("http",) if isinstance(error, TransportStartError) else ())
         if isinstance(error, StartBotError):
             if error.status in _REFUSED_CLIENT:
-                cure = _FOR_START if error.status in (401, 403) else ""
-                return Cause("token", of_error(error, cure), ("http", "tls"))
+                return Cause("token", _refusal(error, _FOR_START), ("http", "tls"))
             return Cause("http", of_error(error), ("tls",))
         if isinstance(error, InvalidTransportParamsError):
             return Cause("http", of_error(error), ("tls",))
@@ -165,13 +164,19 @@ class Trial:
         url = self.websocket
         is_known = url is not None and url.path.startswith(_KNOWN_PATHS)
         if (error.status == 403 and is_known) or error.status in (401, 407):
-            return self._cause("token", of_error(error, _FOR_WEBSOCKET if error.status != 407 else ""))
+            return self._cause("token", _refusal(error, _FOR_WEBSOCKET))
         if error.status in (429, 503):
             return self._cause("token", of_error(error, _LATER))
         return self._cause("path", of_error(error))
 
     def _cause(self, step: str, finding: Diagnosis) -> Cause:
         return Cause(step, finding, STEPS[: STEPS.index(step)])
+
+
+def _refusal(error: ConnectError, cure: str) -> Diagnosis:
+    """Return the finding of a refusal, with the error's own advice where that says more than the cure."""
+    has_better = error.status not in (401, 403) or "HTTP Basic" in str(error)
+    return of_error(error, "" if has_better else cure)
 
 
 def _entry(name: str) -> str:
