@@ -32,6 +32,7 @@ PUBLIC = frozenset(
         "rtvi_sync.media.convert",
         "rtvi_sync.messages",
         "rtvi_sync.notebook",
+        "rtvi_sync.otel",
         "rtvi_sync.recording",
         "rtvi_sync.signals",
         "rtvi_sync.testing",

@@ -25,7 +25,8 @@ _HEAD = """\
 # Reference
 
 `python -m tools.reference` writes this page from the docstrings; `help(name)` shows the whole of each.
-The names of the integrations are in [flask.md](flask.md), [notebook.md](notebook.md) and [scaling.md](scaling.md).
+The names of the integrations are in [flask.md](flask.md), [notebook.md](notebook.md), [otel.md](otel.md) and \
+[scaling.md](scaling.md).
 
 ## Events
 

@@ -14,6 +14,7 @@ import rtvi_sync.media
 import rtvi_sync.media.convert
 import rtvi_sync.messages
 import rtvi_sync.notebook
+import rtvi_sync.otel
 import rtvi_sync.signals
 import rtvi_sync.testing
 import rtvi_sync.testing.faults
@@ -28,6 +29,7 @@ MODULES = (
     rtvi_sync.signals,
     rtvi_sync.flask,
     rtvi_sync.notebook,
+    rtvi_sync.otel,
     rtvi_sync.cli,
 )
 # Decoded from what the bot sends, by rules of their own; those that applications construct are tested.

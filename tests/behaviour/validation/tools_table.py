@@ -1,4 +1,4 @@
-"""What sources, sinks, tracks, test tools, the blueprint and the notebook must refuse."""
+"""What sources, sinks, tracks, test tools, the blueprint, the notebook and the traces must refuse."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ from rtvi_sync.media.convert import (
     to_stereo,
 )
 from rtvi_sync.notebook import Conversation
+from rtvi_sync.otel import instrument
 from rtvi_sync.testing import EmbeddedBot, Fault, FaultProxy, MeasuredClient, ReplayBot, Reply, faults, run_many
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
@@ -380,5 +381,13 @@ TABLE: dict[str, Call] = {
     ),
     "Conversation": construct(
         Conversation, {"client": RTVIClient()}, client=(5, None, RTVIClient), keep=(*NOT_SECONDS, None)
+    ),
+    "instrument": construct(
+        instrument,
+        {"client": RTVIClient()},
+        client=(5, None, RTVIClient),
+        tracer_provider=(5, "console", print),
+        conversation_id=(*NOT_STRING, ""),
+        content=(*NOT_BOOL, None),
     ),
 }
