@@ -243,15 +243,29 @@ class ExpectationError(RTVIError, AssertionError):
         kind: what is wrong: "timeout", "text_mismatch", "text_present", "missing_function_call",
             "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended" or "error".
         expected, got: the same in words.
+        others: expected, got and kind of each further demand that was not met.
         turn: the turn that was checked; None if there was none.
         timeline: what had happened, one line for each event.
     """
 
-    def __init__(self, expected: str, got: str, kind: str, *, turn: Turn | None = None, timeline: str = "") -> None:
-        super().__init__(f"expected {expected}\nbut {got}  [{kind}]" + (f"\n{timeline}" if timeline else ""))
+    def __init__(
+        self,
+        expected: str,
+        got: str,
+        kind: str,
+        *,
+        others: Sequence[tuple[str, str, str]] = (),
+        turn: Turn | None = None,
+        timeline: str = "",
+    ) -> None:
+        unmet = "\n".join(
+            f"expected {one}\nbut {other}  [{what}]" for one, other, what in ((expected, got, kind), *others)
+        )
+        super().__init__(unmet + (f"\n{timeline}" if timeline else ""))
         self.expected = expected
         self.got = got
         self.kind = kind
+        self.others: tuple[tuple[str, str, str], ...] = tuple(others)
         self.turn = turn
         self.timeline = timeline
 

@@ -30,7 +30,7 @@ EXAMPLES = [
     errors.UnsupportedFeatureError("m", feature="cam"),
     errors.InvalidTransportParamsError("m"),
     errors.DeviceError("m", devices=["mic"], type="in-use", details="d"),
-    errors.ExpectationError("rain", "snow", "text_mismatch", timeline="0.0 bot"),
+    errors.ExpectationError("rain", "snow", "text_mismatch", others=[("a", "b", "latency")], timeline="0.0 bot"),
     errors.ProtocolError("m"),
     errors.WouldDeadlockError("m"),
     errors.ForkedProcessError("m"),

@@ -57,16 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
-        given = _parser().parse_args(arguments)
+        parser = _parser()
+        given = parser.parse_args(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    if given.command is None:
+        return run_program(parser.print_help)
     return run_program(lambda: given.run(given), f"rtvi-sync {given.command}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rtvi-sync", description="Talk to RTVI voice bots.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f".{name}", __name__)  # here, so that Ctrl-C meanwhile is no traceback
         description = module.__doc__ or ""
@@ -109,7 +112,8 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     except ModuleNotFoundError as error:
         return _failed(name, f"{error}. Install the package that has it, with pip")
     except ConnectError as error:
-        return _failed(name, *str(error).split("\n"))  # one line for each way that was tried
+        ways = str(error).split("\n")  # one line for each way that was tried, and what is for programs
+        return _failed(name, *(ways[:-1] if error.attempts and len(ways) > 1 else ways))
     except (RTVIError, OSError) as error:
         return _failed(name, str(error) or type(error).__name__)  # the TimeoutError of a future has no text
     return status or 0

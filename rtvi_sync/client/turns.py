@@ -194,8 +194,8 @@ class ClientTurns(ClientBase):
                     event = stream.next_before(deadline)
                 except RequestTimeoutError:
                     raise RequestTimeoutError(
-                        f"No turn was over within {timeout} s. Pass a larger timeout, or see turns() for one that is "
-                        "under way."
+                        f"{conversation.error_within(deadline.elapsed())}No turn was over within {timeout} s. Pass a "
+                        "larger timeout, or see turns() for one that is under way."
                     ) from None
                 if event is None:
                     raise (stream.ended or CloseInfo()).as_error("a turn was over")

@@ -187,6 +187,9 @@ class Question(ABC):
         """Return sentences about the parts of the question that the bot did not get."""
         return ""
 
+    def _reported(self, deadline: Deadline) -> str:
+        return self._conversation.error_within(deadline.elapsed())
+
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
         so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {quoted(turn.bot_text, 200)}"
@@ -198,8 +201,8 @@ class Question(ABC):
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
-            f"The bot's answer was not complete within {deadline.timeout} s ({so_far}). {self._losses()}Pass a larger "
-            "timeout, or look at the error's .turn."
+            f"{self._reported(deadline)}The bot's answer was not complete within {deadline.timeout} s ({so_far}). "
+            f"{self._losses()}Pass a larger timeout, or look at the error's .turn."
         )
         error.turn = turn
         return error
@@ -467,9 +470,9 @@ class SpokenQuestion(Question):
                 "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
             )
         return _not_heard(
-            f"The bot has not heard what was said within {deadline.timeout} s: it reported neither speech nor words of "
-            f"the user. {self._account().describe()}See that the bot has a transport with audio input, and voice "
-            "activity detection or speech recognition, and that it is not overloaded."
+            f"{self._reported(deadline)}The bot has not heard what was said within {deadline.timeout} s: it reported "
+            f"neither speech nor words of the user. {self._account().describe()}See that the bot has a transport with "
+            "audio input, and voice activity detection or speech recognition, and that it is not overloaded."
         )
 
 

@@ -32,8 +32,9 @@ from ..messages import BotReadyData, RTVIMessage
 from ..protocol.dialects import load_payload, parse_version
 from ..protocol.engine import Deliver
 from ..protocol.sent_text import SAYING
+from ..protocol.session_payloads import ErrorData
 from ..protocol.states import CloseInfo
-from ..protocol.text import one_line
+from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
 from .record import TurnRecord, speech_of
@@ -330,6 +331,7 @@ class ConversationTracker:
         self.asked: set[str] = set()
         #: The questions that are being said, which return their turns themselves.
         self.speaking: set[Saying] = set()
+        self._last_error: tuple[float, ErrorData] | None = None  # and when the bot reported it
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()
         register_for_fork(self)
@@ -409,6 +411,8 @@ class ConversationTracker:
             if tracker is None:
                 tracker = self._start(follower)
             self._read_audio(follower, tracker, at)
+            if event is RTVIEvent.ERROR:
+                self._last_error = at, data
             turns = tracker.take(event, at, data)
             if turns:
                 return items + self._report(follower, tracker, at, turns)
@@ -532,6 +536,13 @@ class ConversationTracker:
         now = monotonic()
         if (follower := self._follower) is not None:
             follower.note(now, change)
+
+    def error_within(self, seconds: float) -> str:
+        """Return a sentence with the last error that the bot reported in the last seconds; "" without one."""
+        last = self._last_error
+        if last is None or last[0] < monotonic() - seconds:
+            return ""
+        return f"The bot reported an error: {quoted(last[1].message, MAX_LENGTH)}. "
 
     @property
     def has_unclaimed(self) -> bool:

@@ -116,7 +116,7 @@ class Turn(TurnRecord):
             errors: True: the bot may have reported errors, and may have failed.
 
         Raises:
-            ExpectationError: a demand is not met; the text says which, and what happened in the turn.
+            ExpectationError: demands are not met; the text says which, and what happened in the turn.
         """
         checks = TurnChecks(
             contains=contains,
@@ -129,8 +129,9 @@ class Turn(TurnRecord):
             interrupted=interrupted,
             errors=errors,
         )
-        for expected, got, kind in checks.failures(self):
-            raise ExpectationError(expected, got, kind, turn=self, timeline=timeline_of(self))
+        unmet = [*checks.failures(self)]
+        if unmet:
+            raise ExpectationError(*unmet[0], others=unmet[1:], turn=self, timeline=timeline_of(self))
         return self
 
 

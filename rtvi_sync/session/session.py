@@ -437,9 +437,11 @@ class Session:
             self.engine.outbound(message, answer)
             self._transmit(message)
             if not answer.wait(deadline):
+                reported = self._conversation.error_within(deadline.elapsed()) if self._conversation is not None else ""
                 raise RequestTimeoutError(
-                    f"The bot has not answered the {_named(message)} request within {deadline.timeout:.3g} s; the "
-                    f"session goes on. Pass a larger timeout if the bot needs longer.{_SILENCE.get(message.type, '')}"
+                    f"{reported}The bot has not answered the {_named(message)} request within {deadline.timeout:.3g} "
+                    "s; the session goes on. Pass a larger timeout if the bot needs longer."
+                    f"{_SILENCE.get(message.type, '')}"
                 )
             return answer.result()
         finally:

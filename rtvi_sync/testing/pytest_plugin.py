@@ -397,14 +397,20 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
 
 @pytest.hookimpl(hookwrapper=True)  # the newer kind of wrapper needs pluggy 1.2
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Add the timeline of the last turns to the report of a failed test, and the latencies to every report."""
+    """Add the timeline of the last turns to the report of a failed test, and the latencies to every report.
+
+    A turn that the error itself shows is not shown again.
+    """
     outcome = yield
     report = outcome.get_result()
     clients = item.stash.get(_clients, [])
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
-            report.sections.append(("rtvi timeline", _timeline(turns[-_MAX_TURNS:]) or "no turn was begun"))
+            shown = str(getattr(call.excinfo.value, "timeline", "")) if call.excinfo is not None else ""
+            others = [turn for turn in turns[-_MAX_TURNS:] if _timeline([turn]) not in shown]
+            if others or not turns:
+                report.sections.append(("rtvi timeline", _timeline(others) or "no turn was begun"))
             kept = [path for recording in item.stash[_recordings] for path in recording.paths]
             paths = [str(path) for path in (*map(_page_of, _rows_of(item.stash[_recordings])), *kept)]
             report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))

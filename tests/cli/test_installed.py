@@ -22,7 +22,7 @@ MODULE = (sys.executable, "-W", "error", "-m", "rtvi_sync")
 
 #: Arguments, exit status, and patterns of what stdout and stderr hold.
 COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
-    "none": ([], 2, "", r"usage: rtvi-sync .*"),
+    "none": ([], 0, r"usage: rtvi-sync .*demo .*talk .*devices .*", ""),
     "help": (["--help"], 0, r"usage: rtvi-sync .*demo .*talk .*devices .*", ""),
     "demo --help": (["demo", "--help"], 0, r"usage: rtvi-sync demo .*", ""),
     "talk --help": (["talk", "--help"], 0, r"usage: rtvi-sync talk .*", ""),

@@ -98,13 +98,19 @@ def test_a_bug_in_the_command_is_not_hidden(install: Callable[..., None]) -> Non
         cli.main(["do"])
 
 
-@pytest.mark.parametrize("arguments", [[], ["nosuch"], ["demo", "--url", "ftp://x"], ["demo", "--timeout", "soon"]])
+@pytest.mark.parametrize("arguments", [["nosuch"], ["demo", "--url", "ftp://x"], ["demo", "--timeout", "soon"]])
 def test_wrong_arguments_have_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The usage is shown."""
     with pytest.raises(SystemExit) as exit_:
         cli.main(arguments)
     assert exit_.value.code == 2
     assert "usage: rtvi-sync" in capsys.readouterr().err
+
+
+def test_no_command_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command alone prints the help."""
+    assert cli.main([]) == 0
+    assert "demo" in capsys.readouterr().out
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

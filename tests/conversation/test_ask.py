@@ -610,3 +610,20 @@ def test_a_transport_without_audio() -> None:
     client = RTVIClient(transport=MemoryTransport())
     with client, pytest.raises(DeviceError, match="no audio"):
         client.ask(SPEECH, GUARD)
+
+
+def test_a_late_answer_has_the_error_of_the_bot() -> None:
+    """What the bot reported while a call waited is the beginning of the error: it is more likely the cause."""
+
+    def fail(session: BotSession, message: dict[str, Any]) -> bool:
+        if is_question := message["type"] == "send-text":
+            session.send({"label": "rtvi-ai", "type": "error", "data": {"error": "no \x1b[1mcredit", "fatal": False}})
+        return is_question
+
+    def ask(limit: float) -> None:
+        with pytest.raises(RequestTimeoutError, match=r"^The bot reported an error: 'no .*credit'\. ") as caught:
+            client.ask("Hello", limit)
+        assert "\x1b" not in str(caught.value)
+
+    with EmbeddedBot(handler=fail) as bot, echo_client(bot) as client:
+        at_some_limit(ask)

@@ -160,3 +160,15 @@ def test_the_words_of_a_timeline() -> None:
     ]
     open_turn = turn_of(timeline=entries, status="in_progress")
     assert timeline_of(open_turn).splitlines()[-1] == '  >   2.000  bot   speaks: "It is"'
+
+
+def test_all_that_is_not_met() -> None:
+    """The error has every demand that the turn does not meet, the first one as its own, and one timeline."""
+    turn = turn_of(function_calls=(CALL,), timeline=(TimelineEntry(at=0.0, who="you", kind="typed", text="Hello"),))
+    with pytest.raises(ExpectationError) as caught:
+        turn.expect(contains="snow", calls={"get_weather": {"city": "Oslo"}}, first_audio=0.1)
+    text = str(caught.value)
+    assert re.findall(r"\[(\w+)\]", text) == ["text_mismatch", "function_args_mismatch", "latency"]
+    assert text.count("(typed)") == 1
+    assert caught.value.kind == "text_mismatch"
+    assert [kind for _, _, kind in caught.value.others] == ["function_args_mismatch", "latency"]

@@ -119,7 +119,7 @@ def test_the_scripted_bot_of_the_page(run: Run) -> None:
 
 
 def test_the_report_of_a_failure(run: Run) -> None:
-    """The report of a failure shows what was expected, and the timeline."""
+    """The report of a failure shows what was expected, and the timeline once."""
     result = run("""
         def test_it(rtvi_client):
             rtvi_client.ask("Hello").expect(contains="Goodbye")
@@ -129,11 +129,21 @@ def test_the_report_of_a_failure(run: Run) -> None:
         [
             "*ExpectationError: expected the bot to say 'Goodbye'",
             "*but it said 'You said: Hello'  [[]text_mismatch]",
-            "*- rtvi timeline -*",
             "*turn 1, RTVI 2.2.0, rtvi_sync.testing *",
             '*0.000  you   "Hello" (typed)',
         ]
     )
+    result.stdout.no_fnmatch_line("*- rtvi timeline -*")
+
+
+def test_the_timeline_of_turns_that_the_error_does_not_show(run: Run) -> None:
+    """The report of another failure has the timeline of the last turns."""
+    result = run("""
+        def test_it(rtvi_client):
+            assert rtvi_client.ask("Hello").bot_text == "Goodbye"
+        """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*- rtvi timeline -*", '*0.000  you   "Hello" (typed)'])
 
 
 def test_the_traceback_of_a_failure(run: Run) -> None:
