@@ -14,7 +14,7 @@ import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
 
-from .screen import Screen
+from .screen import Screen, Style
 
 
 class Key(enum.Enum):
@@ -36,6 +36,7 @@ class Status:
         muted: whether the microphone is muted.
         mic, speaker: the names of the devices, for humans.
         state: the state of the session.
+        activity: what the bot does.
     """
 
     partial: tuple[str, str] | None = None
@@ -45,6 +46,7 @@ class Status:
     mic: str = ""
     speaker: str = ""
     state: str = ""
+    activity: str = ""
 
 
 class Console(Protocol):
@@ -56,7 +58,7 @@ class Console(Protocol):
 
     interactive: bool
 
-    def print_line(self, text: str) -> None:
+    def print_line(self, text: str, style: Style = "") -> None:
         """Print one line, which stays."""
 
     def print_utterance(self, who: str, text: str) -> None:
@@ -89,13 +91,13 @@ class LineConsole:
         self._screen = screen
         self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
 
-    def print_line(self, text: str) -> None:
+    def print_line(self, text: str, style: Style = "") -> None:
         """Print one line, which stays."""
-        self._screen.print_line(text)
+        self._screen.print_line(text, style)
 
     def print_utterance(self, who: str, text: str) -> None:
         """Print a complete utterance, which stays."""
-        self._screen.print_line(f"{who}  {text}")
+        self._screen.print_utterance(who, text)
 
     def show_status(self, status: Status) -> None:
         """Show the partial utterance, where the screen shows partial text; the rest has no place here."""

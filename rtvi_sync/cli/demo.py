@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         # What is said replaces a microphone that is silent, so that the bot hears the pauses, too.
         silence = SilenceSource(speech.sample_rate_hz)
         client = RTVIClient.for_url(address, **connect_options(arguments), mic=silence, speaker=NullSink())
+        next_steps = stack.enter_context(contextlib.ExitStack())  # behind the line that names the recording
         stack.enter_context(recorded(client, out, screen.print_line))
         session = DemoSession(client, screen)
         problem: BaseException | None = None
@@ -102,12 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
         _report(screen, client.turns())
         if problem is not None:
             raise problem
+        if arguments.url is None:
+            next_steps.callback(screen.print_line, "Talk to a bot of yours: rtvi-sync talk http://localhost:7860")
+        rows, page = (arguments.out.with_suffix(suffix) for suffix in (".jsonl", ".html"))
+        next_steps.callback(screen.print_line, f"See this one: rtvi-sync show {rows} --html {page}")
     return 0
 
 
 _EMBEDDED_BOT = """\
-This is the embedded bot. It detects speech, but has no speech recognition, no language model and no voice:
-the words of its transcripts {words}, and it answers with the audio of what you said.
+This is the embedded bot. It detects speech, but has no speech recognition, no language model and no voice.
+The words of its transcripts {words}, and it answers with the audio of what you said.
 Use --url URL to talk to a real bot.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -21,8 +22,12 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.recording.transcript import EVENTS, Transcript
 
 from ..concurrency.clock import monotonic
-from .screen import Screen
+from .screen import Screen, Style, level_bar, progress_bar
 from .scripted_speech import ScriptedSpeech
+
+# Characters of the bar that moves while one of both speaks.
+_BAR_WIDTH = 30
+_SILENCE_DBFS = -60.0
 
 
 class DemoSession:
@@ -38,6 +43,7 @@ class DemoSession:
         self._screen = screen
         self._began_at = monotonic()
         self._transcript = Transcript()
+        self._speech = 0.0, 0.0  # when the utterance began, and how many seconds it takes
         # Guards the transcript and the screen: the thread of the conversation and that of the events print. Held while
         # a line is printed.
         self._lock = threading.Lock()
@@ -46,6 +52,9 @@ class DemoSession:
             client.on(event, _handler(show))
         client.on(RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, _handler(self._show_call))
         client.on(RTVIEvent.ERROR, _handler(self._show_error))
+        if screen.live:
+            client.on(RTVIEvent.LOCAL_AUDIO_LEVEL, _handler(self._show_progress))
+            client.on(RTVIEvent.REMOTE_AUDIO_LEVEL, _handler(self._show_bot_level))
 
     def run(self, speech: ScriptedSpeech, *, greeting: float, timeout: float) -> None:
         """Say all utterances, and wait for the bot's answer after each.
@@ -68,6 +77,7 @@ class DemoSession:
                 self._hear_greeting(greeting, deadline)
             for number, utterance in enumerate(speech.utterances, 1):
                 self.print_timed(f"[you say part {number} of {count}, {speech.seconds(utterance):.1f} s]")
+                self._speech = monotonic(), speech.seconds(utterance)
                 self._client.ask(utterance, deadline.remaining(), sample_rate_hz=speech.sample_rate_hz)
                 self._show_transcript()
         except (BotNotReadyError, DisconnectedError):
@@ -95,23 +105,46 @@ class DemoSession:
         with self._lock:
             self._print_timed(text)
 
-    def _print_timed(self, text: str) -> None:
-        self._screen.print_line(f"{monotonic() - self._began_at:6.1f} s  {text}")
+    def _print_timed(self, text: str, style: Style = "faint") -> None:
+        self._screen.print_line(f"{self._time()}{text}", style)
+
+    def _time(self) -> str:
+        return f"{monotonic() - self._began_at:6.1f} s  "
 
     def _show_transcript(self, _data: object = None, *, flush: bool = False) -> None:
         with self._lock:
             for line in self._transcript.update(self._client.turns(), flush=flush):
-                self._print_timed(f"{line.who}  {line.text}")
-            partial_line = self._transcript.unfinished
-            if partial_line is not None:
-                self._screen.show_partial(f"{partial_line.who}  {partial_line.text}")
+                self._screen.print_utterance(line.who, line.text, self._time())
+            self._show_unfinished()
+
+    def _show_unfinished(self) -> bool:
+        unfinished = self._transcript.unfinished
+        if unfinished is not None:
+            self._screen.show_partial(f"{unfinished.who}  {unfinished.text}")
+        return unfinished is not None
+
+    def _show_progress(self, _level: object) -> None:
+        """Show how much of the utterance is said, unless its words are shown."""
+        began_at, seconds = self._speech
+        said = monotonic() - began_at
+        with self._lock:
+            if said <= seconds and not self._show_unfinished():
+                bar = progress_bar(said / seconds, _BAR_WIDTH, sys.stdout.encoding)
+                self._screen.show_partial(f"you  {bar}  {said:.1f} of {seconds:.1f} s")
+
+    def _show_bot_level(self, level: Any) -> None:
+        """Show how loud the bot is, while it speaks and its words are not shown."""
+        with self._lock:
+            if level.dbfs > _SILENCE_DBFS and not self._show_unfinished():
+                self._screen.show_partial(f"bot  {level_bar(level.dbfs, _BAR_WIDTH, sys.stdout.encoding)}")
 
     def _show_call(self, call: Any) -> None:
         arguments = json.dumps(call.arguments or {}, ensure_ascii=False)
         self.print_timed(f"[the bot calls {call.function_name or 'a function'} {arguments}]")
 
     def _show_error(self, error: Any) -> None:
-        self.print_timed(f"the bot reports an error: {error.message}")
+        with self._lock:
+            self._print_timed(f"the bot reports an error: {error.message}", "error")
 
 
 def _handler(show: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +28,15 @@ from rtvi_sync.protocol.text import clean
 from ..concurrency.clock import monotonic
 from .arguments import seconds
 from .device_choice import suppress_device_logs
-from .screen import Screen, level_bar, screen_for
+from .screen import Screen, cell_width, level_bar, screen_for
 
 _TICK = 0.1
-_METER_WIDTH = 30
+# Characters of a meter: on a terminal, what the other columns leave.
+_METER_WIDTH, _MIN_METER = 30, 8
+_OTHERS = 23  # of the lines, blanks and figures beside it
 _CAMERAS = "cameras"
 _HEADERS = ("  id", "name")
-_LEVELS = (*_HEADERS, "level", "dBFS")
+_LEVELS = (_HEADERS[0], "level", "dBFS")
 SILENCE_DBFS = -100.0
 # Seconds of measurement where the output is no terminal.
 _DEFAULT_SECONDS = 3.0
@@ -159,7 +162,7 @@ def _show_levels(screen: Screen, mics: Listing, monitors: Mapping[str, MicLevelM
         screen.print_line("Say something. Ctrl-C ends.")
     end = monotonic() + (limit if screen.live or limit < math.inf else _DEFAULT_SECONDS)
     while monitors and monotonic() < end:
-        screen.show_partial_table(_LEVELS, _rows(mics, monitors, lambda monitor: monitor.current_dbfs), texts=3)
+        screen.show_partial_table(_LEVELS, _rows(mics, monitors, lambda monitor: monitor.current_dbfs), texts=2)
         time.sleep(_TICK)
 
 
@@ -171,7 +174,7 @@ def _print_listing(screen: Screen, listing: Listing, monitors: Mapping[str, MicL
         screen.print_line(f"{title}: none")
     elif monitors:
         rows = _rows(listing, monitors, lambda monitor: monitor.loudest_dbfs)
-        screen.print_table(f"{title}, with peak level", _LEVELS, rows, texts=3)
+        screen.print_table(f"{title}, with peak level", _LEVELS, rows, texts=2)
     else:
         screen.print_table(title, _HEADERS, _rows(listing, monitors), texts=2)
     screen.print_line("")
@@ -183,17 +186,21 @@ def _rows(
     level: Callable[[MicLevelMonitor], float] = lambda _: SILENCE_DBFS,
 ) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
+    longest = max((cell_width(device.device_id) for device in listing.devices), default=0)
+    room = shutil.get_terminal_size().columns - longest - _OTHERS
+    meter = max(_MIN_METER, min(_METER_WIDTH, room)) if sys.stdout.isatty() else _METER_WIDTH
     for device in listing.devices:
-        row = f"{'*' if device.is_default else ' '} {device.device_id}", device.label
+        id_ = f"{'*' if device.is_default else ' '} {device.device_id}"
         monitor = monitors.get(device.device_id)
-        rows.append((*row, *_level_cells(level(monitor), monitor.problem)) if monitor is not None else row)
+        cells = (device.label,) if monitor is None else _level_cells(level(monitor), meter, monitor.problem)
+        rows.append((id_, *cells))
     return rows
 
 
-def _level_cells(level: float, problem: RTVIError | None) -> tuple[str, str]:
+def _level_cells(level: float, meter: int, problem: RTVIError | None) -> tuple[str, str]:
     if problem is not None:
         return f"unavailable: {problem.type if isinstance(problem, DeviceError) else 'unknown'}", ""
-    return level_bar(level, _METER_WIDTH, sys.stdout.encoding), f"{level:.0f}" if level > SILENCE_DBFS else "-"
+    return level_bar(level, meter, sys.stdout.encoding), f"{level:.0f}" if level > SILENCE_DBFS else "-"
 
 
 def _document(listings: Sequence[Listing], monitors: Mapping[str, MicLevelMonitor]) -> dict[str, Any]:

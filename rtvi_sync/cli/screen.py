@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
 
 from rtvi_sync.protocol.text import clean
 from rtvi_sync.recording.tables import columns, rich_table
 
 # The level of an empty bar: quiet speech at some distance is above it, a quiet room is not.
 _MIN_DBFS = -60.0
+
+
+Style: TypeAlias = Literal["", "faint", "error"]
+"""What a line is: what is said beside the conversation, or that something went wrong."""
+
+_STYLES: Final[dict[Style, str]] = {"": "", "faint": "dim", "error": "red"}
+_WHO: Final = {"you": "bold green", "bot": "bold cyan"}
 
 
 class Screen(Protocol):
@@ -23,8 +31,11 @@ class Screen(Protocol):
 
     live: bool
 
-    def print_line(self, text: str) -> None:
+    def print_line(self, text: str, style: Style = "") -> None:
         """Print one line, which stays."""
+
+    def print_utterance(self, who: str, text: str, lead: str = "") -> None:
+        """Print what somebody said, behind a lead such as the time."""
 
     def show_partial(self, text: str) -> None:
         """Show text that may still change, in place of the last partial text, until the next line."""
@@ -61,9 +72,13 @@ class PlainScreen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def print_line(self, text: str) -> None:
-        """Print one line, which stays."""
+    def print_line(self, text: str, style: Style = "") -> None:  # noqa: ARG002
+        """Print one line, which stays; a style is not shown."""
         print(clean(text), file=self._stream, flush=True)
+
+    def print_utterance(self, who: str, text: str, lead: str = "") -> None:
+        """Print what somebody said, behind a lead such as the time."""
+        self.print_line(f"{lead}{who}  {text}")
 
     def show_partial(self, text: str) -> None:
         """Do nothing: text that is written here cannot be replaced."""
@@ -103,12 +118,25 @@ class RichScreen:
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
-    def print_line(self, text: str) -> None:
-        """Print one line, which stays."""
+    def print_line(self, text: str, style: Style = "") -> None:
+        """Print one line, which stays; it is wrapped between words, and a path that is too long is not broken."""
         from rich.text import Text
 
         self._live.update(Text(""), refresh=True)
-        self._console.print(Text(clean(text)), soft_wrap=True)
+        is_long = any(cell_width(word) > self._console.width for word in text.split())
+        self._console.print(Text(clean(text), style=_STYLES[style]), soft_wrap=is_long)
+
+    def print_utterance(self, who: str, text: str, lead: str = "") -> None:
+        """Print what somebody said, wrapped beside the name."""
+        from rich.table import Table
+        from rich.text import Text
+
+        self._live.update(Text(""), refresh=True)
+        line = Table.grid(padding=(0, 2, 0, 0))
+        line.add_column(no_wrap=True)
+        line.add_column(overflow="fold")
+        line.add_row(Text.assemble((clean(lead), "dim"), (clean(who), _WHO.get(who, "bold"))), Text(clean(text)))
+        self._console.print(line)
 
     def show_partial(self, text: str) -> None:
         """Draw text until the next line; what does not fit is cut off."""
@@ -123,11 +151,11 @@ class RichScreen:
         for line in title.splitlines():
             self.print_line(line)
         self._live.update(Text(""), refresh=True)
-        self._console.print(rich_table(headers, rows, texts))
+        self._console.print(rich_table(headers, rows, texts, self._console.width))
 
     def show_partial_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
         """Draw a table until the next line."""
-        self._live.update(rich_table(headers, rows, texts), refresh=True)
+        self._live.update(rich_table(headers, rows, texts, self._console.width), refresh=True)
 
     def __enter__(self) -> RichScreen:
         self._live.start()
@@ -145,7 +173,12 @@ def level_bar(dbfs: float, width: int, encoding: str = "utf-8") -> str:
         width: The number of characters.
         encoding: The terminal's. If it has no block characters, the bar is made of ASCII characters.
     """
-    filled = max(0, min(width, round(width * (1 - dbfs / _MIN_DBFS))))
+    return progress_bar(1 - dbfs / _MIN_DBFS, width, encoding)
+
+
+def progress_bar(share: float, width: int, encoding: str = "utf-8") -> str:
+    """Return a bar of `width` characters, full at 1; see `level_bar()`."""
+    filled = max(0, min(width, round(width * share)))
     full, empty = _characters(encoding)
     return full * filled + empty * (width - filled)
 
@@ -157,3 +190,24 @@ def _characters(encoding: str) -> tuple[str, str]:
     except (UnicodeError, LookupError):
         return "#", "."
     return characters
+
+
+def cell_width(text: str) -> int:
+    """Return the columns that a text takes on a terminal: wide characters take two, and accents none."""
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.combining(each) != 0 for each in text)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a text that is wrapped between words. A word that is wider than a line is not broken."""
+    lines: list[str] = []
+    room = 0
+    for word in text.split():
+        needed = cell_width(word)
+        if lines and needed < room:
+            lines[-1] += f" {word}"
+            room -= needed + 1
+        else:
+            lines.append(word)
+            room = width - needed
+    return lines or [""]

@@ -25,6 +25,7 @@ from ..concurrency.clock import monotonic
 from .arguments import describe_bot
 from .console import Console, Key, Status
 from .device_choice import next_device
+from .notes import Notes, activity, clock, summary
 
 # Seconds between two checks of what changes without an event.
 _TICK = 0.05
@@ -33,6 +34,7 @@ _ANSWER_TIMEOUT = 10.0
 
 _EVENT_TYPES = (
     *EVENTS,
+    RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
     RTVIEvent.ERROR,
     RTVIEvent.MESSAGE_ERROR,
     RTVIEvent.DEVICE_ERROR,
@@ -69,6 +71,7 @@ class TalkSession:
         self._mic_silence = mic_silence
         self._mic_ended = False
         self._transcript = Transcript()
+        self._notes = Notes()
         self._levels = {RTVIEvent.LOCAL_AUDIO_LEVEL: -100.0, RTVIEvent.REMOTE_AUDIO_LEVEL: -100.0}
         self._typed: deque[str] = deque()
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
@@ -93,6 +96,14 @@ class TalkSession:
         self._console.print_line(describe_bot(connect()))
         self._began_at = monotonic()
         self._mic_ended = self._is_mic_ended()  # true if there is no microphone
+        try:
+            self._talk()
+        finally:
+            turns = self._client.turns()
+            if self._console.interactive and turns:
+                self._console.print_line(summary(turns, monotonic() - self._began_at), "faint")
+
+    def _talk(self) -> None:
         while self._handle_input():
             try:
                 self._handle_event(next(self._events))
@@ -103,7 +114,7 @@ class TalkSession:
                 self._report_end(self._events.ended or CloseInfo())
                 return
             self._show_transcript()
-            self._update_status(_clock(monotonic() - self._began_at))
+            self._update_status(clock(monotonic() - self._began_at), activity(self._client.turns()))
         self._show_transcript(flush=True)
 
     # -- user input ---------------------------------------------------------------------------------------------------
@@ -152,7 +163,7 @@ class TalkSession:
             self._client.send_text(text)
         except RTVIError as error:
             if self._console.interactive:
-                self._console.print_line(str(error))
+                self._console.print_line(str(error), "error")
             elif self._client.connected:
                 raise
             else:
@@ -170,7 +181,7 @@ class TalkSession:
             elif key is Key.NEXT_SPEAKER:
                 self._change(key, "speaker", client.get_all_speakers(), client.selected_speaker, client.update_speaker)
         except RTVIError as error:
-            self._console.print_line(str(error))
+            self._console.print_line(str(error), "error")
 
     def _change(
         self,
@@ -203,7 +214,7 @@ class TalkSession:
         elif event.type is RTVIEvent.DEVICE_ERROR:
             self._print_device_error(event.data)
         elif event.type in (RTVIEvent.ERROR, RTVIEvent.MESSAGE_ERROR):
-            self._console.print_line(f"The bot reports an error: {event.data.message}")
+            self._console.print_line(f"The bot reports an error: {event.data.message}", "error")
 
     def _print_device_error(self, error: DeviceError) -> None:
         """Print the errors of devices, without the advice for developers."""
@@ -211,11 +222,20 @@ class TalkSession:
         statuses = {"mic": state.mic, "speaker": state.speaker}
         reasons = {str(statuses[kind].error or error) for kind in error.devices if kind in statuses} or {str(error)}
         for reason in sorted(reasons):
-            self._console.print_line(f"{reason} (the conversation continues)")
+            self._console.print_line(f"{reason} (the conversation continues)", "error")
 
     def _show_transcript(self, *, flush: bool = False) -> None:
-        for line in self._transcript.update(self._client.turns(), flush=flush):
+        turns = self._client.turns()
+        if self._console.interactive:
+            self._print_notes(self._notes.calls(turns))
+        for line in self._transcript.update(turns, flush=flush):
             self._console.print_utterance(line.who, line.text)
+        if self._console.interactive:
+            self._print_notes(self._notes.ends(turns))
+
+    def _print_notes(self, notes: Sequence[str]) -> None:
+        for note in notes:
+            self._console.print_line(f"     {note}", "faint")
 
     def _report_end(self, info: CloseInfo) -> None:
         """Raise the error, or print the reason, of a session that this client did not end.
@@ -235,7 +255,7 @@ class TalkSession:
         typed = [turn for turn in self._client.turns() if turn.modality == "text"]
         return bool(self._typed) or any(not has_begun(turn) for turn in typed[-1:])
 
-    def _update_status(self, state: str) -> None:
+    def _update_status(self, state: str, activity: str = "") -> None:
         client, partial = self._client, self._transcript.unfinished
         mic, speaker = client.selected_mic, client.selected_speaker
         self._console.show_status(
@@ -247,9 +267,6 @@ class TalkSession:
                 mic=mic.label if mic is not None else self._names[0],
                 speaker=speaker.label if speaker is not None else self._names[1],
                 state=state,
+                activity=activity,
             )
         )
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

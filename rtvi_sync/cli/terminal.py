@@ -13,7 +13,6 @@ import logging
 import queue
 import signal
 import sys
-import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -38,13 +37,16 @@ from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.protocol.text import clean
 
 from .console import Key, Status
-from .screen import level_bar
+from .screen import Style as LineStyle
+from .screen import level_bar, wrapped
 
 _STYLE = Style.from_dict(
     {
         "you": "bold ansigreen",
         "bot": "bold ansicyan",
         "partial": "italic",
+        "faint": "ansibrightblack",
+        "error": "ansired",
         "hint": "italic ansibrightblack",
         "status": "reverse",
         "muted": "bold",
@@ -117,13 +119,15 @@ class TerminalConsole:
 
     # -- conversation thread ------------------------------------------------------------------------------------------
 
-    def print_line(self, text: str) -> None:
+    def print_line(self, text: str, style: LineStyle = "") -> None:
         """Print one line, which stays."""
-        self._print([("", self._wrapped(text))])
+        indent = " " * (len(text) - len(text.lstrip()))
+        self._print([(f"class:{style}" if style else "", indent + self._wrapped(text.lstrip(), indent))])
 
     def print_utterance(self, who: str, text: str) -> None:
         """Print a complete utterance, which stays."""
-        self._print([(f"class:{who}", who), ("", self._wrapped(text, indent=" " * len(f"{who}  "))[len(who) :])])
+        indent = " " * len(f"{who}  ")
+        self._print([(f"class:{who}", who), ("", f"  {self._wrapped(text, indent)}")])
 
     def show_status(self, status: Status) -> None:
         """Draw this status, if it has changed."""
@@ -176,14 +180,7 @@ class TerminalConsole:
                 loop.call_soon_threadsafe(function)
 
     def _wrapped(self, text: str, indent: str = "") -> str:
-        return textwrap.fill(
-            clean(text),
-            self._columns(),
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        return f"\n{indent}".join(wrapped(clean(text), self._columns() - len(indent)))
 
     def _columns(self) -> int:
         return max(20, self._app.output.get_size().columns)
@@ -251,13 +248,14 @@ class TerminalConsole:
 
     def _meters(self) -> StyleAndTextTuples:
         status = self._status
-        meter = max(5, min(_METER_WIDTH, (self._columns() - 21) // 2))
+        meter = max(5, min(_METER_WIDTH, (self._columns() - 34) // 2))
         user = "MUTED".center(meter) if status.muted else level_bar(status.user, meter, self._encoding)
         bot = level_bar(status.bot, meter, self._encoding)
         return [
             ("", " you "),
             ("class:muted" if status.muted else "", user),
             ("", f"   bot {bot}   {clean(status.state)}"),
+            ("class:muted", f"  {clean(status.activity)}" if status.activity else ""),
         ]
 
     def _help(self) -> str:

@@ -23,18 +23,29 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 
     ]
 
 
-def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> Table:
+def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1, width: int = 80) -> Table:
     """Return a table of rich, of which the first `texts` columns are text and the others numbers.
+
+    The first column, which tells the rows apart, and the numbers stay on one line; the other texts are wrapped. If the
+    first column would take more than two thirds of `width`, it is wrapped too.
 
     Raises:
         ModuleNotFoundError: rich is not installed.
     """
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     table = Table()
+    is_whole = 3 * max((cell_len(row[0]) for row in rows), default=0) <= 2 * width
     for index, header in enumerate(headers):
-        table.add_column(Text(clean(header)), justify="left" if index < texts else "right")
+        is_number = index >= texts
+        table.add_column(
+            Text(clean(header)),
+            justify="right" if is_number else "left",
+            no_wrap=is_number or (index == 0 and is_whole),
+            overflow="fold",
+        )
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     return table

@@ -169,8 +169,8 @@ def test_levels_are_peaks_where_the_output_is_no_terminal(
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
     assert len(lines) == 5
-    assert re.fullmatch(r"  ALSA/USB Headset +USB Headset +unavailable: in-use", lines[2])
-    assert re.fullmatch(r"\* ALSA/ \[2Jdefault + \[2Jdefault +█{20}·{10} +-20", lines[3])
+    assert re.fullmatch(r"  ALSA/USB Headset +unavailable: in-use", lines[2])
+    assert re.fullmatch(r"\* ALSA/ \[2Jdefault +█{20}·{10} +-20", lines[3])
     assert shown.err == "rtvi-sync devices: The headset is used by another application\n"
     assert microphones.opened == []
     assert logging.getLogger("rtvi_sync.media").level == logging.NOTSET

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import pytest
 
-from rtvi_sync.cli.screen import PlainScreen, RichScreen, level_bar, screen_for
+from rtvi_sync.cli.screen import PlainScreen, RichScreen, cell_width, level_bar, screen_for, wrapped
 
 pytestmark = pytest.mark.inside
 
@@ -89,3 +90,23 @@ def test_a_bar_is_as_long_as_it_is_loud(dbfs: float, shown: str) -> None:
 def test_a_bar_needs_no_blocks(encoding: str) -> None:
     """Without block characters the bar is made of ASCII characters."""
     assert level_bar(-30, 4, encoding) == "##.."
+
+
+def test_an_utterance_is_wrapped_beside_its_name() -> None:
+    """Words stay whole, and wide characters count twice."""
+    stream = Terminal()
+    with RichScreen(stream, force_terminal=True, width=30, no_color=True) as screen:
+        screen.print_utterance("bot", "One two three four five six seven 国王住在海边。", "  1.0 s  ")
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).splitlines()]
+    text = [line for line in lines if line.strip()]
+    assert text[0].startswith("  1.0 s  bot  One two")
+    assert all(line.startswith(" " * 14) for line in text[1:])
+    assert all(cell_width(line) <= 30 for line in text)
+
+
+def test_wrapped_lines() -> None:
+    """A line holds as many words as fit, by the columns that they take; a long word is not broken."""
+    assert wrapped("one two three", 7) == ["one two", "three"]
+    assert wrapped("国王 国王 国王", 9) == ["国王 国王", "国王"]
+    assert wrapped("a_very_long_path and", 5) == ["a_very_long_path", "and"]
+    assert wrapped("", 5) == [""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +24,7 @@ from rtvi_sync import (
 from rtvi_sync.cli.console import Key, Status
 from rtvi_sync.cli.talk_session import TalkSession
 from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support import limits
 from tests.support.clients import bot_says, memory_client, transport_of, websocket_client
 from tests.support.probes import is_answered
@@ -40,12 +41,13 @@ class FakeConsole:
     def __init__(self, *, interactive: bool = True) -> None:
         self.interactive = interactive
         self.lines: list[str] = []
+        self.notes: list[str] = []
         self.statuses: list[Status] = []
         self.script: Script = iter(())
 
-    def print_line(self, text: str) -> None:
-        """Record a line."""
-        self.lines.append(text)
+    def print_line(self, text: str, style: str = "") -> None:
+        """Record a line, or a note."""
+        (self.notes if style == "faint" else self.lines).append(text)
 
     def print_utterance(self, who: str, text: str) -> None:
         """Record an utterance."""
@@ -493,3 +495,40 @@ def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None
         run_session(memory_client(refuse), console)
     assert console.lines == []
     assert {status.state for status in console.statuses} == {"connecting ..."}
+
+
+def test_what_is_noted_beside_the_words(console: FakeConsole) -> None:
+    """A call, the latency of each answer, what was not heard, and a summary are notes; the status has what goes on."""
+    story = Reply(
+        "Once upon a time there was a king. He had a castle at the sea.",
+        call=("find", {"what": "story"}),
+        result=1,
+        report_level="full",
+    )
+
+    def script() -> Script:
+        yield "Tell me a story"
+        yield from console.until(lambda: console.statuses[-1].activity == "speaking")
+        yield "Stop"
+        yield from console.until_line("bot: Hello.")
+        yield from console.until(lambda: console.statuses[-1].activity == "listening")
+        yield Key.END
+
+    console.script = script()
+    with EmbeddedBot(replies={"story": story, "": "Hello."}) as bot:
+        run_session(text_client(bot.ws_url), console)
+    call, interrupted, answered, summary = map(str.strip, console.notes)
+    assert call == 'calls find({"what": "story"})'
+    assert re.match(r"first audio \d+\.\d\d s, interrupted; not heard: .*castle at the sea\.$", interrupted)
+    assert re.match(r"first audio \d+\.\d\d s$", answered)
+    assert re.match(r"2 turns in 0:\d\d, first audio .* \(median\), .* \(slowest\), 1 interrupted$", summary)
+    assert {"thinking", "speaking", "listening"} <= {status.activity for status in console.statuses}
+
+
+def test_a_pipe_gets_no_notes() -> None:
+    """A program that reads the output gets what was said, and nothing beside it."""
+    console = FakeConsole(interactive=False)
+    console.script = iter(["Hello", Key.END])
+    with EmbeddedBot() as bot:
+        run_session(text_client(bot.ws_url), console)
+    assert console.notes == []
