@@ -35,7 +35,7 @@ class Screen(Protocol):
         """Print one line, which stays."""
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what somebody said, behind a lead such as the time."""
+        """Print what was said, behind a lead such as the time."""
 
     def show_partial(self, text: str) -> None:
         """Show text that may still change, in place of the last partial text, until the next line."""
@@ -77,7 +77,7 @@ class PlainScreen:
         print(clean(text), file=self._stream, flush=True)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what somebody said, behind a lead such as the time."""
+        """Print what was said, behind a lead such as the time."""
         self.print_line(f"{lead}{who}  {text}")
 
     def show_partial(self, text: str) -> None:
@@ -127,7 +127,7 @@ class RichScreen:
         self._console.print(Text(clean(text), style=_STYLES[style]), soft_wrap=is_long)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what somebody said, wrapped beside the name."""
+        """Print what was said, wrapped beside the name."""
         from rich.table import Table
         from rich.text import Text
 

@@ -37,7 +37,7 @@ class FakeScreen:
         self.lines.append(text)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Record what somebody said."""
+        """Record what was said."""
         self.print_line(f"{lead}{who}  {text}")
 
     def show_partial(self, text: str) -> None:
