@@ -188,14 +188,14 @@ def failure_of(
     """
     if len(failures) == 1 or not (isinstance(error, ConnectError) or concerns_candidate(error)):
         return error
-    last: dict[str, str] = {}  # of each transport its last error, or the first one if it was silent again
+    last: dict[str, RTVIError] = {}  # of each transport its last error, or the first one if it was silent again
     again: dict[str, str] = {}
     for name, failure in failures:
         if isinstance(failure, ConnectionTimeoutError) and name in last:
             again[name] = f"{again.get(name, '')} It was tried again for {round(failure.elapsed, 2):g} s."
         else:
-            last[name] = str(failure)
-    if len(set(last.values())) == 1:
+            last[name] = failure
+    if len({str(failure) for failure in last.values()}) == 1:
         text = str(error)
     else:
         from ..transports.small_webrtc import is_installed  # it was imported when the candidates were found
@@ -206,8 +206,9 @@ def failure_of(
             and candidate.bot_url.endpoints
             and not is_installed()
         ):
-            last["webrtc"] = str(MissingExtraError("SmallWebRTCTransport", "webrtc"))
-        tried = "".join(f"\n  {name}: {_in_short(failure)}{again.get(name, '')}" for name, failure in last.items())
+            last["webrtc"] = MissingExtraError("SmallWebRTCTransport", "webrtc")
+        likely = sorted(last.items(), key=lambda each: _unlikeliness(each[1]))
+        tried = "".join(f"\n  {name}: {_in_short(str(failure))}{again.get(name, '')}" for name, failure in likely)
         tried += "\n  (error.attempts has them in full)"
         seconds = limit.timeout if isinstance(error, ConnectionTimeoutError) else None
         within = f" within {round(seconds, 3):g} s" if seconds is not None else ""
@@ -219,6 +220,15 @@ def failure_of(
         result = ConnectError(text, status=error.status)
     result.attempts = (*failures,)
     return result
+
+
+def _unlikeliness(failure: RTVIError) -> int:
+    """Return how unlikely a failure is to be the cause: the further the attempt came, the likelier it is."""
+    if isinstance(failure, (ConnectionTimeoutError, DisconnectedError)):  # the bot's server took the connection
+        return 0
+    if isinstance(failure, MissingExtraError):
+        return 1
+    return 3 if isinstance(failure, StartBotError) else 2  # refused before, as for a transport that the bot has not
 
 
 def _in_short(text: str) -> str:

@@ -123,7 +123,7 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
 def test_without_the_extra_of_webrtc(server: ScriptedServer) -> None:
     """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
-    error = pytest.raises(ConnectError, match=r"\n  eval: .*\n  webrtc: .* install .*\[webrtc\].*\.\n")
+    error = pytest.raises(ConnectError, match=r":\n  webrtc: .* install .*\[webrtc\].*\.\n")
     with at("WebRTC is looked for", lambda *_: False), error as caught:
         connect(server.url, **QUIET)
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
@@ -137,9 +137,16 @@ def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None
         connect(server.url, **QUIET)
     first, *ways, last = str(caught.value).split("\n")
     assert first == "No bot was reached, by any transport:"
-    assert [way.split()[0] for way in ways] == [f"{name}:" for name, _ in caught.value.attempts]
+    assert {way.split()[0] for way in ways} == {f"{name}:" for name, _ in caught.value.attempts}
     assert all(way.isprintable() and len(way) < 600 for way in ways)
     assert last == "  (error.attempts has them in full)"
+
+
+def test_the_likeliest_cause_is_the_first(server: ScriptedServer) -> None:
+    """The way that came furthest stands before those for which the server starts no bot."""
+    server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
+    with pytest.raises(ConnectError, match=r":\n  eval: .* refused the WebSocket handshake .*\n  websocket: .* 400"):
+        connect(server.url, **QUIET)
 
 
 @pytest.mark.parametrize("path", ["/client", "/client/", "/client/index.html", "/client/?autoconnect=1#/"])
