@@ -120,7 +120,13 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
 
 
 def _failed(name: str, *reason: str) -> int:
-    first, *others = (clean(" ".join(line.split())) for line in reason)
+    """Print why a program has failed: on a terminal in red, and wrapped between words."""
+    from .screen import screen_for  # most programs do not fail
+
+    first, *others = (" ".join(line.split()) for line in reason)
     with contextlib.suppress(OSError):
-        print(*(f"{name}: {first}" if name else first, *others), sep="\n  ", file=sys.stderr)
+        if sys.stderr is not None:  # a process may have none
+            screen = screen_for(sys.stderr)
+            for line in (f"{name}: {first}" if name else first, *(f"  {other}" for other in others)):
+                screen.print_line(line, "error")
     return FAILED
