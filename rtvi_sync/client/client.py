@@ -375,6 +375,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         path: str | os.PathLike[str],
         *,
         audio: bool = True,
+        report: bool = False,
         redact: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
         overwrite: bool = False,
         max_bytes: int = 2**30,
@@ -392,6 +393,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             path: of the files, ``NAME.jsonl`` and ``NAME.wav``, with one of these suffixes or none. The next session
                 of the client has ``NAME-2.jsonl``.
             audio: False: no WAV file.
+            report: write a page that shows each session, ``NAME.html``, when the recording ends. If that fails, a
+                warning is logged.
             redact: called with each row, on the thread that writes; returns the row, changed or not, or None to leave
                 it out.
             overwrite: replace files that exist.
@@ -404,7 +407,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             NoThreadError: no thread can be started.
         """
         PATH.check(path=path)
-        BOOL.check(audio=audio, overwrite=overwrite)
+        BOOL.check(audio=audio, report=report, overwrite=overwrite)
         function_taking("row").or_none.check(redact=redact)
         COUNT.check(max_bytes=max_bytes)
         from .recorder import record  # most clients record nothing
@@ -413,6 +416,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             self._life,
             Path(path),
             audio=audio,
+            page_of=_page_maker() if report else None,
             redact=redact,
             overwrite=overwrite,
             max_bytes=max_bytes,
@@ -446,6 +450,13 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         """Unregister the helper of a service. Without effect if it has none."""
         NAME.check(service=service)
         self._helpers.unregister(service)
+
+
+def _page_maker() -> Callable[[Path], str]:
+    """Return a function that makes the page of a recording; the package has it from a layer above this one."""
+    from .. import Recording
+
+    return lambda rows: Recording.load(rows).report()
 
 
 def connect(

@@ -29,6 +29,7 @@ from ..concurrency.deadline import Deadline
 from ..concurrency.descriptors import Mark, keep_open
 from ..concurrency.latch import Latch, Notifier
 from ..concurrency.lifecycle import (
+    NoThreadError,
     fork_generation,
     register_for_exit,
     register_for_fork,
@@ -75,8 +76,9 @@ _MAX_BYTES = 2**26
 _MAX_SECONDS = 10.0
 # The rate of a file whose user is heard first, because the bot's is not known yet.
 _RATE_HZ = 24_000
-# Seconds that `close()` waits for the thread.
+# Seconds that `close()` waits for the thread, and then for the page: that of an hour takes a quarter of a minute.
 _CLOSE_LIMIT = 5.0
+_PAGE_LIMIT = 60.0
 # Bytes that the last rows may take.
 _RESERVE = 2_048
 
@@ -121,7 +123,7 @@ class Recorder:
     def close(self) -> None:
         """Close all recordings."""
         for recording in self.recordings:
-            recording.close()
+            recording._close()
 
     def note(self, session: Session | None, kind: str, value: Any = None, at: float | None = None) -> None:
         """Note what happens."""
@@ -191,6 +193,7 @@ class RecordingSession:
         path: Path,
         *,
         audio: bool,
+        page_of: Callable[[Path], str] | None,
         redact: Callable[[Row], Row | None] | None,
         overwrite: bool,
         max_bytes: int,
@@ -198,6 +201,7 @@ class RecordingSession:
         self._recorder = recorder
         self._base = path.with_suffix("") if path.suffix in _SUFFIXES else path
         self._audio = audio
+        self._page_of = page_of
         self._overwrite = overwrite
         self._max_bytes = max_bytes
         self._redactor = Redactor(function=redact)
@@ -212,7 +216,10 @@ class RecordingSession:
         self._ended = 0  # the number of the session that has ended last, among those of the client
         self._is_full = False
         self._closes = False
-        self._done = Latch()
+        self._done = Latch()  # the files are complete
+        self._has_pages = Latch()
+        if page_of is None:
+            self._has_pages.set()
         # Held while the files are written, by the thread that writes or the one that waits for the last of it.
         self._writing = threading.Lock()
         self._files: _Files | None = self._open(monotonic(), 1)
@@ -245,13 +252,13 @@ class RecordingSession:
         self._put(Note(monotonic(), None, "mark", text))
 
     def close(self) -> None:
-        """Write what is left, and close the files. Idempotent. It takes 5 s at most, if the disk hangs.
+        """Write what is left, close the files, and write the pages. Idempotent.
 
-        In the function `redact` it does not wait, because that runs on the thread that writes.
+        It takes 5 s at most, if the disk hangs, and a minute for the pages. In the function `redact` it does not wait,
+        because that runs on the thread that writes.
         """
-        self._end()
-        if not _writer.is_own_thread():
-            self._done.wait(Deadline(_CLOSE_LIMIT))
+        if self._close():
+            self._has_pages.wait(Deadline(_PAGE_LIMIT))
 
     def __enter__(self) -> RecordingSession:
         return self
@@ -261,6 +268,11 @@ class RecordingSession:
 
     def __repr__(self) -> str:
         return f"<RecordingSession {os.fspath(self.path)!r}{' closed' if self._done.is_set() else ''}>"
+
+    def _close(self) -> bool:
+        """Write what is left, and close the files; return whether they are complete."""
+        self._end()
+        return not _writer.is_own_thread() and self._done.wait(Deadline(_CLOSE_LIMIT))
 
     def _discard(self) -> None:
         """Remove the files of a recording that could not start."""
@@ -276,6 +288,7 @@ class RecordingSession:
         if self._files is not None:
             self._files.abandon()
         self._done.set()
+        self._has_pages.set()
 
     # -- what happens: any thread -------------------------------------------------------------------------------------
 
@@ -302,10 +315,10 @@ class RecordingSession:
     # -- writing: on the thread for it --------------------------------------------------------------------------------
 
     def _write_soon(self) -> bool:
-        """Write what has happened; return whether the recording is closed now."""
+        """Write what has happened; return whether nothing more will be written."""
         with self._writing:
             if self._done.is_set():
-                return True
+                return self._has_pages.is_set()
             try:
                 closes = self._closes
                 self._write(monotonic(), closes=closes)
@@ -316,8 +329,37 @@ class RecordingSession:
                     self._files.abandon()
             if closes:
                 self._recorder.remove(self)
+                self._start_pages()
                 self._done.set()
-            return closes
+            return closes and self._has_pages.is_set()
+
+    def _start_pages(self) -> None:
+        """Write the pages on a thread of their own, because a long one takes seconds."""
+        if self._page_of is None:
+            return
+        try:
+            start_thread("page", self._write_pages, self._page_of)
+        except NoThreadError:  # the interpreter exits
+            self._write_pages(self._page_of)
+
+    def _write_pages(self, page_of: Callable[[Path], str]) -> None:
+        """Write the page of each session. If one cannot be written, warn, and write no more."""
+        for rows in [path for path in self._paths if path.suffix == ".jsonl"]:
+            path = rows.with_suffix(".html")
+            try:
+                page = page_of(rows).encode()
+                with contextlib.closing(create(path)) as file:
+                    try:
+                        write_all(file, page)
+                    except OSError:
+                        path.unlink(missing_ok=True)
+                        raise
+            except Exception as error:  # noqa: BLE001 - the recording is complete without it
+                logger.warning("The page %s cannot be written: %s", path, error)
+                break
+            self._paths = (*self._paths, path)
+        self._has_pages.set()
+        _writer.wake()
 
     def _write(self, now: float, *, closes: bool) -> None:
         notes = self._later
@@ -407,6 +449,7 @@ class RecordingSession:
             url=url,
             redactor=self._redactor,
             has_audio=self._audio,
+            has_page=self._page_of is not None,
             overwrite=self._overwrite,
             max_bytes=self._max_bytes,
         )
@@ -474,6 +517,7 @@ class _Files:
         url: The bot's.
         redactor: What must not be seen.
         has_audio: Whether there is a WAV file, once there is audio.
+        has_page: Whether there will be a page.
         overwrite: Replace what is there.
         max_bytes: Of both files together.
 
@@ -491,12 +535,14 @@ class _Files:
         url: str,
         redactor: Redactor,
         has_audio: bool,
+        has_page: bool,
         overwrite: bool,
         max_bytes: int,
     ) -> None:
         self.path: Path = base.with_name(f"{base.name}.jsonl")
         self._wav_name = base.with_name(f"{base.name}.wav")
-        for path in (self.path, self._wav_name) if has_audio else (self.path,):
+        for suffix in (".jsonl", *([".wav"] if has_audio else []), *([".html"] if has_page else [])):
+            path = base.with_name(f"{base.name}{suffix}")
             if overwrite:
                 path.unlink(missing_ok=True)
             elif path.exists():
@@ -803,6 +849,8 @@ class _Writer:
             is_done = recording._done.wait(Deadline(deadline.at_most(_CLOSE_LIMIT)))
             if not is_done and not recording._writing.locked():  # else the disk hangs, as this thread would
                 recording._write_soon()
+        for recording in recordings:
+            recording._has_pages.wait(Deadline(deadline.at_most(_CLOSE_LIMIT)))
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's recordings, whose files are the parent's."""

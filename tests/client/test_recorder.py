@@ -195,6 +195,76 @@ def test_a_message_that_could_not_be_sent_is_not_recorded(tmp_path):
     assert types_of(recording.path, "out") == ["send-text"]
 
 
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_is_written_when_the_recording_ends(tmp_path):
+    """Each session has its own, beside its other files, which only this user may read."""
+    client = TalkingBot().client()
+    with client.record(tmp_path / "a", report=True) as recording:
+        for question in ("One", "Two"):
+            with client:
+                client.ask(question)
+        until(lambda: [path.name for path in recording.paths] == ["a.jsonl", "a-2.jsonl"])
+        assert not list(tmp_path.glob("*.html"))
+    assert [path.name for path in recording.paths] == ["a.jsonl", "a-2.jsonl", "a.html", "a-2.html"]
+    first, second = (path.read_text("utf-8") for path in recording.paths[2:])
+    assert "You said One" in first
+    assert "You said Two" in second
+    assert stat.S_IMODE(recording.paths[2].stat().st_mode) == 0o600
+    until(lambda: not recorded_threads())
+
+
+def test_a_page_needs_no_close_of_its_recording(tmp_path):
+    """The page of a client that is closed or dropped is written soon, and that of a process before it has ended."""
+    client = memory_client()
+    client.record(tmp_path / "closed", report=True)
+    client.connect()
+    client.close()
+    client = memory_client()
+    client.record(tmp_path / "dropped", report=True)
+    del client
+    for name in ("closed", "dropped"):
+        until((tmp_path / f"{name}.html").exists)
+    status, _, err = run_python(
+        "from tests.support.clients import memory_client; client = memory_client(); "
+        f"client.record({str(tmp_path / 'exit')!r}, report=True); client.connect()"
+    )
+    assert (status, err) == (0, "")
+    assert (tmp_path / "exit.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_one_warning(tmp_path, caplog):
+    """The session, and the recording, are as without one."""
+    client = TalkingBot().client()
+    with client.record(tmp_path / "a", report=True) as recording:
+        for _ in range(2):
+            with client:
+                client.ask("Hello")
+        until(lambda: len(recording.paths) == 2)
+        for page in ("a.html", "a-2.html"):
+            (tmp_path / page).mkdir()
+    (warning,) = caplog.messages
+    assert warning.startswith(f"The page {tmp_path / 'a.html'} cannot be written: ")
+    assert [path.name for path in recording.paths] == ["a.jsonl", "a-2.jsonl"]
+    assert not Recording.load(tmp_path / "a").is_cut
+
+
+def test_an_existing_page_is_not_overwritten(tmp_path):
+    """A page counts as a file of the recording if one will be written, and only then."""
+    page = tmp_path / "a.html"
+    page.write_text("precious")
+    client = memory_client()
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        client.record(tmp_path / "a", report=True)
+    with client.record(tmp_path / "a"):
+        pass
+    assert page.read_text() == "precious"
+    with client.record(tmp_path / "a", report=True, overwrite=True):
+        assert not page.exists()
+    assert "<!DOCTYPE html>" in page.read_text("utf-8")
+
+
 # -- audio ------------------------------------------------------------------------------------------------------------
 
 

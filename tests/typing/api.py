@@ -325,7 +325,9 @@ def events(client: RTVIClient) -> None:
 def conversations(client: RTVIClient) -> None:
     """Ask, and judge the answers."""
     recording: RecordingSession
-    with client.record("talk.jsonl", audio=True, redact=lambda row: None, overwrite=True, max_bytes=10) as recording:
+    with client.record(
+        "talk.jsonl", audio=True, report=True, redact=lambda row: None, overwrite=True, max_bytes=10
+    ) as recording:
         recording.mark("here")
         show(recording.path, recording.paths, recording.lost)
     read: Recording = Recording.load(recording.path)

@@ -343,6 +343,7 @@ TABLE: dict[str, Call] = {
         {"path": os.path.join(os.devnull, "a")},
         path=(*NOT_PATH, None),
         audio=(*NOT_BOOL, None),
+        report=(*NOT_BOOL, None),
         redact=NOT_FUNCTION,
         overwrite=(*NOT_BOOL, None),
         max_bytes=(*NOT_COUNT, None),
