@@ -25,14 +25,21 @@ from rtvi_sync.recording.export import FORMATS
 from rtvi_sync.recording.page import render
 from rtvi_sync.recording.page.data import recordings_data
 from rtvi_sync.recording.percentiles import MEASURES, percentiles_of
-from rtvi_sync.recording.summary import summary
+from rtvi_sync.recording.summary import (
+    CHANGES,
+    NOT_JUDGED,
+    change_rows,
+    in_ms,
+    left_out_in_words,
+    summary,
+    words_of,
+)
 from rtvi_sync.recording.tables import columns, rich_table
 
 from .arguments import add_json_option, limit, seconds, wrong_usage
 
 _MAX_TEXT = 48  # characters of a cell
 _TURNS = ("turn", "who began", "user", "bot", "voice to voice", "first token", "first audio", "status")
-_CHANGES = ("ms", "verdict", "before", "after", "change", "95 % interval")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +132,7 @@ def _show(arguments: argparse.Namespace, recordings: Sequence[Recording], baseli
     for recording in recordings:
         _print_recording(recording)
     rows = [
-        (_words(measure), str(of.count), _ms(of.p50), _ms(of.p95), _ms(of.max))
+        (words_of(measure), str(of.count), in_ms(of.p50), in_ms(of.p95), in_ms(of.max))
         for measure, of in percentiles_of(turns).items()
     ]
     _print_table(("ms", "turns", "p50", "p95", "slowest"), rows)
@@ -160,7 +167,7 @@ def _print_recording(recording: Recording) -> None:
             {"audio": "user spoke", "text": "user typed"}.get(turn.modality or "", "bot"),
             one_line(turn.user_text, _MAX_TEXT),
             one_line(turn.spoken_text if turn.interrupted else turn.bot_text, _MAX_TEXT),
-            *(_ms(getattr(turn, measure)) for measure in MEASURES),
+            *(in_ms(getattr(turn, measure)) for measure in MEASURES),
             turn.status.replace("_", " "),
         )
         for turn in recording.turns()
@@ -170,25 +177,12 @@ def _print_recording(recording: Recording) -> None:
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    rows = [
-        (
-            f"{_words(measure)} {name}",
-            change.verdict.replace("_", " "),
-            _ms(change.before),
-            _ms(change.after),
-            "-" if change.change is None else f"{1000 * change.change:+.0f}",
-            "-" if change.low is None else f"{_ms(change.low)} to {_ms(change.high)}",
-        )
-        for measure, changes in comparison.changes.items()
-        for name, change in changes.items()
-    ]
     print("compared with the baseline:")
-    _print_table(_CHANGES, rows, texts=2)
-    for side, texts in (("before", comparison.only_before), ("after", comparison.only_after)):
-        if texts:
-            print(clean(f"not compared, because they were asked only {side}: {', '.join(map(repr, texts))}"))
-    if any(change.verdict == "not_judged" for each in comparison.changes.values() for change in each.values()):
-        print("not judged: p50 needs 5 turns with the same questions on each side, p95 needs 20", file=sys.stderr)
+    _print_table(CHANGES, change_rows(comparison), texts=2)
+    for line in left_out_in_words(comparison):
+        print(clean(line))
+    if comparison.is_in_part:
+        print(NOT_JUDGED, file=sys.stderr)
 
 
 def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
@@ -201,14 +195,6 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: i
             Console(highlight=False).print(rich_table(headers, rows, texts))
             return
     print(*columns(headers, rows, texts), sep="\n")
-
-
-def _words(measure: str) -> str:
-    return measure.removeprefix("time_to_").replace("_", " ")
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{1000 * value:.0f}"
 
 
 # -- load tests -------------------------------------------------------------------------------------------------------
@@ -241,7 +227,7 @@ def _show_load_test(arguments: argparse.Namespace, report: dict[str, Any]) -> in
             (
                 clean(each["name"] if each["kind"] == each["name"] else f"{each['kind']} {each['name']}"),
                 str(each["count"]),
-                *(_ms(each[name]) for name in ("p50", "p95", "p99", "longest")),
+                *(in_ms(each[name]) for name in ("p50", "p95", "p99", "longest")),
             )
             for each in report["percentiles"]
         ]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
-from .percentiles import MEASURES, of_sorted
+from .percentiles import MEASURES, Answer, of_sorted
 
 if TYPE_CHECKING:
     from rtvi_sync import Turn
@@ -76,10 +76,20 @@ class Comparison:
     @property
     def is_slower(self) -> bool:
         """Return whether a percentile is slower."""
-        return any(change.verdict == "slower" for each in self.changes.values() for change in each.values())
+        return self._has("slower")
+
+    @property
+    def is_in_part(self) -> bool:
+        """Return whether a percentile is not judged."""
+        return self._has("not_judged")
+
+    def _has(self, verdict: Verdict) -> bool:
+        return any(change.verdict == verdict for each in self.changes.values() for change in each.values())
 
 
-def compare(before: Sequence[Turn], after: Sequence[Turn], min_change: float = MIN_CHANGE) -> Comparison:
+def compare(
+    before: Sequence[Turn | Answer], after: Sequence[Turn | Answer], min_change: float = MIN_CHANGE
+) -> Comparison:
     """Compare the latencies of turns with those of a baseline.
 
     Args:
@@ -97,11 +107,11 @@ def compare(before: Sequence[Turn], after: Sequence[Turn], min_change: float = M
     )
 
 
-def _group(turn: Turn) -> _Group:
+def _group(turn: Turn | Answer) -> _Group:
     return "".join(filter(str.isalpha, turn.user_text)).casefold(), turn.modality
 
 
-def _by_group(turns: Iterable[Turn], measure: str) -> dict[_Group, list[float]]:
+def _by_group(turns: Iterable[Turn | Answer], measure: str) -> dict[_Group, list[float]]:
     found: defaultdict[_Group, list[float]] = defaultdict(list)
     for turn in turns:
         seconds = getattr(turn, measure)

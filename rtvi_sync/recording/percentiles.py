@@ -1,4 +1,4 @@
-"""LatencyPercentiles of durations. Pure."""
+"""The latencies of turns, and percentiles of durations. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ if TYPE_CHECKING:
 
 MEASURES = ("voice_to_voice", "time_to_first_token", "time_to_first_audio")
 """The latencies of a turn, by the names of the properties of `Turn`, in seconds."""
+
+
+@attrs.frozen
+class Answer:
+    """The parts of a turn that are compared. They are plain, so that one process can tell them to another."""
+
+    initiator: str
+    user_text: str
+    modality: str | None
+    voice_to_voice: float | None
+    time_to_first_token: float | None
+    time_to_first_audio: float | None
+
+    @classmethod
+    def of(cls, turn: Turn) -> Answer:
+        """Return those of a turn."""
+        text = turn.user_text.encode(errors="replace").decode()  # half of a surrogate pair
+        return cls(turn.initiator, text, turn.modality, *(getattr(turn, measure) for measure in MEASURES))
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -57,7 +75,7 @@ class LatencyPercentiles:
         )
 
 
-def known(turns: Iterable[Turn], measure: str) -> list[float]:
+def known(turns: Iterable[Turn | Answer], measure: str) -> list[float]:
     """Return a latency of each turn that has it.
 
     Args:
@@ -67,6 +85,6 @@ def known(turns: Iterable[Turn], measure: str) -> list[float]:
     return [seconds for turn in turns if (seconds := getattr(turn, measure)) is not None]
 
 
-def percentiles_of(turns: Sequence[Turn]) -> dict[str, LatencyPercentiles]:
+def percentiles_of(turns: Sequence[Turn | Answer]) -> dict[str, LatencyPercentiles]:
     """Return the percentiles of each of the `MEASURES` over these turns."""
     return {measure: LatencyPercentiles.of(known(turns, measure)) for measure in MEASURES}

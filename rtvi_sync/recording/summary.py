@@ -1,9 +1,9 @@
-"""Recordings as plain data: what `rtvi-sync show --json` prints, and what its page is made of. Pure."""
+"""Recordings as plain data: what `rtvi-sync show` prints, as JSON and in tables, and what its page is made of. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from rtvi_sync.conversation.record import ReportedFunctionCall
 
     from .recording import Recording
+
+CHANGES: Final = ("ms", "verdict", "before", "after", "change", "95 % interval")
+"""The headers of `change_rows()`, of which the first two are texts."""
+
+NOT_JUDGED: Final = "not judged: p50 needs 5 turns with the same questions on each side, p95 needs 20"
 
 
 def summary(recordings: Sequence[Recording], comparison: Comparison | None = None) -> dict[str, Any]:
@@ -87,3 +92,53 @@ def left_out(comparison: Comparison | None) -> dict[str, list[str]]:
     if comparison is None:
         return {"before": [], "after": []}
     return {"before": list(comparison.only_before), "after": list(comparison.only_after)}
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def words_of(measure: str) -> str:
+    """Return the name of a latency for a table: "first audio"."""
+    return measure.removeprefix("time_to_").replace("_", " ")
+
+
+def in_ms(seconds: float | None) -> str:
+    """Return a duration for a table, in milliseconds."""
+    return "-" if seconds is None else f"{1000 * seconds:.0f}"
+
+
+def change_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return a row a percentile of each latency, under `CHANGES`."""
+    return [
+        (
+            f"{words_of(measure)} {name}",
+            change.verdict.replace("_", " "),
+            in_ms(change.before),
+            in_ms(change.after),
+            "-" if change.change is None else f"{1000 * change.change:+.0f}",
+            "-" if change.low is None else f"{in_ms(change.low)} to {in_ms(change.high)}",
+        )
+        for measure, changes in comparison.changes.items()
+        for name, change in changes.items()
+    ]
+
+
+def left_out_in_words(comparison: Comparison) -> list[str]:
+    """Return a line a side whose questions are not compared."""
+    sides = left_out(comparison).items()
+    return [
+        f"not compared, because they were asked only {side}: {', '.join(map(repr, texts))}"
+        for side, texts in sides
+        if texts
+    ]
+
+
+def slower_in_words(comparison: Comparison) -> str:
+    """Return what has become slower: "first audio p50 by 150 ms (650 ms, was 500 ms)"; "" if nothing has."""
+    return ", ".join(
+        f"{words_of(measure)} {name} by {in_ms(change.change)} ms ({in_ms(change.after)} ms, was "
+        f"{in_ms(change.before)} ms)"
+        for measure, changes in comparison.changes.items()
+        for name, change in changes.items()
+        if change.verdict == "slower"
+    )

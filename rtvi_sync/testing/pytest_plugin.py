@@ -25,6 +25,8 @@ import pytest
 
 if TYPE_CHECKING:
     from rtvi_sync import BotReadyData, HandlerError, RecordingSession, RTVIClient, Turn
+    from rtvi_sync.recording.compare import Comparison
+    from rtvi_sync.recording.percentiles import Answer
     from rtvi_sync.testing import EmbeddedBot
 
 __tracebackhide__ = True  # the line of the test is shown
@@ -34,6 +36,7 @@ _TIMEOUT = 30.0  # default of ask(), listen() and expect()
 _LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}
 _TURNS = "rtvi_turns"
 _RECORDING = "rtvi_recording"
+_ANSWERS = "rtvi_answers"  # attribute of a test's report: its turns, as plain values
 _FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
 _MAX_NAME = 150  # characters of a test's node id in the name of its recording
@@ -85,13 +88,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="keep those of failed tests there; else rtvi_record_failed (ini)",
     )
+    add(
+        "--rtvi-baseline",
+        metavar="DIR",
+        help="fail the run if its answers came later than those of these recordings, which --rtvi-record has made",
+    )
     parser.addini("rtvi_url", "the bot under test", default="")
     parser.addini("rtvi_record_failed", "the folder for recordings of failed tests", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and the summary of all answers; read the baseline."""
     config.addinivalue_line("markers", MARKER)
+    if not hasattr(config, "workerinput"):  # the workers of xdist report to this process
+        config.pluginmanager.register(_Summary(config))
 
 
 def _live_url(config: pytest.Config) -> str:
@@ -422,6 +432,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         figures = [(_TURNS, len(turns)), *_latencies(turns)]
         for properties in (item.user_properties, report.user_properties):
             properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
+        setattr(report, _ANSWERS, _plain(turns))
     if report.failed:
         item.stash[_has_failed] = True
     if call.when == "teardown" and not (item.stash.get(_has_failed, True) or item.config.getoption("--rtvi-record")):
@@ -444,32 +455,108 @@ def _timeline(turns: list[Turn]) -> str:
     return "\n".join(timeline_of(turn) for turn in turns)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the number of turns and their latencies."""
-    # By test, with the end of the report: those of subtests and of runs that were repeated come before the last.
-    last: dict[str, tuple[float, list[tuple[str, Any]]]] = {}
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if getattr(report, "when", None) == "call":
-                figures = [pair for pair in report.user_properties if pair[0] in _FIGURES]
-                end = getattr(report, "stop", 0.0)  # since pytest 8
-                if end >= last.get(report.nodeid, (0.0, []))[0]:
-                    last[report.nodeid] = end, figures
-    found: dict[str, list[tuple[float, str]]] = {}
-    for nodeid, (_, figures) in last.items():
-        for name, value in figures:
-            found.setdefault(name, []).append((value, nodeid))
-    if _TURNS not in found:
-        return
-    from rtvi_sync.recording.percentiles import LatencyPercentiles
+def _plain(turns: list[Turn]) -> list[tuple[Any, ...]]:
+    """Return what the summary needs of turns, as values that xdist can send."""
+    import attrs
 
-    words = [f"{sum(count for count, _ in found[_TURNS]):g} turns"]
-    for name in _LATENCIES.values():
-        if name in found:
-            of = LatencyPercentiles.of([value for value, _ in found[name]])
-            _, where = max(found[name])
-            words.append(
-                f"{name.removeprefix('rtvi_').replace('_', ' ')} p50 {of.p50:.3f} s, "
-                f"p95 {of.p95:.3f} s, slowest {of.max:.3f} s ({where})"
-            )
-    terminalreporter.write_line(f"rtvi: {'; '.join(words)}")
+    from rtvi_sync.recording.percentiles import Answer
+
+    return [attrs.astuple(Answer.of(turn)) for turn in turns]
+
+
+class _Summary:
+    """The answers of all tests, their percentiles, and the comparison with a baseline.
+
+    Raises:
+        pytest.UsageError: there is no baseline where the option says.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        folder = config.getoption("--rtvi-baseline")
+        self._baseline = _recorded(config, config.rootpath / folder) if folder else None
+        self._name = folder
+        self._comparison: Comparison | None = None
+        # By test; a report of a subtest, or of a run that is repeated, comes before the last.
+        self._of_tests: dict[str, list[tuple[Any, ...]]] = {}
+
+    @property
+    def _answers(self) -> list[tuple[str, Answer]]:
+        """Return all answers, each with its test."""
+        from rtvi_sync.recording.percentiles import Answer
+
+        return [(test, Answer(*each)) for test, plain in self._of_tests.items() for each in plain]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the answers of a test."""
+        if (answers := getattr(report, _ANSWERS, None)) is not None:
+            self._of_tests[report.nodeid] = answers
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run if it was slower than the baseline."""
+        if self._baseline is None or not self._of_tests:
+            return
+        from rtvi_sync.recording.compare import compare
+
+        self._comparison = compare(self._baseline, [answer for _, answer in self._answers])
+        if self._comparison.is_slower and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write the number of turns, their latencies, and the comparison."""
+        if not self._of_tests:
+            return
+        from rtvi_sync.recording.percentiles import percentiles_of
+
+        answers = self._answers
+        words = [f"{len(answers)} turns"]
+        for measure, of in percentiles_of([answer for _, answer in answers]).items():
+            if measure in _LATENCIES and of.count:
+                where = next(test for test, answer in answers if getattr(answer, measure) == of.max)
+                words.append(
+                    f"{_LATENCIES[measure].removeprefix('rtvi_').replace('_', ' ')} p50 {of.p50:.3f} s, "
+                    f"p95 {of.p95:.3f} s, slowest {of.max:.3f} s ({where})"
+                )
+        terminalreporter.write_line(f"rtvi: {'; '.join(words)}")
+        if self._comparison is not None:
+            self._write_comparison(terminalreporter, self._comparison)
+
+    def _write_comparison(self, terminalreporter: pytest.TerminalReporter, comparison: Comparison) -> None:
+        from rtvi_sync.protocol.text import clean
+        from rtvi_sync.recording.summary import (
+            CHANGES,
+            NOT_JUDGED,
+            change_rows,
+            left_out_in_words,
+            slower_in_words,
+        )
+        from rtvi_sync.recording.tables import columns
+
+        terminalreporter.write_line(f"rtvi: compared with {self._name}:")
+        for line in (*columns(CHANGES, change_rows(comparison), 2), *map(clean, left_out_in_words(comparison))):
+            terminalreporter.write_line(line)
+        if comparison.is_in_part:
+            terminalreporter.write_line(NOT_JUDGED, yellow=True)
+        if comparison.is_slower:
+            line = f"rtvi: FAILED, slower than {self._name}: {slower_in_words(comparison)}"
+            terminalreporter.write_line(line, red=True)
+
+
+def _recorded(config: pytest.Config, folder: Path) -> list[Answer]:
+    """Return the answers in the recordings of a folder.
+
+    Raises:
+        pytest.UsageError: There are none, or this run will record into it.
+    """
+    from rtvi_sync import Recording
+    from rtvi_sync.recording.percentiles import Answer
+
+    kept = _folder(config)
+    if kept is not None and (kept.is_relative_to(folder) or folder.is_relative_to(kept)):
+        raise pytest.UsageError(f"--rtvi-baseline: this run records into {folder} itself; give each a folder")
+    try:
+        recordings = Recording.load_all(folder)
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"--rtvi-baseline: {error}") from None
+    if not recordings:
+        raise pytest.UsageError(f"--rtvi-baseline: there is no recording in {folder}; --rtvi-record DIR makes them")
+    return [Answer.of(turn) for recording in recordings for turn in recording.turns()]

@@ -14,6 +14,7 @@ import pytest
 from rtvi_sync import Recording
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_python
+from tests.support.recordings import Script
 from tests.support.slowness import GUARD
 from tests.support.warm import WARM_PYTEST
 
@@ -626,3 +627,79 @@ def test_a_failed_test_without_a_recording_says_how_to_get_one(run: Run, pyteste
     pytester.makeini("[pytest]\nrtvi_record_failed = kept")
     run(RECORDED)
     assert len([*(pytester.path / "kept").glob("*.jsonl")]) == 1
+
+
+TIMED = """
+    import pytest
+    from rtvi_sync import Turn
+
+    # Planted, so that the figures depend on no machine.
+    Turn.time_to_first_token = property(lambda turn: SECONDS + 0.1 * (ord(turn.user_text[-1]) % 4))
+
+    @pytest.mark.parametrize("half", [0, 1])
+    @pytest.mark.rtvi(client={"text_only": True})
+    def test_it(rtvi_client, half):
+        for number in range(10):
+            rtvi_client.ask(f"Tell me about {'ABCD'[number % 4]}", audio_response=False)
+"""
+
+
+@pytest.fixture
+def baseline(pytester: pytest.Pytester) -> Path:
+    """Write recordings of 20 answers whose first token came after .5 to .8 s, and return their folder."""
+    folder = pytester.path / "old"
+    folder.mkdir()
+    script = Script(folder, audio=False)
+    for number in range(20):
+        letter = "ABCD"[number % 4]
+        script.turn(f"Tell me about {letter}", "Here it is.", wait=0.6 + 0.1 * (ord(letter) % 4), spoken=False)
+    script.write()
+    return folder
+
+
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.matrix)])
+def test_a_baseline(run: Run, baseline: Path, options: tuple[str, ...]) -> None:
+    """A run that is 150 ms slower than the baseline fails, and says by how much; one that is 5 ms slower does not."""
+    options = ("--rtvi-baseline", "old", *options)
+    slower = run(TIMED.replace("SECONDS", "0.65"), *options)
+    slower.assert_outcomes(passed=2)
+    assert slower.ret == pytest.ExitCode.TESTS_FAILED
+    slower.stdout.fnmatch_lines(
+        [
+            "rtvi: compared with old:",
+            "first token p50 *slower *650 *800 *+150 *",
+            "rtvi: FAILED, slower than old: first token p50 by 150 ms (800 ms, was 650 ms)*",
+        ]
+    )
+    same = run(TIMED.replace("SECONDS", "0.505"), *options)
+    assert same.ret == pytest.ExitCode.OK
+    same.stdout.fnmatch_lines(["first token p50 *same *650 *655 *+5 *"])
+    same.stdout.no_fnmatch_line("*FAILED*")
+
+
+def test_a_baseline_that_cannot_judge(run: Run, baseline: Path) -> None:
+    """Few answers, and questions that one side alone has, are named, and fail nothing."""
+    result = run(ASKS, "--rtvi-baseline", str(baseline))
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "not compared, because they were asked only before: 'Tell me about A', *",
+            "not compared, because they were asked only after: 'Hello'",
+            "not judged: p50 needs 5 turns *",
+        ]
+    )
+
+
+def test_a_baseline_that_is_none(run: Run, baseline: Path, pytester: pytest.Pytester) -> None:
+    """A mistake in the option is told before any test runs, in one line that names it."""
+    (pytester.path / "empty").mkdir()
+    for options in (
+        ("--rtvi-baseline", "missing"),
+        ("--rtvi-baseline", "empty"),
+        ("--rtvi-baseline", "old", "--rtvi-record", "old"),
+        ("--rtvi-baseline", "old", "--rtvi-record", "old/new"),
+    ):
+        result = run(ASKS, *options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, options
+        result.stderr.fnmatch_lines(["ERROR: --rtvi-baseline: *"])
+    assert len([*baseline.iterdir()]) == 1
