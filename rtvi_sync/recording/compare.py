@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
-from .percentiles import MEASURES, Answer, of_sorted
+from .percentiles import MEASURES, ComparedTurn, of_sorted
 
 if TYPE_CHECKING:
     from rtvi_sync import Turn
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[Turn | Answer], after: Sequence[Turn | Answer], min_change: float = MIN_CHANGE
+    before: Sequence[Turn | ComparedTurn], after: Sequence[Turn | ComparedTurn], min_change: float = MIN_CHANGE
 ) -> Comparison:
     """Compare the latencies of turns with those of a baseline.
 
@@ -107,11 +107,11 @@ def compare(
     )
 
 
-def _group(turn: Turn | Answer) -> _Group:
+def _group(turn: Turn | ComparedTurn) -> _Group:
     return "".join(filter(str.isalpha, turn.user_text)).casefold(), turn.modality
 
 
-def _by_group(turns: Iterable[Turn | Answer], measure: str) -> dict[_Group, list[float]]:
+def _by_group(turns: Iterable[Turn | ComparedTurn], measure: str) -> dict[_Group, list[float]]:
     found: defaultdict[_Group, list[float]] = defaultdict(list)
     for turn in turns:
         seconds = getattr(turn, measure)

@@ -15,7 +15,7 @@ MEASURES = ("voice_to_voice", "time_to_first_token", "time_to_first_audio")
 
 
 @attrs.frozen
-class Answer:
+class ComparedTurn:
     """The parts of a turn that are compared. They are plain, so that one process can tell them to another."""
 
     initiator: str
@@ -26,7 +26,7 @@ class Answer:
     time_to_first_audio: float | None
 
     @classmethod
-    def of(cls, turn: Turn) -> Answer:
+    def of(cls, turn: Turn) -> ComparedTurn:
         """Return those of a turn."""
         text = turn.user_text.encode(errors="replace").decode()  # half of a surrogate pair
         return cls(turn.initiator, text, turn.modality, *(getattr(turn, measure) for measure in MEASURES))
@@ -75,7 +75,7 @@ class LatencyPercentiles:
         )
 
 
-def known(turns: Iterable[Turn | Answer], measure: str) -> list[float]:
+def known(turns: Iterable[Turn | ComparedTurn], measure: str) -> list[float]:
     """Return a latency of each turn that has it.
 
     Args:
@@ -85,6 +85,6 @@ def known(turns: Iterable[Turn | Answer], measure: str) -> list[float]:
     return [seconds for turn in turns if (seconds := getattr(turn, measure)) is not None]
 
 
-def percentiles_of(turns: Sequence[Turn | Answer]) -> dict[str, LatencyPercentiles]:
+def percentiles_of(turns: Sequence[Turn | ComparedTurn]) -> dict[str, LatencyPercentiles]:
     """Return the percentiles of each of the `MEASURES` over these turns."""
     return {measure: LatencyPercentiles.of(known(turns, measure)) for measure in MEASURES}

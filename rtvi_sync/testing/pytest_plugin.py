@@ -26,7 +26,7 @@ import pytest
 if TYPE_CHECKING:
     from rtvi_sync import BotReadyData, HandlerError, RecordingSession, RTVIClient, Turn
     from rtvi_sync.recording.compare import Comparison
-    from rtvi_sync.recording.percentiles import Answer
+    from rtvi_sync.recording.percentiles import ComparedTurn
     from rtvi_sync.testing import EmbeddedBot
 
 __tracebackhide__ = True  # the line of the test is shown
@@ -459,9 +459,9 @@ def _plain(turns: list[Turn]) -> list[tuple[Any, ...]]:
     """Return what the summary needs of turns, as values that xdist can send."""
     import attrs
 
-    from rtvi_sync.recording.percentiles import Answer
+    from rtvi_sync.recording.percentiles import ComparedTurn
 
-    return [attrs.astuple(Answer.of(turn)) for turn in turns]
+    return [attrs.astuple(ComparedTurn.of(turn)) for turn in turns]
 
 
 class _Summary:
@@ -480,11 +480,11 @@ class _Summary:
         self._of_tests: dict[str, list[tuple[Any, ...]]] = {}
 
     @property
-    def _answers(self) -> list[tuple[str, Answer]]:
+    def _answers(self) -> list[tuple[str, ComparedTurn]]:
         """Return all answers, each with its test."""
-        from rtvi_sync.recording.percentiles import Answer
+        from rtvi_sync.recording.percentiles import ComparedTurn
 
-        return [(test, Answer(*each)) for test, plain in self._of_tests.items() for each in plain]
+        return [(test, ComparedTurn(*each)) for test, plain in self._of_tests.items() for each in plain]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the answers of a test."""
@@ -541,14 +541,14 @@ class _Summary:
             terminalreporter.write_line(line, red=True)
 
 
-def _recorded(config: pytest.Config, folder: Path) -> list[Answer]:
+def _recorded(config: pytest.Config, folder: Path) -> list[ComparedTurn]:
     """Return the answers in the recordings of a folder.
 
     Raises:
         pytest.UsageError: There are none, or this run will record into it.
     """
     from rtvi_sync import Recording
-    from rtvi_sync.recording.percentiles import Answer
+    from rtvi_sync.recording.percentiles import ComparedTurn
 
     kept = _folder(config)
     if kept is not None and (kept.is_relative_to(folder) or folder.is_relative_to(kept)):
@@ -559,4 +559,4 @@ def _recorded(config: pytest.Config, folder: Path) -> list[Answer]:
         raise pytest.UsageError(f"--rtvi-baseline: {error}") from None
     if not recordings:
         raise pytest.UsageError(f"--rtvi-baseline: there is no recording in {folder}; --rtvi-record DIR makes them")
-    return [Answer.of(turn) for recording in recordings for turn in recording.turns()]
+    return [ComparedTurn.of(turn) for recording in recordings for turn in recording.turns()]
