@@ -39,6 +39,8 @@ from rtvi_sync.recording.tables import columns, rich_table
 from .arguments import add_json_option, limit, seconds, wrong_usage
 
 _MAX_TEXT = 48  # characters of a cell
+# What the page needs of each session of a load test.
+_ROW = {"number", "outcome", "kind", "error", "began", "seconds", "audio", "lost_seconds", "measurements"}
 _TURNS = ("turn", "who began", "user", "bot", "voice to voice", "first token", "first audio", "status")
 
 
@@ -74,10 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        report = _load_test(arguments.paths)
-        if report is not None:
+        if len(arguments.paths) == 1 and arguments.paths[0].endswith(".json"):
             try:
-                return _show_load_test(arguments, report)
+                return _show_load_test(arguments, _load_test(arguments.paths[0]))
             except (KeyError, TypeError, AttributeError):
                 raise ValueError(f"{arguments.paths[0]} is damaged: it lacks what Report.to_json() writes") from None
         recordings = _recordings(arguments.paths)
@@ -200,16 +201,16 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: i
 # -- load tests -------------------------------------------------------------------------------------------------------
 
 
-def _load_test(paths: Sequence[str]) -> dict[str, Any] | None:
-    """Return the report of a load test; None: these are recordings."""
-    if len(paths) != 1 or not paths[0].endswith(".json"):
-        return None
+def _load_test(path: str) -> dict[str, Any]:
+    """Return the report of a load test."""
     try:
-        report = loads(Path(paths[0]).read_text("utf-8"))
+        report = loads(Path(path).read_text("utf-8"))
     except (ValueError, RecursionError):
         report = None
     if not isinstance(report, dict) or not isinstance(report.get("rows"), list) or "percentiles" not in report:
-        raise ValueError(f"{paths[0]} is not the JSON of a load test: Report.to_json() writes it")
+        raise ValueError(f"{path} is not the JSON of a load test: Report.to_json() writes it")
+    if not all(isinstance(row, dict) and row.keys() >= _ROW for row in report["rows"]):
+        raise KeyError("rows")
     return report
 
 
@@ -232,4 +233,6 @@ def _show_load_test(arguments: argparse.Namespace, report: dict[str, Any]) -> in
             for each in report["percentiles"]
         ]
         _print_table(("ms", "count", "p50", "p95", "p99", "longest"), rows)
+        for line in (*report["errors"], *report["sides"]):
+            print(clean(line))
     return 1 if report["failed"] else 0

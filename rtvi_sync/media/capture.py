@@ -250,8 +250,9 @@ class AudioSender:
         self.run: SourceRun = run
         self._enabled = enabled
         self._publish = publish
-        self._underruns = 0  # this and the next two fields belong to the scheduler's thread
+        self._underruns = 0  # this and the next three fields belong to the scheduler's thread
         self._delayed_seconds = 0.0
+        self._max_delay = 0.0
         self._completed = False
         # Guards the fields below. The scheduler's thread and the threads that start, mute and halt the sender hold it
         # for a few instructions.
@@ -274,6 +275,11 @@ class AudioSender:
     def delayed_seconds(self) -> float:
         """Return the seconds of the pauses that this process has made because it was too busy, of over 1 s each."""
         return self._delayed_seconds
+
+    @property
+    def max_delay(self) -> float:
+        """Return by how many seconds a chunk was sent later than it was due, at most."""
+        return self._max_delay
 
     @property
     def stale_dropped(self) -> int:
@@ -350,7 +356,9 @@ class AudioSender:
                 return math.inf
             index = self._index
             self._index += 1
-            if now - (self._anchor + index / CHUNKS_PER_SECOND) > _MAX_LAG and self._schedule is not None:
+            delay = now - (self._anchor + index / CHUNKS_PER_SECOND)
+            self._max_delay = max(self._max_delay, delay)
+            if delay > _MAX_LAG and self._schedule is not None:
                 anchor, self._anchor = self._anchor, self._schedule.beat() - index / CHUNKS_PER_SECOND
                 self._delayed_seconds += self._anchor - anchor
             due = self._anchor + self._index / CHUNKS_PER_SECOND

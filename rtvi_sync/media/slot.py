@@ -71,6 +71,8 @@ class MediaCounters(Record):
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
         mic_delayed: seconds by which the audio of a source was sent later because this process was too busy; only
             pauses of over 1 s count.
+        mic_max_delay: seconds by which a chunk of a source was sent later than it was due, at most: how late the thread
+            was that sends.
         mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
             dropped by a `PushSource`.
         speaker_underruns: how often the speaker had nothing to play during the bot's speech.
@@ -82,6 +84,7 @@ class MediaCounters(Record):
 
     mic_underruns: int = 0
     mic_delayed: float = 0.0
+    mic_max_delay: float = 0.0
     mic_dropped: int = 0
     speaker_underruns: int = 0
     speaker_dropped_seconds: float = 0.0
@@ -91,7 +94,12 @@ class MediaCounters(Record):
 
 # By kind: the session's counter -> the component's counter.
 _COUNTERS: dict[Kind, dict[str, str]] = {
-    "mic": {"mic_underruns": "underruns", "mic_delayed": "delayed_seconds", "mic_dropped": "stale_dropped"},
+    "mic": {
+        "mic_underruns": "underruns",
+        "mic_delayed": "delayed_seconds",
+        "mic_max_delay": "max_delay",
+        "mic_dropped": "stale_dropped",
+    },
     "speaker": {"speaker_underruns": "underruns", "speaker_dropped_seconds": "dropped_seconds"},
     "cam": {"video_dropped": "dropped"},
     "screen": {"video_dropped": "dropped"},
@@ -209,7 +217,8 @@ class Slot(Generic[P, T]):
 
     def _add_losses_of(self, component: Any, counts: Counter[str]) -> None:
         for name, own in _COUNTERS[self.kind].items():
-            counts[name] += getattr(component, own)
+            value = getattr(component, own)
+            counts[name] = max(counts[name], value) if own == "max_delay" else counts[name] + value
 
     # -- status --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing.fault_injection.fault_proxy import FaultProxy
     from rtvi_sync.testing.load.many import run_many
     from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
-    from rtvi_sync.testing.load.report import Percentiles, Report, Row, RowAudio
+    from rtvi_sync.testing.load.report import LostSeconds, Percentiles, Report, Row, RowAudio
     from rtvi_sync.testing.replay_bot import Mismatch, ReplayBot
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Fault",
     "FaultProxy",
     "Injection",
+    "LostSeconds",
     "MeasuredClient",
     "Measurement",
     "Mismatch",
@@ -47,7 +48,7 @@ _NAMES = {
     "fault_injection.fault_proxy": "FaultProxy",
     "load.many": "run_many",
     "load.measured": "MeasuredClient Measurement",
-    "load.report": "Percentiles Report Row RowAudio",
+    "load.report": "LostSeconds Percentiles Report Row RowAudio",
     "replay_bot": "Mismatch ReplayBot",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -109,6 +109,7 @@ def test_after_a_long_stall_nothing_is_sent_in_a_burst(talk, timer):
     assert session.times[-1] == pytest.approx(resumed + 2.0)
     assert session.sent[: len(data)] == data
     assert session.manager.counters.mic_delayed == pytest.approx(10.0, abs=0.05)
+    assert session.manager.counters.mic_max_delay == pytest.approx(10.0, abs=0.05)
 
 
 def test_all_sent_means_all_sent(talk, timer):

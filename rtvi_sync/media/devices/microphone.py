@@ -102,6 +102,8 @@ class DeviceMic(Device):
 
     #: A recording is dropped (`stale_dropped`), and never sent later.
     delayed_seconds: float = 0.0
+    #: It is sent when it is recorded, and due at no other time.
+    max_delay: float = 0.0
 
     @property
     def stale_dropped(self) -> int:

@@ -7,7 +7,6 @@ const WIDE = 1200, PLOT = { width: 420, height: 190, left: 42, right: 12, top: 2
 
 const kebab = (outcome) => `out-${outcome.replace(" ", "-")}`;
 const named = (measured) => measured.kind === measured.name ? measured.name : `${measured.kind} ${measured.name}`;
-const lost = (row) => Object.keys(LOSSES).reduce((sum, side) => sum + row.audio[side], 0);
 const hatches = () => svg("defs", {}, Object.entries(HATCHES).map(([outcome, angle]) => svg("pattern", { id: `hatch-${kebab(outcome)}`, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${angle})` }, svg("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 6 }))));
 
 function outcomeBox(outcome, box) {
@@ -61,8 +60,8 @@ function sessionsInTime(rows, seconds) {
 
 function sessionsTable(rows, names) {
   const columns = [["Session", (row) => row.number], ["Outcome", (row) => row.outcome], ["Error", (row) => row.error || ""], ["Began, s", (row) => row.began], ["Took, s", (row) => row.seconds],
-    ["Lost audio, s", lost], ...names.map((name) => [`${name}, ms`, (row) => row.durations[name] ?? null])];
-  const text = (value, index) => value === null ? "–" : typeof value !== "number" || !index ? value : index === 3 || index === 4 ? value.toFixed(2) : index === 5 ? (value ? value.toFixed(2) : "–") : ms(value);
+    ["User's lost, s", (row) => row.lost_seconds.sent], ["Bot's lost, s", (row) => row.lost_seconds.received], ...names.map((name) => [`${name}, ms`, (row) => row.durations[name] ?? null])];
+  const text = (value, index) => value === null ? "–" : typeof value !== "number" || !index ? value : index === 3 || index === 4 ? value.toFixed(2) : index === 5 || index === 6 ? (value ? value.toFixed(2) : "–") : ms(value);
   const body = el("tbody"), more = el("div", { class: "more" });
   const state = { by: 1, down: false, most: 200 }; // those that failed first
   const heads = columns.map(([name], index) => el("th", { scope: "col", class: index > 2 ? "r" : null }, el("button", { type: "button", onclick: () => sort(index) }, name)));
@@ -71,7 +70,7 @@ function sessionsTable(rows, names) {
     const order = [...rows].sort((a, b) => { const one = key(a), other = key(b); return one === null ? 1 : other === null ? -1 : sign * (one < other ? -1 : one > other ? 1 : 0); });
     heads.forEach((node, index) => node.setAttribute("aria-sort", index !== state.by ? "none" : state.down ? "descending" : "ascending"));
     body.replaceChildren(...order.slice(0, state.most).map((row) => el("tr", {}, columns.map(([, value], index) => el(index ? "td" : "th", { scope: index ? null : "row", class: index > 2 ? "r" : null },
-      index === 1 && row.outcome !== "passed" ? el("span", { class: "tag bad" }, row.outcome) : text(value(row), index))))));
+      index === 1 && row.outcome !== "passed" ? [el("span", { class: "tag bad" }, row.outcome), row.kind && el("small", {}, row.kind.replace(/_/g, " "))] : text(value(row), index))))));
     more.replaceChildren(...(order.length > state.most ? [el("button", { type: "button", onclick: () => { state.most = Infinity; render(); } }, `Show all ${grouped(order.length)}`)] : []));
   };
   const sort = (index) => { state.down = state.by === index ? !state.down : index > 2; state.by = index; render(); };
@@ -106,9 +105,8 @@ function loadPage() {
   const failed = rows.length - (count.passed || 0);
   head("Load test", `${counted(rows.length, "session")}, ${failed ? `${grouped(failed)} failed` : "all passed"}`, [data.name, `in ${clock(report.seconds, 1)}`, ...OUTCOMES.filter((outcome) => count[outcome]).map((outcome) => `${grouped(count[outcome])} ${outcome}`)], null);
   const groups = Object.entries(errors).sort(([, one], [, other]) => other.length - one.length);
-  if (groups.length || report.not_heard || report.late_answers) main.append(el("section", { "aria-labelledby": "findings-title" }, el("h2", { id: "findings-title" }, "What stands out"), el("ul", { class: "findings" },
-    report.not_heard ? el("li", {}, el("span", { class: "tag bad" }, "Not heard"), el("span", {}, `${counted(report.not_heard, "question")} that the bot did not hear, though they were said`)) : null,
-    report.late_answers ? el("li", {}, el("span", { class: "tag bad" }, "Late"), el("span", {}, `${counted(report.late_answers, "answer")} that were not complete in time`)) : null,
+  if (groups.length || report.sides.length) main.append(el("section", { "aria-labelledby": "findings-title" }, el("h2", { id: "findings-title" }, "What stands out"), el("ul", { class: "findings" },
+    report.sides.map((words) => el("li", {}, el("span", { class: "tag bad" }, "Voice"), el("span", {}, words[0].toUpperCase() + words.slice(1)))),
     groups.slice(0, 10).map(([error, numbers]) => el("li", {}, el("span", { class: "tag bad" }, `${grouped(numbers.length)} ×`), el("span", {}, error, el("span", { class: "muted" }, ` (session${numbers.length > 1 ? "s" : ""} ${numbers.slice(0, 8).join(", ")}${numbers.length > 8 ? ", …" : ""})`)))),
     groups.length > 10 ? el("li", {}, el("span"), el("span", { class: "muted" }, `and ${counted(groups.length - 10, "other error")}`)) : null)));
   if (!rows.length) return void main.append(el("section", {}, el("p", {}, "No session was run.")));

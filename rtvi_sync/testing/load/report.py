@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TextIO, TypeAlias
 
 import attrs
 
@@ -67,6 +67,8 @@ class RowAudio:
         received: audio of the bot.
         concealed: audio of the bot that was lost on the network, or came too late (WebRTC).
         not_played: audio of the bot that the sink of this process was too slow for.
+        max_delay: by how much a part of the user's audio was sent later than it was due, at most: how late the thread
+            of this process was that sends.
     """
 
     sent: float = 0.0
@@ -75,6 +77,7 @@ class RowAudio:
     received: float = 0.0
     concealed: float = 0.0
     not_played: float = 0.0
+    max_delay: float = 0.0
 
     @classmethod
     def of(cls, stats: ClientStats) -> RowAudio:
@@ -87,7 +90,20 @@ class RowAudio:
             received=stats.audio_received,
             concealed=stats.audio_concealed,
             not_played=stats.speaker_dropped_seconds,
+            max_delay=stats.mic_max_delay,
         )
+
+
+class LostSeconds(NamedTuple):
+    """How much audio of a session was lost, in seconds.
+
+    Attributes:
+        sent: of the user, which the bot did not get, or got late.
+        received: of the bot, which was not played.
+    """
+
+    sent: float
+    received: float
 
 
 @attrs.frozen(kw_only=True)
@@ -126,6 +142,12 @@ class Row:
     def late_answers(self) -> int:
         """Return how many answers were not complete in time, to questions that the bot had got."""
         return sum(done.kind == "answer" and kind_of(done.error) == "timeout" for done in self.measurements)
+
+    @property
+    def lost_seconds(self) -> LostSeconds:
+        """Return how much audio was lost on each side; `audio` says where."""
+        audio = self.audio
+        return LostSeconds(sent=audio.late + audio.not_taken, received=audio.concealed + audio.not_played)
 
     @property
     def durations(self) -> dict[str, float]:
@@ -206,12 +228,16 @@ class Report:
             "not_heard": sum(row.not_heard for row in self.rows),
             "late_answers": sum(row.late_answers for row in self.rows),
             "audio": {name: sum(getattr(row.audio, name) for row in self.rows) for name in _AUDIO},
+            "max_delay": self._max_delay,
+            "errors": self._errors(),
+            "sides": self._sides(),
             "percentiles": [attrs.asdict(percentiles) for percentiles in self.percentiles],
             "rows": [
                 {
                     **attrs.asdict(row, recurse=False),
                     "not_heard": row.not_heard,
                     "late_answers": row.late_answers,
+                    "lost_seconds": row.lost_seconds._asdict(),
                     "audio": attrs.asdict(row.audio),
                     "measurements": [
                         {**attrs.asdict(done, recurse=False), "error": error_text(done.error)}
@@ -226,21 +252,28 @@ class Report:
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as CSV with a line for each session, and write it to a file if `path` is given.
 
-        The columns are number, outcome, kind, error, began, seconds, not_heard, late_answers, one for each field of
-        `RowAudio` ("audio sent"), and one for each kind of measurement, with the seconds in `Row.durations`.
+        The columns are number, outcome, kind, error, began, seconds, not_heard, late_answers, two for `lost_seconds`
+        ("lost sent"), one for each field of `RowAudio` ("audio sent"), and one for each kind of measurement, with the
+        seconds in `Row.durations`.
         """
         PATH.or_none.check(path=path)
         names = [_name(percentiles) for percentiles in self.percentiles]
         text = io.StringIO()
         writer = csv.writer(text)
-        audio = [f"audio {name}" for name in _AUDIO]
+        audio = [field.name for field in attrs.fields(RowAudio)]
         writer.writerow(
-            ["number", "outcome", "kind", "error", "began", "seconds", "not_heard", "late_answers", *audio, *names]
+            [
+                *("number", "outcome", "kind", "error", "began", "seconds", "not_heard", "late_answers"),
+                *(f"lost {side}" for side in LostSeconds._fields),
+                *(f"audio {name}" for name in audio),
+                *names,
+            ]
         )
         for row in self.rows:
             durations = row.durations
             begin = [row.number, row.outcome, row.kind or "", row.error or "", f"{row.began:.6f}", f"{row.seconds:.6f}"]
-            begin += [row.not_heard, row.late_answers, *(f"{getattr(row.audio, name):.3f}" for name in _AUDIO)]
+            begin += [row.not_heard, row.late_answers, *(f"{seconds:.3f}" for seconds in row.lost_seconds)]
+            begin += [f"{getattr(row.audio, name):.3f}" for name in audio]
             writer.writerow(begin + [f"{durations[name]:.6f}" if name in durations else "" for name in names])
         return _written(text.getvalue(), path)
 
@@ -280,7 +313,10 @@ class Report:
         from rich.text import Text
 
         return Group(
-            Text(self._summary()), rich_table(_HEADERS, self._cells()), *map(Text, self._errors() + self._sides())
+            Text(self._summary(), "red" if self.failed else "green"),
+            rich_table(_HEADERS, self._cells()),
+            *(Text(line, "red") for line in self._errors()),
+            *(Text(line, "yellow") for line in self._sides()),
         )
 
     def _summary(self) -> str:
@@ -295,8 +331,11 @@ class Report:
         ]
 
     def _errors(self) -> list[str]:
-        errors = Counter(row.error for row in self.rows if row.error is not None)
-        lines = [f"{count} x {error}" for error, count in errors.most_common(_MAX_SHOWN_ERRORS)]
+        errors = Counter((row.kind, row.error) for row in self.rows if row.error is not None)
+        lines = [
+            f"{count} x {error}" + (f" [{kind}]" if kind is not None else "")
+            for (kind, error), count in errors.most_common(_MAX_SHOWN_ERRORS)
+        ]
         more = len(errors) - len(lines)
         return [*lines, f"and {more} other errors"] if more > 0 else lines
 
@@ -312,9 +351,17 @@ class Report:
             losses = [seconds for seconds in losses if seconds >= _LEAST]
             if losses:
                 lines.append(f"{what}: {sum(losses):.1f} s in {_sessions(len(losses))}, at most {max(losses):.1f} s")
-        if any(row.not_heard for row in self.rows) and not any(row.audio.late >= _LEAST for row in self.rows):
-            lines.append("this process sent all audio of the user in time")
+        losing = sum(max(row.lost_seconds) >= _LEAST for row in self.rows)
+        if losing or any(row.not_heard for row in self.rows):
+            lost = f"{_sessions(losing)} lost audio: the bot or this machine is overloaded; " if losing else ""
+            lines.append(
+                f"{lost}the thread of this process that sends was at most {1000 * self._max_delay:.0f} ms late"
+            )
         return lines
+
+    @property
+    def _max_delay(self) -> float:
+        return max((row.audio.max_delay for row in self.rows), default=0.0)
 
 
 def _sessions(count: int) -> str:

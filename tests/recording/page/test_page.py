@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtvi_sync import Recording
-from rtvi_sync.testing import Measurement, Report, Row
+from rtvi_sync.testing import Measurement, Report, Row, RowAudio
 from tests.recording.conftest import a_hostile_talk
 from tests.support.recordings import HOSTILE, Script, a_talk
 from tests.support.slowness import GUARD
@@ -127,6 +127,7 @@ def test_by_keys_alone(show: Open, talk_page: Path) -> None:
     assert current(page) == "1"
     page.keyboard.press("Enter")
     bars = page.locator("rect.bar")
+    bars.first.wait_for(state="attached")  # it is painted with the next frame
     whole = bars.count()
     for key in ("+", "+", "+", "Home"):
         page.keyboard.press(key)
@@ -280,6 +281,8 @@ def test_a_load_test(show: Open, tmp_path: Path) -> None:
                 number=number,
                 outcome="failed" if failed else "passed",
                 error="TimeoutError: <b>no</b> answer" if failed else None,
+                kind="not_heard" if failed else None,
+                audio=RowAudio(not_taken=2.5 if failed else 0.0),
                 began=number / 10,
                 seconds=5.0,
                 measurements=tuple(done),
@@ -292,7 +295,13 @@ def test_a_load_test(show: Open, tmp_path: Path) -> None:
         assert "TimeoutError: <b>no</b> answer" in page.locator("ul.findings").inner_text()
         assert {"p50", "p95", "p99"} == set(", ".join(of(page, ".charts text.p")).split(", "))
         first = page.locator("#sessions tbody tr").first
-        assert "failed" in first.inner_text()
+        assert [first.locator("th, td").nth(index).inner_text() for index in (0, 1, 2, 5)] == [
+            "5",
+            "failed\nnot heard",
+            "TimeoutError: <b>no</b> answer",
+            "2.50",
+        ]
+        assert "5 sessions lost audio" in page.locator("ul.findings").inner_text()
         page.get_by_role("button", name="Session", exact=True).click()
         assert first.locator("th").inner_text() == "0"
         assert page.evaluate(PALE) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import math
 import os
 import re
@@ -17,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIError
+from rtvi_sync import RTVIError, WebSocketTransport
 from rtvi_sync.media import ToneSource
-from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
+from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, MeasuredClient, Row, faults, run_many
 from tests.support import limits
+from tests.support.clients import transport_of
 from tests.support.slowness import GUARD, takes
 
 ROOT = Path(__file__).parents[3]
@@ -219,6 +222,48 @@ class TestSides:
         assert (row.audio.not_taken, row.audio.received) == (0.0, 0.0)
         assert "sent in time, and the server took all of it" in (row.error or "")
         assert "questions that the bot did not hear, though they were said: 1 in 1 session" in str(report)
+
+    def test_a_stalled_server(self, bot: EmbeddedBot) -> None:
+        """Of 50 sessions those whose server stalls fail; table and page say whose audio was lost, and how much."""
+        numbers = itertools.count()
+        stalled: set[MeasuredClient] = set()
+
+        def make() -> MeasuredClient:
+            stalls = next(numbers) % 10 == 3
+            url = proxy.url(bot.ws_url) if stalls else bot.ws_url
+            client = MeasuredClient(
+                transport=WebSocketTransport(url, stall_timeout=GUARD), enable_mic=False, speaker=False
+            )
+            if stalls:
+                stalled.add(client)
+            return client
+
+        def scenario(client: MeasuredClient) -> None:
+            if client in stalled:
+                for connection in proxy.connections:
+                    connection.inject(faults.BlackHole(), "to_server")
+                for _ in range(400):  # the system takes 6 MB of these 13
+                    transport_of(client).send_audio(bytes(32_000), 16_000)
+            client.ask("Well?", 1.0 if client in stalled else GUARD, audio_response=False)
+
+        with FaultProxy.before(bot.ws_url) as proxy:
+            report = run_many(scenario, 50, make, spawn_rate=math.inf)
+        assert len(report.failed) == 5
+        for row in report.rows:
+            is_failed = row in report.failed
+            assert (row.outcome, row.kind) == (("failed", "timeout") if is_failed else ("passed", None))
+            assert row.lost_seconds.received == 0
+            assert row.lost_seconds.sent > 100 if is_failed else row.lost_seconds.sent == 0
+        table = str(report)
+        assert "50 sessions in " in table
+        assert re.search(r"(?m)^\d x RequestTimeoutError: .* \[timeout\]$", table)
+        lost = sum(row.lost_seconds.sent for row in report.rows)
+        assert f"that this process was too busy for): {lost:.1f} s in 5 sessions" in table
+        assert "5 sessions lost audio: the bot or this machine is overloaded; " in table
+        page = report.to_html()
+        for row in report.failed:
+            assert f'"lost_seconds":{{"sent":{json.dumps(row.lost_seconds.sent)},"received":0.0}}' in page
+        assert all(json.dumps(line) in page for line in table.splitlines()[-2:])
 
 
 class TestEnding:
