@@ -21,7 +21,7 @@ from rtvi_sync.protocol.validation import STRING, function_taking
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
-COMMANDS = ("demo", "talk", "ask", "doctor", "bot", "devices", "show", "replay")
+COMMANDS = ("demo", "talk", "ask", "doctor", "load", "bot", "devices", "show", "replay")
 # Exit statuses.
 FAILED = 1
 INTERRUPTED = 130

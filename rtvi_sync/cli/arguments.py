@@ -83,6 +83,25 @@ def port(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """Parse an argument that is a number of things, one at least.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is none.
+    """
+    value = count_or_zero(text)
+    if not value:
+        raise argparse.ArgumentTypeError("'0' is not a number from 1 on")
+    return value
+
+
+def count_or_zero(text: str) -> int:
+    """Parse an argument that is a number of things; raise as `count()` does."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of things")
+    return int(text)
+
+
 def header(text: str) -> tuple[str, str]:
     """Parse an argument that is a header of an HTTP request: "NAME: VALUE".
 

@@ -70,6 +70,7 @@ _PLACES = {
     "levels_tick": "rtvi_sync.cli.devices._TICK",
     "event_log": "rtvi_sync.flask._MAX_LOG_BYTES",  # bytes
     "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",
+    "load_line": "rtvi_sync.testing.load.progress._LINE_INTERVAL",  # from one line of the progress to the next
     "proxy_pause": "rtvi_sync.testing.fault_injection.fault_proxy._PAUSE",  # after an accept() that failed
     "server_pause": "rtvi_sync.testing.embedded_bot.server._PAUSE",
     # threads

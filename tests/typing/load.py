@@ -10,7 +10,7 @@ from locust.env import Environment
 from rtvi_sync import RTVIClientOptions, Turn, WebSocketTransport
 from rtvi_sync.locust import RTVIUser
 from rtvi_sync.media import ToneSource
-from rtvi_sync.testing import MeasuredClient, Measurement, Percentiles, Report, Row, run_many
+from rtvi_sync.testing import LostSeconds, MeasuredClient, Measurement, Percentiles, Report, Row, run_many
 
 URL = "ws://localhost:7860/ws-client"
 
@@ -39,6 +39,8 @@ def note(row: Row) -> None:
     error: BaseException | None = first.error
     name: str | None = row.error if error is None else first.name
     assert name is None or row.durations[name] <= row.seconds
+    lost: LostSeconds = row.lost_seconds
+    assert lost.sent + lost.received + row.audio.max_delay >= 0.0
 
 
 def run() -> Report:
@@ -53,6 +55,7 @@ def run() -> Report:
         session_timeout=60,
         connect=lambda client: client.start_bot_and_connect("http://localhost:7860/start"),
         on_row=note,
+        progress=False,
     )
     run_many(ask, "many", URL)  # type: ignore[arg-type]
     run_many(ask, 1, lambda: "a client")  # type: ignore[arg-type,return-value]

@@ -18,8 +18,9 @@ from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
 from rtvi_sync.concurrency.logs import package_logger
-from rtvi_sync.protocol.validation import COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
+from rtvi_sync.protocol.validation import BOOL, COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
+from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.load.report import Outcome, Report, Row, RowAudio, error_text, kind_of
 
 from ...concurrency.clock import monotonic
@@ -47,6 +48,7 @@ def run_many(
     session_timeout: float | None = None,
     connect: Callable[[MeasuredClient], object] = MeasuredClient.connect,
     on_row: Callable[[Row], object] | None = None,
+    progress: bool | None = None,
 ) -> Report:
     """Run `scenario(client)` in `n` sessions with a bot, and return the measurements of all sessions.
 
@@ -76,6 +78,8 @@ def run_many(
             ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
         on_row: called with each row as its session ends, on the thread of the session. If a session got no thread, or
             does not end after it was closed, it is called on the calling thread. An exception is logged.
+        progress: True: show on stderr how far it is, by a bar on a terminal that has rich, else by a line each 5 s.
+            False: show nothing. None: show it only on a terminal.
 
     Raises:
         KeyboardInterrupt: Ctrl-C. All sessions are ended; a second Ctrl-C ends the wait for them. Its argument is the
@@ -91,8 +95,9 @@ def run_many(
         function_taking().check(client=client)
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)
+    BOOL.or_none.check(progress=progress)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
-    run = _LoadRun(scenario, make, connect, on_row, session_timeout)
+    run = _LoadRun(scenario, make, connect, on_row, session_timeout, LoadProgress(n, shown=progress))
     due = run.began
     try:
         for number in range(n):
@@ -108,6 +113,8 @@ def run_many(
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(run.report()) from None
         raise
+    finally:
+        run.progress.close()
 
 
 @attrs.define(eq=False)
@@ -143,12 +150,15 @@ class _LoadRun:
         connect: Callable[[MeasuredClient], object],
         on_row: Callable[[Row], object] | None,
         timeout: float | None,
+        progress: LoadProgress,
     ) -> None:
         self._scenario = scenario
         self._make = make
         self._connect = connect
         self._on_row = on_row
         self._timeout = math.inf if timeout is None else timeout
+        #: Shown by the calling thread while it waits.
+        self.progress: LoadProgress = progress
         self.began = monotonic()
         # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
         self._running: dict[int, _LoadSession] = {}
@@ -173,9 +183,10 @@ class _LoadRun:
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until `ready()` or until a moment; meanwhile end the sessions whose limit has passed."""
         while not ready() and monotonic() < until:
-            moment = min(until, self._next_limit())
+            moment = min(until, self._next_limit(), self.progress.due)
             self._notifier.wait_for(ready, Deadline(None if moment == math.inf else max(0.0, moment - monotonic())))
             self._end_overdue()
+            self.progress.show([row.outcome for row in [*self._rows.values()]], self.active_count)
         while self._ended:
             session = self._ended.popleft()
             for thread in (session.thread, session.closer):

@@ -352,6 +352,7 @@ TABLE: dict[str, Call] = {
         session_timeout=NOT_SECONDS,
         connect=(*NOT_FUNCTION, None),
         on_row=NOT_FUNCTION,
+        progress=NOT_BOOL,
     ),
     "Report.show": call(lambda targets: targets.report().show, {"stream": io.StringIO()}, stream=(5, "report.txt")),
     "Report.to_csv": call(lambda targets: targets.report().to_csv, path=NOT_PATH),

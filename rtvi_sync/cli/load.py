@@ -1,0 +1,163 @@
+"""Run many sessions with a bot at once, and report which failed, how long answers took, and where audio was lost.
+
+Each session asks the questions of --text, then those of --wav, and waits for each answer. With --scenario it calls a
+function of yours instead, with the connected client.
+
+Exit status: 0 if all is well; 1 if more sessions failed than --max-failed; 2 if a file cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync.protocol.validation import FUNCTION
+from rtvi_sync.testing import MeasuredClient, Report, run_many
+from rtvi_sync.testing.load.many import Scenario
+
+from .arguments import (
+    URL_HELP,
+    add_connect_options,
+    add_json_option,
+    connect_options,
+    count,
+    count_or_zero,
+    limit,
+    url,
+    words,
+    wrong_usage,
+)
+
+_INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("url", type=url, metavar="URL", help=URL_HELP)
+    parser.add_argument("--sessions", type=count, required=True, metavar="N", help="how many sessions")
+    parser.add_argument(
+        "--at-once", type=count, default=500, metavar="N", help="sessions at a time, at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=limit, default=50.0, metavar="R", help="sessions that begin in a second, at most (%(default)g)"
+    )
+    parser.add_argument(
+        "--text",
+        type=words,
+        action="append",
+        default=[],
+        metavar="T",
+        help="a typed question; may be given several times",
+    )
+    parser.add_argument(
+        "--wav",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="F",
+        help="a spoken one; may be given several times",
+    )
+    parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="called with the client instead of questions")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html there")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write the page of the report")
+    add_json_option(parser)
+    parser.add_argument(
+        "--max-failed", type=count_or_zero, default=0, metavar="N", help="sessions that may fail (%(default)s)"
+    )
+    add_connect_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        scenario = _scenario(arguments)
+        if arguments.out is not None:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        return wrong_usage("load", error)
+    options = connect_options(arguments)
+    try:
+        report = run_many(
+            scenario,
+            arguments.sessions,
+            lambda: MeasuredClient.for_url(arguments.url, **options),
+            concurrency=arguments.at_once,
+            spawn_rate=arguments.rate,
+            progress=True,
+        )
+    except KeyboardInterrupt as interrupt:
+        (report,) = interrupt.args or (None,)
+        if report is not None:
+            _tell(arguments, report)
+        return _INTERRUPTED
+    return 0 if _tell(arguments, report) else 1
+
+
+def _tell(arguments: argparse.Namespace, report: Report) -> bool:
+    """Print and write the report; return whether few enough sessions failed."""
+    is_ok: bool = len(report.failed) <= arguments.max_failed
+    if arguments.out is not None:
+        report.to_json(arguments.out / "load.json")
+        report.to_csv(arguments.out / "load.csv")
+        report.to_html(arguments.out / "load.html")
+    if arguments.html is not None:
+        report.to_html(arguments.html)
+    if arguments.json:
+        print(json.dumps({**json.loads(report.to_json()), "ok": is_ok}, indent=1))
+    else:
+        report.show()
+    return is_ok
+
+
+def _scenario(arguments: argparse.Namespace) -> Scenario:
+    """Return the function that each session runs.
+
+    Raises:
+        ValueError: It cannot be made of these arguments.
+        OSError: A file cannot be read.
+    """
+    questions: list[str | Path] = [*arguments.text, *arguments.wav]
+    if arguments.scenario is not None:
+        if questions:
+            raise ValueError("--scenario asks by itself: leave out --text and --wav, or --scenario")
+        return _function(arguments.scenario)
+    for path in arguments.wav:
+        path.open("rb").close()  # else each session would fail with it
+    if not questions:
+        raise ValueError("There is nothing to ask: pass --text, --wav or --scenario FILE.py:FUNCTION")
+
+    def ask(client: MeasuredClient) -> None:
+        for question in questions:
+            client.ask(question)
+
+    return ask
+
+
+def _function(place: str) -> Scenario:
+    """Return the function at a place: "FILE.py:FUNCTION". What the file raises is not caught: it is the user's.
+
+    Raises:
+        ValueError: There is none.
+        OSError: The file cannot be read.
+    """
+    file, colon, name = place.rpartition(":")
+    if not (colon and file and name):
+        raise ValueError(f"--scenario {place}: name a file and a function, as in scenario.py:call")
+    path = Path(file)
+    path.open("rb").close()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--scenario {file} is no file of Python: its name must end with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # as for an import: classes in it may be pickled, or look for it
+    sys.path.insert(0, str(path.parent.resolve()))  # what it imports is beside it
+    spec.loader.exec_module(module)
+    function: Any = getattr(module, name, None)
+    if not FUNCTION.has_type(function):
+        raise ValueError(f"--scenario: {file} has no function {name!r}")
+    scenario: Scenario = function
+    return scenario

@@ -1,0 +1,128 @@
+"""`rtvi-sync load`: many sessions with a bot, from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.cli import main
+from rtvi_sync.testing import EmbeddedBot, Fault
+from tests.support.wavs import tone, write_wav
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with EmbeddedBot(replies="No.", hangover=0.1) as bot:
+        yield bot.ws_url
+
+
+def test_questions(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each session asks all of them; the table has the outcomes and the latencies."""
+    assert main(["load", url, "--sessions", "3", "--rate", "100", "--text", "One?", "--text", "Two?"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("3 sessions in ")
+    assert lines[0].endswith(": 3 passed")
+    assert any(line.startswith("answer complete ") and line.split()[2] == "6" for line in lines)
+    assert err == ""
+
+
+def test_a_spoken_question(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A WAV file is spoken; the report says how much audio of it was sent."""
+    question = write_wav(tmp_path / "q.wav", [tone(0.3)])
+    assert main(["load", url, "--sessions", "1", "--wav", str(question), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["ok"] is True
+    assert data["audio"]["sent"] > 0.3
+
+
+def test_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder gets JSON, CSV and the page, which may have a place of its own, too; `show` reads the JSON."""
+    out, page = tmp_path / "new" / "out", tmp_path / "page.html"
+    words = ["load", url, "--sessions", "2", "--text", "One?", "--out", str(out), "--html", str(page)]
+    assert main(words) == 0
+    assert {each.name for each in out.iterdir()} == {"load.json", "load.csv", "load.html"}
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert main(["show", str(out / "load.json")]) == 0
+    assert "2 sessions in " in capsys.readouterr().out.splitlines()[-6]
+
+
+def test_sessions_that_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 1 if more failed than may; JSON has the errors."""
+    words = ["load", "", "--sessions", "4", "--text", "One?", "--json"]
+    for allowed, status in ((None, 1), ("1", 1), ("2", 0)):
+        with EmbeddedBot(faults=[Fault("drop", 2), Fault("drop", 3)]) as bot:
+            words[1] = bot.ws_url
+            assert main([*words, *([] if allowed is None else ["--max-failed", allowed])]) == status
+        data = json.loads(capsys.readouterr().out)
+        assert (data["failed"], data["ok"]) == (2, status == 0)
+
+
+SCENARIO = """
+import helper
+
+
+def call(client):
+    with client.measure(helper.NAME):
+        client.ask("One?", audio_response=False)
+
+
+number = 5
+"""
+
+
+def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function of a file is called with each client; the file may import what is beside it."""
+    (tmp_path / "my_calls.py").write_text(SCENARIO)
+    (tmp_path / "helper.py").write_text("NAME = 'the call'")
+    assert main(["load", url, "--sessions", "2", "--scenario", f"{tmp_path / 'my_calls.py'}:call"]) == 0
+    assert "step the call" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "There is nothing to ask"),
+        (["--wav", "missing.wav"], "missing.wav"),
+        (["--scenario", "calls.py"], "name a file and a function"),
+        (["--scenario", "missing.py:call"], "missing.py"),
+        (["--scenario", "calls.txt:call"], "must end with .py"),
+        (["--scenario", "calls.py:number"], "has no function 'number'"),
+        (["--scenario", "calls.py:call", "--text", "One?"], "leave out"),
+        (["--text", "One?", "--out", "calls.txt"], "calls.txt"),
+    ],
+)
+def test_mistakes(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistake is one line, before any session begins."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "calls.py").write_text("number = 5")
+    (tmp_path / "calls.txt").write_text("")
+    assert main(["load", "ws://127.0.0.1:9", "--sessions", "1", *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("rtvi-sync load: ")
+    assert told in err
+
+
+@pytest.mark.parametrize("words", [["--sessions", "0"], ["--sessions", "x"], ["--sessions", "1", "--max-failed", "-1"]])
+def test_numbers_that_are_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A number that is none is a mistake of usage."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["load", "ws://127.0.0.1:9", "--text", "One?", *words])
+    assert "is not a number" in capsys.readouterr().err
+
+
+def test_ctrl_c(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C ends the sessions; what there is of the report is printed and written, and the status is 130."""
+    (tmp_path / "stops.py").write_text(
+        "import os, signal\n\ndef call(client):\n    os.kill(os.getpid(), signal.SIGINT)\n    client.wait()\n"
+    )
+    words = ["load", url, "--sessions", "1", "--scenario", f"{tmp_path / 'stops.py'}:call", "--out", str(tmp_path)]
+    assert main(words) == 130
+    assert "1 interrupted" in capsys.readouterr().out
+    assert json.loads((tmp_path / "load.json").read_text())["rows"][0]["outcome"] == "interrupted"
