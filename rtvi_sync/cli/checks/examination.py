@@ -54,12 +54,12 @@ class Examination:
     def __init__(self, url: str, options: dict[str, Any], *, question: str, speaks: bool) -> None:
         self.url = url
         self.parts: SplitResult = urlsplit(url)
-        self.bot_url = BotURL.parse(url)
-        self.network = Network()
+        self.bot_url: BotURL = BotURL.parse(url)
+        self.network: Network = Network()
         self.question = question
         self.speaks = speaks
-        self.limit = Deadline(SECONDS + float(options["connect_timeout"]))
-        self.client = RTVIClient.for_url(url, **options, mic=False, speaker=NullSink())
+        self.limit: Deadline = Deadline(SECONDS + float(options["connect_timeout"]))
+        self.client: RTVIClient = RTVIClient.for_url(url, **options, mic=False, speaker=NullSink())
         self._listens = threading.Event()  # the bot has not muted the user
         self._listens.set()
         self.client.on("user_mute_started", lambda _: self._listens.clear())
