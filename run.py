@@ -113,7 +113,7 @@ SAMPLE_EXTRAS = {
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "webrtc", "bench")
 EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "webrtc")
-TEST_PARTS = (*SOAK_PARTS, *EXTRAS, "samples", "bench", "test")
+TEST_PARTS = (*DEMO_PARTS, *EXTRAS, "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
 

@@ -415,10 +415,10 @@ def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
 
 
 def test_requirements_come_from_the_named_tables_alone() -> None:
-    """The package's own requirements come first, then those of the named extras and groups, and no others."""
+    """The package's own requirements come first, then those of the named extras and groups and of what these include."""
     project = {
         "project": {"dependencies": ["a>=1"], "optional-dependencies": {"testing": ["b"], "audio": ["c"]}},
-        "dependency-groups": {"test": ["d", "e<2"], "lint": ["f"]},
+        "dependency-groups": {"test": ["d", {"include-group": "bench"}], "bench": ["e<2", "b"], "lint": ["f"]},
     }
     assert environments.requirements_of(project, ("testing", "test")) == ["a>=1", "b", "d", "e<2"]
 

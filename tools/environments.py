@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +205,16 @@ def package_of(requirement: str) -> str:
 def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
     """Return the package's own requirements and those of the named extras and groups of a parsed pyproject.toml."""
     tables = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
-    lines = [line for part in parts for line in tables[part]]
-    # An included group must be named in `parts`, too.
-    return [*project["project"]["dependencies"], *(line for line in lines if isinstance(line, str))]
+
+    def lines_of(part: str) -> Iterator[str]:
+        for line in tables[part]:
+            if isinstance(line, str):
+                yield line
+            else:
+                yield from lines_of(line["include-group"])
+
+    named = (line for part in parts for line in lines_of(part))
+    return list(dict.fromkeys([*project["project"]["dependencies"], *named]))
 
 
 def read_project(python: Path) -> dict[str, Any]:
