@@ -44,7 +44,7 @@ def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
         ) as process,
     ):
         assert process.stdout is not None
-        limit = threading.Timer(GUARD, process.kill)
+        limit = threading.Timer(4 * GUARD, process.kill)  # it runs a dozen load tests
         limit.start()
         found = process.stdout.readline()
         sessions = [*bot.sessions, *mute.sessions]
