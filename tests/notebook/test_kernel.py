@@ -151,6 +151,7 @@ def test_a_cell_that_creates_the_client_may_be_run_again(kernel: Kernel) -> None
     assert kernel.run(ONE_SESSION) == "1\n"
 
 
+@pytest.mark.usefixtures("shared")  # the first kernel of a process leaves Jupyter's event loop behind
 def test_a_session_that_is_left_open_ends_with_the_kernel() -> None:
     """Stopping the kernel closes the session: the bot sees an ordinary end."""
     with EmbeddedBot() as bot, running_kernel() as kernel:
