@@ -1,7 +1,8 @@
-"""A conversation in a notebook: its live transcript, its audio and the bot's latencies.
+"""A conversation in a notebook: its live transcript, timeline and audio, and the bot's latencies.
 
     talk = Conversation(client)  # before client.connect()
     talk                         # the transcript, updated in this cell while other cells run
+    talk.timeline                # who said what when, and which functions were called
     talk.audio                   # players for both sides of each turn
     talk.latency                 # a table
 
@@ -23,12 +24,12 @@ from rtvi_sync.recording.transcript import EVENTS
 
 from .live import LiveOutput
 from .page import transcript_html, transcript_text
-from .tables import Latencies, TurnPlayers, Voices
+from .tables import Latencies, Timeline, TurnPlayers, Voices
 
 if TYPE_CHECKING:
     from IPython.display import Audio
 
-__all__ = ["Conversation", "Latencies", "TurnPlayers", "Voices"]
+__all__ = ["Conversation", "Latencies", "Timeline", "TurnPlayers", "Voices"]
 
 
 class Conversation:
@@ -75,6 +76,12 @@ class Conversation:
         # Signals hold their receivers weakly. This handler keeps the conversation alive as long as its client, even if
         # no variable of the notebook refers to it.
         client.on(RTVIEvent.DISCONNECTED, self._on_disconnected)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The turns so far, in time: what was said and called, and how long the bot took."""
+        turns, _ = self._take_turns()
+        return Timeline(turns)
 
     @property
     def audio(self) -> Voices:

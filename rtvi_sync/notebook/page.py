@@ -14,6 +14,7 @@ from rtvi_sync.recording.transcript import is_heard
 # Characters that are shown of each side of a turn.
 _MAX_TEXT = 20_000
 _FAINT = "opacity: 0.55"
+_FRAME_HEIGHT = 480
 
 
 def transcript_html(turns: Sequence[TurnRecord], status: str) -> str:
@@ -45,6 +46,14 @@ def _clean(text: str) -> str:
 
 def _faint(tag: str, text: str) -> str:
     return f'<{tag} style="{_FAINT}">{html.escape(text)}</{tag}>'
+
+
+def frame_html(title: str, page: str) -> str:
+    """Return a whole page as a part of the output. Its script runs, but cannot reach the notebook."""
+    return (
+        f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" srcdoc="{html.escape(page)}" '
+        f'style="width: 100%; height: {_FRAME_HEIGHT}px; border: 0; resize: vertical; overflow: auto"></iframe>'
+    )
 
 
 def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

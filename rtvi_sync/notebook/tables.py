@@ -1,4 +1,4 @@
-"""The audio and the latencies of a conversation, as a notebook shows them."""
+"""The timeline, the audio and the latencies of a conversation, as a notebook shows them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,34 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rtvi_sync.conversation.turn import timeline_of
 from rtvi_sync.recording import latency
+from rtvi_sync.recording.page import render
+from rtvi_sync.recording.page.data import turns_data
 
-from .page import table_html, table_text
+from .page import frame_html, table_html, table_text
 
 if TYPE_CHECKING:
     from IPython.display import Audio
+
+    from rtvi_sync import Turn
+
+
+@attrs.frozen
+class Timeline:
+    """What was said and called, in time. A notebook shows it as the page of a recording does, with the table of turns.
+
+    Attributes:
+        turns: in order.
+    """
+
+    turns: tuple[Turn, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(map(timeline_of, self.turns)) or "There was no turn."
+
+    def _repr_html_(self) -> str:
+        return frame_html("Timeline of the conversation", render("Timeline", turns_data(self.turns)))
 
 
 @attrs.frozen(kw_only=True)

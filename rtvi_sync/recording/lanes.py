@@ -29,6 +29,7 @@ LANES: Final[dict[Lane, str]] = {
 
 # Seconds for which words that were typed, or a call without an end, are shown.
 _SHORT: Final = 0.02
+_INTERRUPTED: Final = "the bot was interrupted"
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +80,13 @@ class AnswerWait:
 
 
 def bars_of(recording: Recording, turns: Sequence[Turn]) -> list[Bar]:
-    """Return the bars of all turns, in the order of their starts."""
-    found = [bar for turn in turns for bar in _bars_of_turn(turn)]
-    return sorted([*found, *_model_bars(recording, turns)], key=lambda bar: bar.start)
+    """Return the bars of all turns, and those of the language model, in the order of their starts."""
+    return sorted([*turn_bars(turns), *_model_bars(recording, turns)], key=lambda bar: bar.start)
+
+
+def turn_bars(turns: Sequence[Turn]) -> list[Bar]:
+    """Return the bars of what the user and the bot said, and of the functions that were called."""
+    return [bar for turn in turns for bar in _bars_of_turn(turn)]
 
 
 def _bars_of_turn(turn: Turn) -> Iterator[Bar]:
@@ -183,11 +188,27 @@ def marks_of(recording: Recording, turns: Sequence[Turn]) -> list[LaneMark]:
     return found
 
 
+def turn_marks(turns: Sequence[Turn]) -> list[LaneMark]:
+    """Return the interruptions and errors of turns, as far as they are known without a recording."""
+    interruptions = [
+        LaneMark(at=turn.timings.interrupted_at, kind="interruption", text=_INTERRUPTED, turn=turn.number)
+        for turn in turns
+        if turn.timings.interrupted_at is not None
+    ]
+    errors = [
+        LaneMark(at=entry.at, kind="error", text=entry.text, turn=turn.number)
+        for turn in turns
+        for entry in turn.timeline
+        if entry.kind == "error"
+    ]
+    return [*interruptions, *errors]
+
+
 def _mark_of(row: dict[str, Any]) -> LaneMark | None:
     at = float(row.get("t", 0.0))
     match row.get("kind"):
         case "interruption":
-            return LaneMark(at=at, kind="interruption", text="the bot was interrupted")
+            return LaneMark(at=at, kind="interruption", text=_INTERRUPTED)
         case "mark":
             return LaneMark(at=at, kind="mark", text=str(row.get("text", "")))
         case "lost":

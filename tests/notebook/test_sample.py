@@ -85,18 +85,19 @@ def test_it_is_kept_clean() -> None:
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
-    assert len(code) <= 8
+    assert len(code) <= 9
     assert len(cells) >= 2 * len(code) - 2
     assert max(len(cell.source.splitlines()) for cell in code) < 20
 
 
 def test_it_shows_the_conversation(executed: tuple[Executed, Executed]) -> None:
-    """The transcript is complete in the cell that displayed it; players and latencies are there."""
+    """The transcript is complete in the cell that displayed it; the timeline, players and latencies are there."""
     own, _ = executed
     transcript = re.sub(r"<[^>]*>", "", own.html("display(talk)"))
     assert "you Can you hear me?" in transcript
     assert "bot You said: Thank you." in transcript
     assert transcript.endswith("This client ended the session")
+    assert own.html("talk.timeline").startswith("<iframe ")
     assert own.html("talk.audio").count("<audio") == 5
     assert len(re.findall(r"<td>\d+</td><td>\d+</td><td>\d+</td><td>\d+</td>", own.html("talk.latency"))) == 2
 

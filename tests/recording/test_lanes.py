@@ -6,7 +6,17 @@ import pytest
 
 from rtvi_sync import Recording, Turn
 from rtvi_sync.conversation.record import TurnTimings
-from rtvi_sync.recording.lanes import LANES, bars_of, bot_span, marks_of, turn_at, user_span, waits_of
+from rtvi_sync.recording.lanes import (
+    LANES,
+    bars_of,
+    bot_span,
+    marks_of,
+    turn_at,
+    turn_bars,
+    turn_marks,
+    user_span,
+    waits_of,
+)
 
 pytestmark = pytest.mark.inside
 
@@ -60,3 +70,13 @@ def test_what_is_not_known_of_a_turn() -> None:
     assert bot_span(turn_of(first_token=3.0)) == (3.0, 3.02)
     assert bot_span(turn_of(first_audio=3.0, interrupted_at=4.0, bot_stopped_speaking=5.0)) == (3.0, 4.0)
     assert turn_at(0.5, []) is None
+
+
+def test_turns_alone(talk: Recording) -> None:
+    """Turns without their recording have all bars but those of the model, and its interruptions and errors as marks."""
+    turns = talk.turns()
+    assert turn_bars(turns) == sorted(
+        (bar for bar in bars_of(talk, turns) if bar.lane != "model"), key=lambda bar: bar.turn or 0
+    )
+    of_turns = [(mark.kind, mark.turn) for mark in turn_marks(turns)]
+    assert of_turns == [("interruption", 3), ("error", 6)]

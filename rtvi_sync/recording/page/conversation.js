@@ -1,9 +1,10 @@
 // One recording: its timeline, turns, messages and player; and a list of several.
 
+const IS_PART = data.kind === "turns"; // of another page: turns without what only a recording has
 const LANES = [["user-audio", "User's audio", 46], ["user", "User", 28], ["model", "Model", 22], ["functions", "Functions", 24],
-  ["bot", "Bot", 44], ["bot-audio", "Bot's audio", 46], ["marks", "Marks", 24]];
+  ["bot", "Bot", 44], ["bot-audio", "Bot's audio", 46], ["marks", "Marks", 24]].filter(([lane]) => !IS_PART || ["user", "functions", "bot", "marks"].includes(lane));
 const SHAPES = { interruption: "M-5-5H5L0 5Z", error: "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z", lost: "M0-6L6 5H-6Z", mark: "M0-6L6 0L0 6L-6 0Z", end: "M-5-5H5V5H-5Z" };
-const NARROW = 640, GUTTER = 104, AXIS = 24, CUT = 20, ZOOM = 1.6, PAGE = 200;
+const NARROW = 640, GUTTER = 104, AXIS = 24, CUT = 20, ZOOM = 1.6, PAGE = 200, LATEST = 60;
 const WHO = { text: "user typed", audio: "user spoke" };
 
 class Timeline {
@@ -255,7 +256,7 @@ class Conversation {
     this.timeline = new Timeline(recording, (at, number) => { this.select(number, false); this.player.seek(at); });
     this.player = new Player(recording, this.timeline);
     this.rows = new Map();
-    this.nodes = [this.timelineSection(), this.turnsSection(), this.messagesSection()];
+    this.nodes = [this.timelineSection(), this.turnsSection(), ...(IS_PART ? [] : [this.messagesSection()])];
   }
 
   timelineSection() {
@@ -265,10 +266,10 @@ class Conversation {
     const kinds = new Set(this.recording.marks.map((mark) => mark.kind));
     const names = { interruption: "interruption", error: "error", lost: "audio lost", mark: "mark of the test", end: "end of the session" };
     return el("section", { id: "timeline", "aria-labelledby": "timeline-title" }, el("div", { class: "bar-head" }, el("h2", { id: "timeline-title" }, "Timeline"),
-      el("div", { class: "tools" }, this.player.clock, this.player.button, button("−", "Zoom out", () => this.timeline.zoom(ZOOM)), button("+", "Zoom in", () => this.timeline.zoom(1 / ZOOM)),
-        button("Whole", "Show the whole recording", () => this.timeline.show(0, this.timeline.length)), button("?", "Keys", () => this.help()))),
-      this.timeline.node, this.player.note,
-      el("ul", { class: "legend", "aria-label": "Legend" }, swatch(box("user"), "user"), swatch(box("model"), "model runs"), swatch(box("functions"), "function call"), swatch(box("bot"), "bot"),
+      el("div", { class: "tools" }, !IS_PART && [this.player.clock, this.player.button], button("−", "Zoom out", () => this.timeline.zoom(ZOOM)), button("+", "Zoom in", () => this.timeline.zoom(1 / ZOOM)),
+        button("Whole", "Show the whole time", () => this.timeline.show(0, this.timeline.length)), button("?", "Keys", () => this.help()))),
+      this.timeline.node, !IS_PART && this.player.note,
+      el("ul", { class: "legend", "aria-label": "Legend" }, swatch(box("user"), "user"), !IS_PART && swatch(box("model"), "model runs"), swatch(box("functions"), "function call"), swatch(box("bot"), "bot"),
         swatch(box("bot", svg("rect", { x: 1, y: 2, width: 20, height: 10, fill: "url(#hatch)" })), "interrupted"),
         swatch(svg("path", { class: "wait", d: "M2 3V11M2 7H20M20 3V11" }), "until the bot is heard"),
         Object.keys(names).filter((kind) => kinds.has(kind)).map((kind) => swatch(svg("path", { class: `mark ${kind}`, d: SHAPES[kind], transform: "translate(11 7)" }), names[kind]))));
@@ -277,7 +278,7 @@ class Conversation {
   turnsSection() {
     const { turns } = this.recording, title = el("h2", { id: "turns-title" }, "Turns");
     if (!turns.length) return el("section", { "aria-labelledby": "turns-title" }, el("div", { class: "bar-head" }, title),
-      el("p", { class: "muted" }, "No turn was recorded."));
+      el("p", { class: "muted" }, "There was no turn."));
     const withCalls = turns.some((turn) => turn.calls.length), measures = Object.keys(MEASURES);
     const slowestOf = (measure) => turns.reduce((one, other) => (other[measure] ?? -1) > (one[measure] ?? -1) ? other : one);
     const most = Object.fromEntries(measures.map((measure) => [measure, slowestOf(measure)]));
@@ -392,10 +393,11 @@ class Conversation {
   }
 
   help() {
-    const keys = [["+  −", "zoom in, zoom out"], ["←  →", "move"], ["Home  End", "the beginning, the end"], ["j  k", "next turn, previous turn"], ["Space", "play or pause"], ["m", "messages"], ["?", "this help"]];
+    const keys = [["+  −", "zoom in, zoom out"], ["←  →", "move"], ["Home  End", "the beginning, the end"], ["j  k", "next turn, previous turn"],
+      ...(IS_PART ? [] : [["Space", "play or pause"], ["m", "messages"]]), ["?", "this help"]];
     const dialog = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"),
       el("dl", {}, keys.map(([names, what]) => [el("dt", {}, names.split("  ").map((name) => [el("kbd", {}, name), " "]).flat()), el("dd", {}, what)]).flat()),
-      el("p", { class: "muted" }, "In the timeline the wheel zooms, a drag moves, and a click plays from there."), el("form", { method: "dialog", class: "more" }, el("button", {}, "Close")));
+      el("p", { class: "muted" }, `In the timeline the wheel zooms, a drag moves, and a click ${IS_PART ? "selects a turn" : "plays from there"}.`), el("form", { method: "dialog", class: "more" }, el("button", {}, "Close")));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
@@ -404,8 +406,8 @@ class Conversation {
   key(event) {
     const whole = this.timeline.length, length = this.timeline.until - this.timeline.from;
     const acts = { "+": () => this.timeline.zoom(1 / ZOOM), "=": () => this.timeline.zoom(1 / ZOOM), "-": () => this.timeline.zoom(ZOOM), ArrowLeft: () => this.timeline.move(-0.2), ArrowRight: () => this.timeline.move(0.2),
-      Home: () => this.timeline.show(0, length), End: () => this.timeline.show(whole - length, whole), j: () => this.step(1), k: () => this.step(-1), " ": () => this.player.toggle(),
-      m: () => { this.messages.open = !this.messages.open; this.messages.scrollIntoView({ block: "nearest" }); }, "?": () => this.help() };
+      Home: () => this.timeline.show(0, length), End: () => this.timeline.show(whole - length, whole), j: () => this.step(1), k: () => this.step(-1), "?": () => this.help(),
+      ...(IS_PART ? {} : { " ": () => this.player.toggle(), m: () => { this.messages.open = !this.messages.open; this.messages.scrollIntoView({ block: "nearest" }); } }) };
     const act = acts[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
     if (event.target.closest("input, select, textarea") || (event.key === " " && event.target.closest("button, summary"))) return;
@@ -415,6 +417,7 @@ class Conversation {
 }
 
 let current = null;
+document.addEventListener("keydown", (event) => current && current.key(event));
 
 function findingsOf(recordings) {
   const items = recordings.flatMap((recording, index) => recording.findings.map((finding) => el("li", {},
@@ -459,5 +462,12 @@ function recordingsPage() {
         recording.percentiles.voice_to_voice.p50 === null ? "–" : `${ms(recording.percentiles.voice_to_voice.p50)} ms`, recording.findings.filter((finding) => finding.bad).length || "–"]), 2)));
   }
   if (recordings.length) open(0);
-  document.addEventListener("keydown", (event) => current && current.key(event));
+}
+
+/** Show turns as a part of another page, without a head: at first the latest, because between two may be any time. */
+function turnsPage() {
+  document.documentElement.classList.add("part");
+  open(0);
+  const { timeline } = current;
+  timeline.show(timeline.length - LATEST, timeline.length);
 }

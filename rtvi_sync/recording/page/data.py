@@ -1,4 +1,4 @@
-"""What the page shows of recordings, as JSON. Pure."""
+"""What the page shows of recordings, or of turns alone, as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from urllib.parse import quote
 
 import attrs
 
+from ...conversation.record import TurnTimings
 from ...conversation.turn import words_of
 from ..compare import Comparison
-from ..lanes import bars_of, end_in_words, end_of, loss_in_words, marks_of, start_of, waits_of
+from ..lanes import (
+    Bar,
+    LaneMark,
+    bars_of,
+    end_in_words,
+    end_of,
+    loss_in_words,
+    marks_of,
+    start_of,
+    turn_bars,
+    turn_marks,
+    waits_of,
+)
 from ..summary import percentiles_as_data, summary, turn_as_data
 from ..waveform import columns_of
 
@@ -55,25 +68,30 @@ def recordings_data(
     }
 
 
+def turns_data(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Return the data of a timeline of turns that need no recording: without sound, messages and the model's runs.
+
+    Args:
+        turns: of a client, in order, by its clock.
+    """
+    start = min((start_of(turn.timings) for turn in turns), default=0.0)
+    moved = [_moved(turn, -start) for turn in turns]
+    seconds = max((end_of(turn.timings) for turn in moved), default=0.0)
+    return {"kind": "turns", "recordings": [_timeline(moved, seconds, turn_bars(moved), turn_marks(moved))]}
+
+
 def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> dict[str, Any]:
     turns = recording.turns()
-    waits = waits_of(turns)
-    slowest = max(waits, key=lambda wait: wait.end - wait.start) if len(waits) > 1 else None
     return {
+        **_timeline(turns, recording.seconds, bars_of(recording, turns), marks_of(recording, turns)),
         "name": recording.path.stem,
         "rtvi": recording.rtvi,
         "bot": recording.bot,
         "library": recording.head.get("library", ""),
         "wall": recording.head.get("wall", ""),
-        "seconds": round(recording.seconds, _DIGITS),
         "is_cut": recording.is_cut,
-        "outline": _outline(recording, turns),
         "findings": [attrs.asdict(finding) for finding in findings_of(recording, turns)],
         "percentiles": percentiles_as_data(turns),
-        "turns": [_turn(turn) for turn in turns],
-        "bars": [_rounded(attrs.asdict(bar)) for bar in bars_of(recording, turns)],
-        "waits": [{**_rounded(attrs.asdict(wait)), "slowest": wait is slowest} for wait in waits],
-        "marks": [_rounded(attrs.asdict(mark)) for mark in marks_of(recording, turns)],
         "messages": [
             [round(float(row.get("t", 0.0)), _DIGITS), row.get("dir"), row["message"]]
             for row in recording.rows
@@ -81,6 +99,20 @@ def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> 
         ],
         "waves": _waves(recording),
         "audio": _audio(recording, folder, embed_audio),
+    }
+
+
+def _timeline(turns: Sequence[Turn], seconds: float, bars: Sequence[Bar], marks: Sequence[LaneMark]) -> dict[str, Any]:
+    """Return what the timeline and the table of turns show."""
+    waits = waits_of(turns)
+    slowest = max(waits, key=lambda wait: wait.end - wait.start) if len(waits) > 1 else None
+    return {
+        "seconds": round(seconds, _DIGITS),
+        "outline": _outline(turns, seconds),
+        "turns": [_turn(turn) for turn in turns],
+        "bars": [_rounded(attrs.asdict(bar)) for bar in bars],
+        "waits": [{**_rounded(attrs.asdict(wait)), "slowest": wait is slowest} for wait in waits],
+        "marks": [_rounded(attrs.asdict(mark)) for mark in marks],
     }
 
 
@@ -95,6 +127,22 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "end": round(end_of(turn.timings), _DIGITS),
         "timeline": [[round(entry.at, _DIGITS), entry.who, words_of(entry)] for entry in turn.timeline],
     }
+
+
+def _moved(turn: Turn, by: float) -> Turn:
+    """Return a turn with all its moments `by` seconds later."""
+
+    def later(at: float | None) -> float | None:
+        return None if at is None else at + by
+
+    return attrs.evolve(
+        turn,
+        timings=TurnTimings(**{name: later(at) for name, at in attrs.asdict(turn.timings).items()}),
+        timeline=tuple(attrs.evolve(entry, at=entry.at + by) for entry in turn.timeline),
+        function_calls=tuple(
+            attrs.evolve(call, started=later(call.started), stopped=later(call.stopped)) for call in turn.function_calls
+        ),
+    )
 
 
 def _rounded(data: dict[str, Any]) -> dict[str, Any]:
@@ -136,10 +184,10 @@ def _arrived(recording: Recording) -> str:
     return f"The user said nothing that began a turn, and so did the bot. What there is: {messages}; {sound}."
 
 
-def _outline(recording: Recording, turns: Sequence[Turn]) -> str:
+def _outline(turns: Sequence[Turn], seconds: float) -> str:
     interrupted = sum(turn.interrupted for turn in turns)
     return (
-        f"Timeline of {recording.seconds:.1f} s with {len(turns)} turns, {interrupted} of them interrupted. "
+        f"Timeline of {seconds:.1f} s with {len(turns)} turns, {interrupted} of them interrupted. "
         "The table of turns has the same as text."
     )
 

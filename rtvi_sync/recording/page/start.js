@@ -1,4 +1,4 @@
 // The start, when all parts are there.
 
 main.replaceChildren();
-if (data.kind === "load") loadPage(); else recordingsPage();
+({ load: loadPage, recordings: recordingsPage, turns: turnsPage })[data.kind]();

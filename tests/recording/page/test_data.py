@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import Recording
-from rtvi_sync.recording.page.data import findings_of, recordings_data
+from rtvi_sync.recording.page.data import findings_of, recordings_data, turns_data
 from tests.support.recordings import Script, a_talk
 
 pytestmark = pytest.mark.inside
@@ -65,3 +65,15 @@ def test_the_data_are_small(talk: Recording) -> None:
     assert data["audio"] == {"name": "talk.wav", "source": "talk.wav"}
     assert all(round(bar["start"], 3) == bar["start"] for bar in data["bars"])
     assert [wait["turn"] for wait in data["waits"] if wait["slowest"]] == [5]
+
+
+def test_turns_alone(talk: Recording) -> None:
+    """Turns of a client begin at 0 on their timeline, whatever its clock, and have the rows that a recording has."""
+    [whole] = recordings_data([talk])["recordings"]
+    [part] = turns_data(talk.turns())["recordings"]
+    assert [turn["bot_text"] for turn in part["turns"]] == [turn["bot_text"] for turn in whole["turns"]]
+    assert min(turn["start"] for turn in part["turns"]) == 0
+    moved = {round(one["start"] - other["start"], 2) for one, other in zip(whole["turns"], part["turns"], strict=True)}
+    assert len(moved) == 1
+    assert part["seconds"] == max(turn["end"] for turn in part["turns"])
+    assert turns_data([])["recordings"][0]["seconds"] == 0

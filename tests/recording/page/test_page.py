@@ -251,7 +251,7 @@ def test_nothing_and_a_part(show: Open, tmp_path: Path, is_cut: bool) -> None:
     recording = Recording.load(script.write(is_cut=is_cut))
     recording.report(tmp_path / "page.html")
     page = show(tmp_path / "page.html")
-    assert ("cut here" if is_cut else "No turn was recorded") in (page.locator("main").text_content() or "")
+    assert ("cut here" if is_cut else "There was no turn") in (page.locator("main").text_content() or "")
 
 
 def test_print(show: Open, talk_page: Path, tmp_path: Path) -> None:
