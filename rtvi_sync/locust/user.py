@@ -14,6 +14,7 @@ from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.testing import MeasuredClient, Measurement
 
 from ..concurrency.clock import monotonic, wall_time
+from .page import page_of
 
 
 class RTVIUser(User):
@@ -33,7 +34,8 @@ class RTVIUser(User):
     | ANSWER | first text, first audio, complete | from the end of the user's part of the turn; see `MeasuredClient` |
     | STEP | as given to `client.measure()` | duration measured by the application |
 
-    A host that cannot be the URL of a bot ends the test.
+    A host that cannot be the URL of a bot ends the test. Locust's option `--rtvi-html FILE` writes a page about all
+    sessions at the end, as `Report.to_html()` does.
 
     Attributes:
         host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
@@ -51,7 +53,8 @@ class RTVIUser(User):
             # Any other exception would leave Locust running without users, for the whole time of the test.
             what = "" if isinstance(error, StopTest) else "No bot is reached at the host (--host or `host`): "
             raise StopTest(f"{what}{error}") from None
-        self.client.on_measurement = self._fire_request
+        self._page = page_of(environment)
+        self.client.on_measurement = self._on_measurement
 
     def make_client(self) -> MeasuredClient:
         """Return the client of this user, not connected. Override it to pass audio or other options:
@@ -70,10 +73,17 @@ class RTVIUser(User):
         """Start the user's greenlet. Called by Locust."""
         greenlet: Greenlet[..., Any] = super().start(group)
         # Ends the session in a greenlet of its own, whatever ends the user and whatever its on_stop() does.
-        greenlet.link(lambda _: self.client.close())
+        greenlet.link(lambda _: self._leave())
         return greenlet
 
-    def _fire_request(self, done: Measurement) -> None:
+    def _leave(self) -> None:
+        self.client.close()
+        if self._page is not None:
+            self._page.leave(self)
+
+    def _on_measurement(self, done: Measurement) -> None:
+        if self._page is not None:
+            self._page.note(self, done)
         request: dict[str, Any] = {
             "request_type": done.kind.upper(),
             "name": done.name,

@@ -39,9 +39,9 @@ class Caller(RTVIUser):
 
 @events.init.add_listener
 def end_with_the_last_user(environment: Any, **_: object) -> None:
-    """End the run with the last user, on the master."""
+    """End the run with the last user, in the process that started it."""
     runner = environment.runner
-    if not isinstance(runner, runners.MasterRunner):
+    if isinstance(runner, runners.WorkerRunner):
         return
 
     def watch() -> None:

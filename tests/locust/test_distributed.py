@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
+from tests.support.load_page import sessions_in
 from tests.support.processes import free_port
 from tests.support.slowness import GUARD
 
@@ -56,6 +57,7 @@ def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failure
     """
     command = [sys.executable, "-m", "locust", "-f", "tests/locust/locustfile.py", "--host", url]
     test = ["--headless", f"--users={USERS}", "--spawn-rate=100", "--run-time=50s", f"--csv={folder / 'run'}"]
+    test.append(f"--rtvi-html={folder / 'pages' / 'run.html'}")
     bind, reach = ["--master-bind-host=127.0.0.1", "--master-bind-port"], ["--master-host=127.0.0.1", "--master-port"]
     port = str(free_port())
     if forked:
@@ -102,7 +104,10 @@ def bot_with(handler: Callable[[BotSession, dict[str, Any]], bool]) -> tuple[Emb
 
 
 def test_all_goes_well(tmp_path: Path) -> None:
-    """Each session, request and answer is counted once, none of them failed, and the workers shared them."""
+    """Each session, request and answer is counted once, none of them failed, and the workers shared them.
+
+    The page has them all.
+    """
     workers: Counter[int] = Counter()
 
     def note(_: BotSession, message: dict[str, Any]) -> bool:
@@ -124,6 +129,10 @@ def test_all_goes_well(tmp_path: Path) -> None:
         ("", "Aggregated"): (4 * TOTAL, 0),
     }
     assert (status, failures) == (0, {})
+    sessions = sessions_in(tmp_path / "pages" / "run.html")
+    assert [session["outcome"] for session in sessions] == ["passed"] * TOTAL
+    measured = Counter((done["kind"].upper(), done["name"]) for session in sessions for done in session["measurements"])
+    assert measured == {name: count for name, (count, _) in counts.items() if name[0]}
 
 
 @pytest.mark.matrix
@@ -162,6 +171,16 @@ def test_the_bot_fails(tmp_path: Path) -> None:
         ("ANSWER", "first text", "RequestTimeoutError"): quarter,
     }
     assert status == 1
+    sessions = sessions_in(tmp_path / "pages" / "run.html")
+    found = Counter(
+        (session["outcome"], session["kind"], (session["error"] or "").partition(":")[0]) for session in sessions
+    )
+    assert found == {
+        ("passed", None, ""): quarter,
+        ("failed", None, "RequestRejectedError"): quarter,
+        ("failed", None, "DisconnectedError"): quarter,
+        ("failed", "timeout", "RequestTimeoutError"): quarter,
+    }
 
 
 def test_the_sample(tmp_path: Path) -> None:
