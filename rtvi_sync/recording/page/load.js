@@ -89,10 +89,9 @@ function lostAudio(rows) {
 }
 
 function loadPage() {
-  const { report } = data, { rows } = report, count = {}, errors = Object.create(null), values = Object.create(null);
+  const { report } = data, { rows } = report, count = {}, values = Object.create(null);
   for (const row of rows) {
     count[row.outcome] = (count[row.outcome] || 0) + 1;
-    if (row.error) (errors[row.error] = errors[row.error] || []).push(row.number);
     row.durations = {};
     const all = Object.create(null); // names may be any
     for (const measured of row.measurements) if (measured.error === null) (all[named(measured)] = all[named(measured)] || []).push(measured.seconds);
@@ -104,11 +103,9 @@ function loadPage() {
   }
   const failed = rows.length - (count.passed || 0);
   head("Load test", `${counted(rows.length, "session")}, ${failed ? `${grouped(failed)} failed` : "all passed"}`, [data.name, `in ${clock(report.seconds, 1)}`, ...OUTCOMES.filter((outcome) => count[outcome]).map((outcome) => `${grouped(count[outcome])} ${outcome}`)], null);
-  const groups = Object.entries(errors).sort(([, one], [, other]) => other.length - one.length);
-  if (groups.length || report.sides.length) main.append(el("section", { "aria-labelledby": "findings-title" }, el("h2", { id: "findings-title" }, "What stands out"), el("ul", { class: "findings" },
+  if (report.errors.length || report.sides.length) main.append(el("section", { "aria-labelledby": "findings-title" }, el("h2", { id: "findings-title" }, "What stands out"), el("ul", { class: "findings" },
     report.sides.map((words) => el("li", {}, el("span", { class: "tag bad" }, "Voice"), el("span", {}, words[0].toUpperCase() + words.slice(1)))),
-    groups.slice(0, 10).map(([error, numbers]) => el("li", {}, el("span", { class: "tag bad" }, `${grouped(numbers.length)} ×`), el("span", {}, error, el("span", { class: "muted" }, ` (session${numbers.length > 1 ? "s" : ""} ${numbers.slice(0, 8).join(", ")}${numbers.length > 8 ? ", …" : ""})`)))),
-    groups.length > 10 ? el("li", {}, el("span"), el("span", { class: "muted" }, `and ${counted(groups.length - 10, "other error")}`)) : null)));
+    report.errors.map((line) => { const [, times, error] = line.match(/^(\d+) x (.*)$/s) || [null, null, line]; return el("li", {}, times ? el("span", { class: "tag bad" }, `${grouped(Number(times))} ×`) : el("span"), el("span", {}, error)); }))));
   if (!rows.length) return void main.append(el("section", {}, el("p", {}, "No session was run.")));
   main.append(el("section", { "aria-labelledby": "measured-title" }, el("div", { class: "bar-head" }, el("h2", { id: "measured-title" }, "Measurements"), el("p", { class: "muted" }, "Columns: how many; line: the share that took at most so long")),
     el("div", { class: "charts" }, report.percentiles.map((of) => distribution(of, values[named(of)] || [])))));

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TextIO, TypeAlias
@@ -34,6 +35,9 @@ Outcome: TypeAlias = Literal["passed", "not connected", "failed", "interrupted"]
 _HEADERS: Final = ("ms", "count", "failed", "p50", "p95", "p99", "longest")
 # The number of different errors that a table shows; the rows have all of them.
 _MAX_SHOWN_ERRORS: Final = 10
+# The number of sessions that are named of each.
+_MAX_NAMED: Final = 8
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(?= s\b)")
 
 
 _AUDIO: Final = ("sent", "late", "not_taken", "received", "concealed", "not_played")
@@ -331,12 +335,17 @@ class Report:
         ]
 
     def _errors(self) -> list[str]:
-        errors = Counter((row.kind, row.error) for row in self.rows if row.error is not None)
+        """Return a line for each error, with the sessions that it ended. Errors that differ in seconds are one."""
+        groups: defaultdict[tuple[str | None, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if row.error is not None:
+                groups[row.kind, _DURATION.sub("\0", row.error)].append(row)
+        found = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
         lines = [
-            f"{count} x {error}" + (f" [{kind}]" if kind is not None else "")
-            for (kind, error), count in errors.most_common(_MAX_SHOWN_ERRORS)
+            f"{len(rows)} x {_in_common(rows)}{f' [{kind}]' if kind else ''} {_named(rows)}"
+            for (kind, _), rows in found[:_MAX_SHOWN_ERRORS]
         ]
-        more = len(errors) - len(lines)
+        more = len(found) - len(lines)
         return [*lines, f"and {more} other errors"] if more > 0 else lines
 
     def _sides(self) -> list[str]:
@@ -362,6 +371,18 @@ class Report:
     @property
     def _max_delay(self) -> float:
         return max((row.audio.max_delay for row in self.rows), default=0.0)
+
+
+def _in_common(rows: Sequence[Row]) -> str:
+    """Return the error of rows whose errors differ in seconds at most, with "…" for what differs."""
+    parts = zip(*(_DURATION.split(row.error or "") for row in rows), strict=True)
+    return "".join(part[0] if len(set(part)) == 1 else "…" for part in parts)
+
+
+def _named(rows: Sequence[Row]) -> str:
+    """Return the numbers of the first sessions of a group, in words."""
+    numbers = [str(row.number) for row in rows[:_MAX_NAMED]] + ["…"] * (len(rows) > _MAX_NAMED)
+    return f"(session{'s' if len(rows) > 1 else ''} {', '.join(numbers)})"
 
 
 def _sessions(count: int) -> str:

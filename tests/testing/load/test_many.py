@@ -9,6 +9,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,10 +22,14 @@ import pytest
 
 from rtvi_sync import RTVIError, WebSocketTransport
 from rtvi_sync.media import ToneSource
-from rtvi_sync.testing import BotSession, EmbeddedBot, FaultProxy, MeasuredClient, Row, faults, run_many
+from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
 from tests.support import limits
-from tests.support.clients import transport_of
+from tests.support.load_page import sessions_in
+from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD, takes
+from tests.support.wavs import tone, write_wav
+from tests.support.websocket import Bot, upgrade
+from tests.support.websocket_bots import message_frame, text_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -223,47 +228,61 @@ class TestSides:
         assert "sent in time, and the server took all of it" in (row.error or "")
         assert "questions that the bot did not hear, though they were said: 1 in 1 session" in str(report)
 
-    def test_a_stalled_server(self, bot: EmbeddedBot) -> None:
+    def test_a_stalled_server(self, bot: EmbeddedBot, tmp_path: Path) -> None:
         """Of 50 sessions those whose server stalls fail; table and page say whose audio was lost, and how much."""
         numbers = itertools.count()
-        stalled: set[MeasuredClient] = set()
+        stalled: dict[MeasuredClient, int] = {}
+        words = write_wav(tmp_path / "words.wav", [tone(6.0)])
 
         def make() -> MeasuredClient:
-            stalls = next(numbers) % 10 == 3
-            url = proxy.url(bot.ws_url) if stalls else bot.ws_url
+            number = next(numbers)
+            url = f"ws://{server.authority}/ws" if number % 10 == 3 else bot.ws_url
             client = MeasuredClient(
                 transport=WebSocketTransport(url, stall_timeout=GUARD), enable_mic=False, speaker=False
             )
-            if stalls:
-                stalled.add(client)
+            if url != bot.ws_url:
+                stalled[client] = number
             return client
 
         def scenario(client: MeasuredClient) -> None:
             if client in stalled:
-                for connection in proxy.connections:
-                    connection.inject(faults.BlackHole(), "to_server")
-                for _ in range(400):  # the system takes 6 MB of these 13
-                    transport_of(client).send_audio(bytes(32_000), 16_000)
-            client.ask("Well?", 1.0 if client in stalled else GUARD, audio_response=False)
+                client.ask(words, 7.0)
+            else:
+                client.ask("Well?", GUARD, audio_response=False)
 
-        with FaultProxy.before(bot.ws_url) as proxy:
+        with Server(greet_and_stall) as server:
             report = run_many(scenario, 50, make, spawn_rate=math.inf)
-        assert len(report.failed) == 5
+        failed = report.failed
+        assert len(failed) == len(stalled) == 5
         for row in report.rows:
-            is_failed = row in report.failed
-            assert (row.outcome, row.kind) == (("failed", "timeout") if is_failed else ("passed", None))
+            is_failed = row in failed
+            assert (row.outcome, row.kind) == (("failed", "not_heard") if is_failed else ("passed", None))
             assert row.lost_seconds.received == 0
-            assert row.lost_seconds.sent > 100 if is_failed else row.lost_seconds.sent == 0
+            assert 0.5 < row.lost_seconds.sent < 7 if is_failed else row.lost_seconds.sent == 0
         table = str(report)
         assert "50 sessions in " in table
-        assert re.search(r"(?m)^\d x RequestTimeoutError: .* \[timeout\]$", table)
-        lost = sum(row.lost_seconds.sent for row in report.rows)
+        named = re.findall(r"(?m)^\d x RequestTimeoutError: .* \[not_heard\] \(sessions? ([\d, ]+)\)$", table)
+        assert sorted(int(number) for each in named for number in each.split(", ")) == [row.number for row in failed]
+        lost = sum(row.audio.not_taken for row in report.rows)
         assert f"that this process was too busy for): {lost:.1f} s in 5 sessions" in table
         assert "5 sessions lost audio: the bot or this machine is overloaded; " in table
-        page = report.to_html()
-        for row in report.failed:
-            assert f'"lost_seconds":{{"sent":{json.dumps(row.lost_seconds.sent)},"received":0.0}}' in page
-        assert all(json.dumps(line) in page for line in table.splitlines()[-2:])
+        report.to_html(tmp_path / "load.html")
+        sessions = sessions_in(tmp_path / "load.html")
+        assert [session["number"] for session in sessions if session["outcome"] == "failed"] == [
+            row.number for row in failed
+        ]
+        assert [session["lost_seconds"] for session in sessions] == [row.lost_seconds._asdict() for row in report.rows]
+
+
+def greet_and_stall(peer: Peer) -> None:
+    """Serve one session as a bot that reads nothing more once it was ready."""
+    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the system would take some seconds of audio
+    upgrade(peer)
+    bot = Bot(peer.sock)
+    ready = json.loads(text_in(bot.receive()[1]))
+    answer = {"label": "rtvi-ai", "type": "bot-ready", "id": ready["id"], "data": {"version": "2.2.0"}}
+    bot.send(message_frame(WebSocketTransport, json.dumps(answer)))
+    peer.hold()
 
 
 class TestEnding:

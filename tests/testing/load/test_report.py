@@ -120,14 +120,25 @@ class TestReport:
             "ms         count  failed    p50    p95    p99  longest",
             "request x    203       1  500.0  950.0  990.0   1000.0",
             "connect        1       0  500.0  500.0  500.0    500.0",
-            "1 x ValueError: bad, idea",
+            "1 x ValueError: bad, idea (session 101)",
         ]
 
     def test_many_errors(self) -> None:
-        """The most frequent errors are shown, and the number of the others."""
+        """The most frequent errors are shown with their first sessions, and the number of the others."""
         rows = [Row(number=n, outcome="failed", error=f"E: {min(n, 11)}", began=0, seconds=0) for n in range(20)]
         lines = str(Report(rows=tuple(rows), seconds=0.0)).splitlines()[2:]
-        assert (lines[0], len(lines), lines[-1]) == ("9 x E: 11", 11, "and 2 other errors")
+        named = "(sessions 11, 12, 13, 14, 15, 16, 17, 18, …)"
+        assert (lines[0], len(lines), lines[-1]) == (f"9 x E: 11 {named}", 11, "and 2 other errors")
+
+    def test_errors_that_differ_in_seconds(self) -> None:
+        """Errors that differ in seconds alone are one line, and those that differ in another number are not."""
+        errors = ["no answer in 5 s: 1.5 s lost", "no answer in 5 s: 2.5 s lost", "status 503", "status 404"]
+        rows = [Row(number=n, outcome="failed", error=error, began=0, seconds=0) for n, error in enumerate(errors)]
+        assert str(Report(rows=tuple(rows), seconds=0.0)).splitlines()[2:] == [
+            "2 x no answer in 5 s: … s lost (sessions 0, 1)",
+            "1 x status 503 (session 2)",
+            "1 x status 404 (session 3)",
+        ]
 
     def test_on_a_terminal(self, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
         """On a terminal with rich the report is a rich table; otherwise it is plain."""
