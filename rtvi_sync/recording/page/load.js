@@ -2,8 +2,8 @@
 
 const OUTCOMES = ["passed", "failed", "not connected", "interrupted"];
 const HATCHES = { failed: 45, "not connected": -45, interrupted: 0 }; // degrees: outcomes differ without colours too
-const LOSSES = { late: "user: late here", not_taken: "user: not taken", concealed: "bot: lost on the network", not_played: "bot: not played" };
-const WIDE = 1200, PLOT = { width: 420, height: 190, left: 42, right: 12, top: 26, bottom: 28 };
+const LOSSES = { late: "User's, late in the test's process or its source", not_taken: "User's, not taken by the bot or the network", concealed: "Bot's, lost or late on the network", not_played: "Bot's, not played by the test" };
+const WIDE = Math.min(1200, Math.max(320, innerWidth - 60)), PLOT = { width: 420, height: 190, left: 42, right: 12, top: 26, bottom: 28 };
 
 const kebab = (outcome) => `out-${outcome.replace(" ", "-")}`;
 const named = (measured) => measured.kind === measured.name ? measured.name : `${measured.kind} ${measured.name}`;
@@ -16,8 +16,9 @@ function outcomeBox(outcome, box) {
 /** Return the histogram of a measurement, with the share that was as fast or faster as a line. */
 function distribution(of, values) {
   const { width, height, left, right, top, bottom } = PLOT, sorted = [...values].sort((a, b) => a - b), name = named(of);
-  const failures = of.failed ? `, ${grouped(of.failed)} failed` : "";
-  const figures = el("p", { class: "muted" }, `p50 ${ms(of.p50)} · p95 ${ms(of.p95)} · p99 ${ms(of.p99)} · slowest ${ms(of.longest)} ms · ${grouped(of.count)} measured${failures}`);
+  const count = `${grouped(of.count)} measured, ${of.failed === of.count ? "all" : of.failed ? grouped(of.failed) : "none"} failed`;
+  const parts = sorted.length ? [`p50 ${ms(of.p50)}`, `p95 ${ms(of.p95)}`, `p99 ${ms(of.p99)}`, `slowest ${ms(of.longest)} ms`, count] : [count];
+  const figures = el("p", { class: "muted" }, parts.join(" · ").replace(/ (?!·)/g, "\u00a0").replace(/·\u00a0/g, "· ")); // lines end between parts
   if (!sorted.length) return el("div", {}, el("h3", {}, name), figures);
   const most = Math.max(sorted[sorted.length - 1], 0.001) * 1.02, bins = Math.min(40, Math.max(8, Math.ceil(Math.sqrt(sorted.length) * 1.5))), counts = new Array(bins).fill(0);
   for (const value of sorted) counts[Math.min(bins - 1, Math.floor(value / most * bins))]++;
@@ -43,7 +44,7 @@ function distribution(of, values) {
 /** Return the sessions as bars in time, and the failures of each second below them. */
 function sessionsInTime(rows, seconds) {
   const left = 44, bottom = 24, each = Math.max(1.5, Math.min(14, 420 / rows.length)), tall = Math.ceil(each * rows.length), failures = 64, height = tall + failures + bottom + 30;
-  const length = Math.max(seconds, 0.1), x = (at) => left + at / length * (WIDE - left - 8), { found } = ticks(0, length, 10);
+  const length = Math.max(seconds, 0.1), x = (at) => left + at / length * (WIDE - left - 8), { found } = ticks(0, length, WIDE / 120);
   const parts = found.map((at) => [svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height - bottom }), svg("text", { x: x(at), y: height - 7, "text-anchor": at > 0.97 * length ? "end" : "middle" }, clock(at, 1).replace(".0", ""))]).flat();
   rows.forEach((row, index) => {
     const box = outcomeBox(row.outcome, { x: x(row.began), y: index * each, width: Math.max(1.5, x(row.began + row.seconds) - x(row.began)), height: Math.max(1, each - 1) });
@@ -64,18 +65,19 @@ function sessionsTable(rows, names) {
   const text = (value, index) => value === null ? "–" : typeof value !== "number" || !index ? value : index === 3 || index === 4 ? value.toFixed(2) : index === 5 || index === 6 ? (value ? value.toFixed(2) : "–") : ms(value);
   const body = el("tbody"), more = el("div", { class: "more" });
   const state = { by: 1, down: false, most: 200 }; // those that failed first
-  const heads = columns.map(([name], index) => el("th", { scope: "col", class: index > 2 ? "r" : null }, el("button", { type: "button", onclick: () => sort(index) }, name)));
+  const heads = columns.map(([name], index) => el("th", { scope: "col", class: index > 2 ? "r" : null }, el("button", { type: "button", onclick: () => sort(index) }, name.replace(/, (m?s)$/, ",\u00a0$1"))));
   const render = () => {
     const key = columns[state.by][1], sign = state.down ? -1 : 1;
     const order = [...rows].sort((a, b) => { const one = key(a), other = key(b); return one === null ? 1 : other === null ? -1 : sign * (one < other ? -1 : one > other ? 1 : 0); });
     heads.forEach((node, index) => node.setAttribute("aria-sort", index !== state.by ? "none" : state.down ? "descending" : "ascending"));
     body.replaceChildren(...order.slice(0, state.most).map((row) => el("tr", {}, columns.map(([, value], index) => el(index ? "td" : "th", { scope: index ? null : "row", class: index > 2 ? "r" : null },
-      index === 1 && row.outcome !== "passed" ? [el("span", { class: "tag bad" }, row.outcome), row.kind && el("small", {}, row.kind.replace(/_/g, " "))] : text(value(row), index))))));
+      index === 1 && row.outcome !== "passed" ? [el("span", { class: "tag bad" }, row.outcome), row.kind && el("small", {}, row.kind.replace(/_/g, " "))]
+      : index === 2 && row.error ? el("details", { class: "error" }, el("summary", {}, row.error)) : text(value(row), index))))));
     more.replaceChildren(...(order.length > state.most ? [el("button", { type: "button", onclick: () => { state.most = Infinity; render(); } }, `Show all ${grouped(order.length)}`)] : []));
   };
   const sort = (index) => { state.down = state.by === index ? !state.down : index > 2; state.by = index; render(); };
   render();
-  return el("section", { "aria-labelledby": "sessions-title" }, el("div", { class: "bar-head" }, el("h2", { id: "sessions-title" }, "Sessions"), el("p", { class: "muted" }, "A click on a heading sorts")),
+  return el("section", { "aria-labelledby": "sessions-title" }, el("div", { class: "bar-head" }, el("h2", { id: "sessions-title" }, "Sessions"), el("p", { class: "muted hint" }, "A click on a heading sorts, one on an error shows all of it")),
     el("div", { class: "box", tabindex: 0, role: "region", "aria-label": "Sessions" }, el("table", { id: "sessions" }, el("thead", {}, el("tr", {}, heads)), body)), more);
 }
 
@@ -83,9 +85,10 @@ function sessionsTable(rows, names) {
 function lostAudio(rows) {
   const found = Object.entries(LOSSES).map(([side, words]) => {
     const losses = rows.map((row) => row.audio[side]).filter((seconds) => seconds >= 0.1);
-    return [words, losses.length ? losses.reduce((sum, each) => sum + each, 0).toFixed(1) : "–", losses.length || "–", losses.length ? Math.max(...losses).toFixed(1) : "–"];
-  });
-  return el("section", { "aria-labelledby": "lost-title" }, el("div", { class: "bar-head" }, el("h2", { id: "lost-title" }, "Lost audio")), table("Lost audio", ["Side", "Seconds", "Sessions", "Most in one, s"], found));
+    return losses.length && [words, losses.reduce((sum, each) => sum + each, 0).toFixed(1), losses.length, Math.max(...losses).toFixed(1)];
+  }).filter(Boolean);
+  return el("section", { "aria-labelledby": "lost-title" }, el("div", { class: "bar-head" }, el("h2", { id: "lost-title" }, "Lost audio")),
+    found.length ? table("Lost audio", ["Side", "Seconds", "Sessions", "Most in one, s"], found) : el("p", { class: "muted" }, "No session lost audio."));
 }
 
 function loadPage() {

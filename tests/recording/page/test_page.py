@@ -301,7 +301,13 @@ def test_a_load_test(show: Open, tmp_path: Path) -> None:
             "TimeoutError: <b>no</b> answer",
             "2.50",
         ]
+        error = first.locator("details")
+        error.locator("summary").press("Enter")  # all of a long one
+        assert error.get_attribute("open") is not None
         assert "5 sessions lost audio" in page.locator("ul.findings").inner_text()
+        assert page.locator("#lost-title").locator("xpath=../..").locator("tbody tr").all_inner_texts() == [
+            "User's, not taken by the bot or the network\t12.5\t5\t2.5"
+        ]
         page.get_by_role("button", name="Session", exact=True).click()
         assert first.locator("th").inner_text() == "0"
         assert page.evaluate(PALE) == []
