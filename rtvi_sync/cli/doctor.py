@@ -14,20 +14,27 @@ import json
 import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import Final
 
 from rtvi_sync.conversation.follow import about_bot
 from rtvi_sync.net.urls import printable
 
 from .arguments import URL_HELP, add_connect_options, add_json_option, connect_options, url, words
 from .checks import Examination, Result, examine
-from .screen import Screen, screen_for
+from .checks.diagnosis import Status
+from .screen import Screen, Style, screen_for
 
 _WARNED = 3
 # Columns before a finding, and those of a page at most.
 _INDENT = 36
 _MAX_WIDTH = 110
 _MIN_TEXT = 30
-_MARKS = {"ok": "ok", "warn": "warn", "fail": "FAIL", "skipped": "-"}
+_MARKS: Final[dict[Status, tuple[str, Style]]] = {
+    "ok": ("ok", "good"),
+    "warn": ("warn", "warning"),
+    "fail": ("FAIL", "error"),
+    "skipped": ("-", "faint"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,37 +82,40 @@ def _show(exam: Examination, screen: Screen) -> list[Result]:
     for result in examine(exam, lambda name: screen.show_partial(f"      {name} ...")):
         results.append(result)
         if not result.finding.needs:
-            for line in _lines(result):
-                screen.print_line(line)
+            _print_result(result, screen)
     missing: dict[str, list[str]] = {}
     for result in results:
         if result.finding.needs:
             missing.setdefault(result.finding.needs, []).append(result.id)
     for needed, names in missing.items():
         for line in textwrap.wrap(f"not checked without {needed}: {', '.join(names)}", _width()):
-            screen.print_line(line)
-    screen.print_line(_summary(results))
+            screen.print_line(line, "faint")
+    screen.print_line(*_summary(results))
     return results
 
 
-def _lines(result: Result) -> list[str]:
+def _print_result(result: Result, screen: Screen) -> None:
     finding = result.finding
     ms = round(1000 * (result.seconds or 0.0))
     took = f"{ms:,} ms" if ms else ""
-    head = f"{_MARKS[finding.status]:<6}{result.id:<20}{took:>8}  "
+    mark, style = _MARKS[finding.status]
+    head = f"{result.id:<20}{took:>8}  "
     width = max(_width() - _INDENT, _MIN_TEXT)
     texts = textwrap.wrap(finding.text, width) or [""]
     if finding.cure:
         texts += textwrap.wrap(finding.cure, width, initial_indent="> ", subsequent_indent="  ")
-    return [head + texts[0], *(" " * _INDENT + text for text in texts[1:])]
+    screen.print_line(head + texts[0], style, f"{mark:<6}")
+    for text in texts[1:]:
+        screen.print_line(" " * _INDENT + text)
 
 
-def _summary(results: Sequence[Result]) -> str:
+def _summary(results: Sequence[Result]) -> tuple[str, Style]:
     failed, warned = _count(results, "fail"), _count(results, "warn")
     if not failed and not warned:
-        return "Nothing is wrong."
-    first = next(result.id for result in results if result.finding.status == ("fail" if failed else "warn"))
-    return f"{failed} wrong, {warned} to be better. Begin with {first}."
+        return "Nothing is wrong.", "good"
+    worst: Status = "fail" if failed else "warn"
+    first = next(result.id for result in results if result.finding.status == worst)
+    return f"{failed} wrong, {warned} to be better. Begin with {first}.", _MARKS[worst][1]
 
 
 def _count(results: Sequence[Result], status: str) -> int:

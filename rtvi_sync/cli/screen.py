@@ -15,10 +15,10 @@ from rtvi_sync.recording.tables import columns, rich_table
 _MIN_DBFS = -60.0
 
 
-Style: TypeAlias = Literal["", "faint", "error"]
-"""What a line is: what is said beside the conversation, or that something went wrong."""
+Style: TypeAlias = Literal["", "faint", "good", "warning", "error"]
+"""What a line is: what is said beside the conversation, or that something is right, could be better, or went wrong."""
 
-_STYLES: Final[dict[Style, str]] = {"": "", "faint": "dim", "error": "red"}
+_STYLES: Final[dict[Style, str]] = {"": "", "faint": "dim", "good": "green", "warning": "yellow", "error": "red"}
 _WHO: Final = {"you": "bold green", "bot": "bold cyan"}
 
 
@@ -31,8 +31,8 @@ class Screen(Protocol):
 
     live: bool
 
-    def print_line(self, text: str, style: Style = "") -> None:
-        """Print one line, which stays."""
+    def print_line(self, text: str, style: Style = "", mark: str = "") -> None:
+        """Print one line, which stays, behind a mark, which alone has the style if there is one."""
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
         """Print what was said, behind a lead such as the time."""
@@ -72,9 +72,9 @@ class PlainScreen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def print_line(self, text: str, style: Style = "") -> None:  # noqa: ARG002
+    def print_line(self, text: str, style: Style = "", mark: str = "") -> None:  # noqa: ARG002
         """Print one line, which stays; a style is not shown."""
-        print(clean(text), file=self._stream, flush=True)
+        print(clean(mark + text), file=self._stream, flush=True)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
         """Print what was said, behind a lead such as the time."""
@@ -118,13 +118,14 @@ class RichScreen:
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
-    def print_line(self, text: str, style: Style = "") -> None:
+    def print_line(self, text: str, style: Style = "", mark: str = "") -> None:
         """Print one line, which stays; it is wrapped between words, and a path that is too long is not broken."""
         from rich.text import Text
 
         self._live.update(Text(""), refresh=True)
-        is_long = any(cell_width(word) > self._console.width for word in text.split())
-        self._console.print(Text(clean(text), style=_STYLES[style]), soft_wrap=is_long)
+        line = Text.assemble((clean(mark), _STYLES[style]), (clean(text), "" if mark else _STYLES[style]))
+        is_long = any(cell_width(word) > self._console.width for word in line.plain.split())
+        self._console.print(line, soft_wrap=is_long)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
         """Print what was said, wrapped beside the name."""

@@ -46,6 +46,8 @@ _STYLE = Style.from_dict(
         "bot": "bold ansicyan",
         "partial": "italic",
         "faint": "ansibrightblack",
+        "good": "ansigreen",
+        "warning": "ansiyellow",
         "error": "ansired",
         "hint": "italic ansibrightblack",
         "status": "reverse",

@@ -30,11 +30,11 @@ class FakeScreen:
         self.partials: list[str] = []
         self.room = 1000  # lines until it is closed
 
-    def print_line(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "", mark: str = "") -> None:
         """Record a line."""
         if len(self.lines) >= self.room:
             raise BrokenPipeError
-        self.lines.append(text)
+        self.lines.append(mark + text)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
         """Record what was said."""

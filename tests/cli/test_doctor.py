@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -67,6 +68,21 @@ def test_a_table_of_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert lines[1].strip().startswith("> Start the bot")
     assert "not checked without port: http, tls, path," in lines[-4]
     assert lines[-1] == "1 wrong, 0 to be better. Begin with port."
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_marks_have_colours_on_a_terminal(no_color: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the mark of a failure and the summary are red, unless NO_COLOR is set."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    with nothing() as url:
+        assert main(["doctor", url]) == 1
+    shown = terminal.getvalue()
+    assert ("\x1b[31mFAIL  \x1b[0mport" in shown, "\x1b[31m1 wrong, 0 to be better" in shown) == (not no_color,) * 2
+    assert "FAIL  " in shown
 
 
 def test_ctrl_c_ends_it() -> None:

@@ -69,6 +69,16 @@ def test_terminal_shows_partial_text_until_the_next_line() -> None:
     assert "Title" in shown
 
 
+def test_a_mark_has_a_colour() -> None:
+    """The mark alone has the style; a plain screen shows none."""
+    stream, plain = Terminal(), io.StringIO()
+    with RichScreen(stream, force_terminal=True, color_system="standard", width=60) as screen:
+        screen.print_line("port", "error", "FAIL  ")
+    PlainScreen(plain).print_line("port", "error", "FAIL  ")
+    assert "\x1b[31mFAIL  \x1b[0mport" in stream.getvalue()
+    assert plain.getvalue() == "FAIL  port\n"
+
+
 def test_terminal_without_rich_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """rich is optional."""
     assert isinstance(screen_for(Terminal()), RichScreen)

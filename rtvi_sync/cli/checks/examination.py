@@ -111,19 +111,29 @@ class Examination:
             TimeoutError: Not within `OPENING` seconds.
             OSError, RTVIError: As `opener`.
         """
-        deadline = Deadline(self.seconds(OPENING))
-        signal = AbortController(deadline, lambda: TransportStartError("The check was ended")).signal
+        signal = AbortController(
+            Deadline(self.seconds(OPENING)), lambda: TransportStartError("The check was ended")
+        ).signal
         signal.is_supervised = False
-        opened: Future[T] = Future()
+        # The look-up of a name may hang.
+        return self.within(OPENING + GRACE, lambda: opener(url, self.network, signal))
 
-        def work() -> None:
+    def within(self, most: float, work: Callable[[], T]) -> T:
+        """Return what `work()` returns, or leave it behind on its thread.
+
+        Raises:
+            TimeoutError: It took `most` seconds, or the time of all checks is over.
+            Exception: As `work()`.
+        """
+        done: Future[T] = Future()
+
+        def run() -> None:
             try:
-                opened.resolve(opener(url, self.network, signal))
+                done.resolve(work())
             except BaseException as error:  # noqa: BLE001 - it is raised to the caller
-                opened.reject(error)
+                done.reject(error)
 
-        # On a thread that can be left behind, because the look-up of a name may hang.
-        PoolTask("connect", work).start()
-        if not opened.wait(Deadline(deadline.at_most(OPENING) + GRACE)):
-            raise TimeoutError("the name of the host is not found in time")
-        return opened.result()
+        PoolTask("check", run).start()
+        if not done.wait(Deadline(self.seconds(most))):
+            raise TimeoutError("it takes too long")
+        return done.result()
