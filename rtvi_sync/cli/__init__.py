@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from rtvi_sync import ConnectError, RTVIError, __version__
+from rtvi_sync.concurrency.shield import shielded
 from rtvi_sync.protocol.text import clean
 from rtvi_sync.protocol.validation import STRING, function_taking
 
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
-        parser = _parser()
+        # Ctrl-C waits for the imports: one that it interrupts may crash the process (orjson's does), or swallow it.
+        parser = shielded(_parser, on_interrupt=lambda: None)
         given = parser.parse_args(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -71,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f".{name}", __name__)  # here, so that Ctrl-C meanwhile is no traceback
+        module = importlib.import_module(f".{name}", __name__)
         description = module.__doc__ or ""
         command = commands.add_parser(
             name,
