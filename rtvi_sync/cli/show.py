@@ -22,6 +22,7 @@ from rtvi_sync.protocol.recording_rows import loads
 from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.recording.compare import MIN_CHANGE, Comparison, compare
 from rtvi_sync.recording.export import FORMATS
+from rtvi_sync.recording.lanes import failure_in_words
 from rtvi_sync.recording.page import render
 from rtvi_sync.recording.page.data import recordings_data
 from rtvi_sync.recording.percentiles import MEASURES, percentiles_of
@@ -175,6 +176,9 @@ def _print_recording(recording: Recording) -> None:
     ]
     if rows:
         _print_table(_TURNS, rows, texts=4)
+    for turn in recording.turns():
+        if why := failure_in_words(turn, recording.rows):
+            print(clean(one_line(f"turn {turn.number} failed: {why}")))
 
 
 def _print_comparison(comparison: Comparison) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -30,6 +30,8 @@ LANES: Final[dict[Lane, str]] = {
 # Seconds for which words that were typed, or a call without an end, are shown.
 _SHORT: Final = 0.02
 _INTERRUPTED: Final = "the bot was interrupted"
+# Characters of an error that are quoted.
+_MAX_QUOTE: Final = 200
 
 
 @attrs.frozen(kw_only=True)
@@ -230,8 +232,39 @@ def loss_in_words(row: dict[str, Any]) -> str:
     return f"{float(row.get('seconds') or 0.0):.2f} s of {what} are missing: {why}"
 
 
+def failure_in_words(turn: Turn, rows: Iterable[dict[str, Any]]) -> str:
+    """Return why a turn has failed: errors, calls without a result, the end of the session; "" if it has not.
+
+    Args:
+        turn: any.
+        rows: of its recording, if it has one.
+    """
+    if turn.status != "failed":
+        return ""
+    timings = turn.timings
+    causes = [f"the bot reported {in_quotes(error.message)}" for error in turn.errors]
+    causes += [
+        f"the call of {call.function_name or 'a function'} {'was cancelled' if call.cancelled else 'has no result'}"
+        for call in turn.function_calls
+        if call.cancelled or call.stopped is None
+    ]
+    ends = [row for row in rows if row["kind"] == "end" and row["t"] == timings.ended]
+    causes += map(end_in_words, ends)
+    if not causes and timings.ended is not None:
+        asked = _first(timings.user_stopped, timings.user_stopped_reported, timings.user_started, timings.ended)
+        causes.append(f"no answer came within {timings.ended - asked:.1f} s")
+    return "; ".join(causes)
+
+
+def in_quotes(text: str) -> str:
+    """Return a text in quotes, and cut if it is long."""
+    return f"“{text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + '…'}”"
+
+
 def end_in_words(row: dict[str, Any]) -> str:
     """Return what a row of the kind "end" tells."""
+    if row.get("initiator") is None:
+        return "the recording was ended, and the session was not"
     by = {"client": "the client", "server": "the bot", "network": "the network"}.get(
         str(row.get("initiator")), str(row.get("initiator"))
     )

@@ -297,7 +297,8 @@ class _TurnMaker:
                 continue
             self._audio.read(tracker.speeches, at)
             if kind == "end":
-                self._report(at, tracker.end_session(at, lost=_is_loss(what)))
+                if what.get("initiator") is not None:  # else only the recording has ended
+                    self._report(at, tracker.end_session(at, lost=_is_loss(what)))
                 break
             self._report(at, self._take(at, what))
         self._audio.close()

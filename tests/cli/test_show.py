@@ -36,6 +36,7 @@ def test_turns_and_percentiles(talk: str, capsys: pytest.CaptureFixture[str]) ->
     assert lines[4].split("  ")[0] == "3"
     assert "It is booked. You will get a message with all" in lines[4]
     assert "your plans change" not in out
+    assert lines[8] == "turn 6 failed: the bot reported “LLM service: rate limit exceeded, retry after 20 s”"
     assert [line.split("  ")[0] for line in lines[-3:]] == ["voice to voice", "first token", "first audio"]
     assert err == ""
 

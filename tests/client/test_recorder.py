@@ -87,6 +87,15 @@ def test_a_live_session_is_recorded_from_now_on(tmp_path):
     assert (found.rows[-1]["kind"], found.rows[-1]["initiator"]) == ("end", None)
 
 
+def test_an_answer_that_comes_after_the_recording(tmp_path):
+    """A turn that is in progress when the recording is closed has not failed."""
+    with TalkingBot(lambda _: None).client() as client:
+        with client.record(tmp_path / "a") as recording:
+            client.send_text("Hello?")
+        assert [turn.status for turn in client.turns()] == ["in_progress"]
+    assert [turn.status for turn in Recording.load(recording.path).turns()] == ["in_progress"]
+
+
 def test_rows_are_on_the_disk_while_the_session_goes_on(tmp_path):
     """Each row is written within a moment, in one piece."""
     with TalkingBot().client() as client, client.record(tmp_path / "a"):

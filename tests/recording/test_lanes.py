@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from rtvi_sync import Recording, Turn
@@ -10,6 +13,7 @@ from rtvi_sync.recording.lanes import (
     LANES,
     bars_of,
     bot_span,
+    failure_in_words,
     marks_of,
     turn_at,
     turn_bars,
@@ -17,6 +21,7 @@ from rtvi_sync.recording.lanes import (
     user_span,
     waits_of,
 )
+from tests.support.recordings import Script
 
 pytestmark = pytest.mark.inside
 
@@ -59,6 +64,30 @@ def test_marks(talk: Recording) -> None:
     words = [mark.text for mark in marks_of(talk, talk.turns())]
     assert words[2] == "0.28 s of the user's audio are missing: slow server"
     assert words[-1] == "the session was ended by the client, code 1000"
+
+
+def failures_of(script: Script, **end: Any) -> list[str]:
+    recording = Recording.load(script.write(**end))
+    return [failure_in_words(turn, recording.rows) for turn in recording.turns()]
+
+
+def test_why_a_turn_failed(tmp_path: Path) -> None:
+    """The reason is what the bot reported, a call without a result, the end of the session, or silence."""
+    script = Script(tmp_path, audio=False)
+    script.turn("Who are you?", "A bot.", spoken=False)
+    script.turn("And I?", "", spoken=False, error="no model")
+    script.send("send-text", content="Hello?", options={"run_immediately": True})
+    script.now += 700.0
+    script.send("send-text", content="Rain?", options={"run_immediately": True})
+    script.receive("user-llm-text", text="Rain?")
+    script.receive("bot-llm-started")
+    script.receive("llm-function-call-in-progress", function_name="weather", tool_call_id="c1", arguments={})
+    script.now += 1.0
+    found = failures_of(script, error="out of memory")
+    assert found[:2] == ["", "the bot reported “no model”"]
+    assert found[2] == "no answer came within 600.0 s"
+    call, end = "the call of weather has no result", "the session was ended by the bot, code 1011: out of memory"
+    assert found[3] == f"{call}; {end}"
 
 
 def test_what_is_not_known_of_a_turn() -> None:

@@ -330,7 +330,7 @@ class Conversation {
 
   status(turn) {
     const words = turn.status.replace("_", " "), bad = turn.status === "failed" || turn.status === "in_progress" || turn.errors.length;
-    return [bad || turn.status === "interrupted" ? el("span", { class: bad ? "tag bad" : "tag" }, words) : words, turn.assumed && el("small", {}, `assumed: ${turn.assumed}`), turn.errors.map((error) => el("small", { class: "bad" }, error))];
+    return [bad || turn.status === "interrupted" ? el("span", { class: bad ? "tag bad" : "tag" }, words) : words, turn.assumed && el("small", {}, `assumed: ${turn.assumed}`), (turn.failure ? [turn.failure] : turn.errors).map((words) => el("small", { class: "bad" }, words))];
   }
 
   /** Select a turn, and show what happened in it; null: none. */

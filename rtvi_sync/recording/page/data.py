@@ -21,6 +21,8 @@ from ..lanes import (
     bars_of,
     end_in_words,
     end_of,
+    failure_in_words,
+    in_quotes,
     loss_in_words,
     marks_of,
     start_of,
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 # A turn stands out as slow if it took this many times the median.
 _SLOW: Final = 2.0
 _LEAST_TURNS: Final = 3
-# Characters of a text in a finding.
-_MAX_QUOTE: Final = 200
 _DIGITS: Final = 3  # of a second
 _USUAL_CODES: Final = (None, 1000, 1001, 1005)
 
@@ -77,13 +77,13 @@ def turns_data(turns: Sequence[Turn]) -> dict[str, Any]:
     start = min((start_of(turn.timings) for turn in turns), default=0.0)
     moved = [_moved(turn, -start) for turn in turns]
     seconds = max((end_of(turn.timings) for turn in moved), default=0.0)
-    return {"kind": "turns", "recordings": [_timeline(moved, seconds, turn_bars(moved), turn_marks(moved))]}
+    return {"kind": "turns", "recordings": [_timeline(moved, seconds, turn_bars(moved), turn_marks(moved), ())]}
 
 
 def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> dict[str, Any]:
     turns = recording.turns()
     return {
-        **_timeline(turns, recording.seconds, bars_of(recording, turns), marks_of(recording, turns)),
+        **_timeline(turns, recording.seconds, bars_of(recording, turns), marks_of(recording, turns), recording.rows),
         "name": recording.path.stem,
         "rtvi": recording.rtvi,
         "bot": recording.bot,
@@ -102,26 +102,33 @@ def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> 
     }
 
 
-def _timeline(turns: Sequence[Turn], seconds: float, bars: Sequence[Bar], marks: Sequence[LaneMark]) -> dict[str, Any]:
+def _timeline(
+    turns: Sequence[Turn],
+    seconds: float,
+    bars: Sequence[Bar],
+    marks: Sequence[LaneMark],
+    rows: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
     """Return what the timeline and the table of turns show."""
     waits = waits_of(turns)
     slowest = max(waits, key=lambda wait: wait.end - wait.start) if len(waits) > 1 else None
     return {
         "seconds": round(seconds, _DIGITS),
         "outline": _outline(turns, seconds),
-        "turns": [_turn(turn) for turn in turns],
+        "turns": [_turn(turn, rows) for turn in turns],
         "bars": [_rounded(attrs.asdict(bar)) for bar in bars],
         "waits": [{**_rounded(attrs.asdict(wait)), "slowest": wait is slowest} for wait in waits],
         "marks": [_rounded(attrs.asdict(mark)) for mark in marks],
     }
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def _turn(turn: Turn, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     data = turn_as_data(turn)
     return {
         **_rounded(data),
         "modality": turn.modality,
         "assumed": turn.assumed,
+        "failure": failure_in_words(turn, rows),
         "errors": [error.message for error in turn.errors],
         "start": round(start_of(turn.timings), _DIGITS),
         "end": round(end_of(turn.timings), _DIGITS),
@@ -195,10 +202,6 @@ def _outline(turns: Sequence[Turn], seconds: float) -> str:
 # -- findings ---------------------------------------------------------------------------------------------------------
 
 
-def _quote(text: str) -> str:
-    return f"“{text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + '…'}”"
-
-
 @attrs.frozen(kw_only=True)
 class Finding:
     """Something that a reader should see first.
@@ -218,7 +221,7 @@ class Finding:
 
 def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
     """Return what stands out: first what went wrong, then what is only worth to know."""
-    found = [finding for turn in turns for finding in _of_turn(turn)]
+    found = [finding for turn in turns for finding in _of_turn(recording, turn)]
     if not turns:
         found.append(Finding(kind="No turn", text=_arrived(recording)))
     found += _slow(turns)
@@ -235,12 +238,14 @@ def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
     return sorted(found, key=lambda finding: not finding.bad)
 
 
-def _of_turn(turn: Turn) -> Iterator[Finding]:
+def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:
+    why = failure_in_words(turn, recording.rows)
+    if why:
+        yield Finding(kind="Failed", text=f"The answer was not complete: {why}.", turn=turn.number)
+        return
     for error in turn.errors:
-        yield Finding(kind="Error", text=f"The bot reported {_quote(error.message)}.", turn=turn.number)
-    if turn.status == "failed":
-        yield Finding(kind="Failed", text="The session ended before the answer was complete.", turn=turn.number)
-    elif turn.is_open:
+        yield Finding(kind="Error", text=f"The bot reported {in_quotes(error.message)}.", turn=turn.number)
+    if turn.is_open:
         yield Finding(kind="Unanswered", text="The answer was not complete when the recording ended.", turn=turn.number)
     elif turn.interrupted:
         unheard = len(turn.bot_text) - len(turn.spoken_text)

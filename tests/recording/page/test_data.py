@@ -21,7 +21,6 @@ def kinds_of(recording: Recording) -> list[tuple[str, int | None]]:
 def test_what_went_wrong_comes_first(talk: Recording) -> None:
     """Findings name the turn; those that are no fault come last."""
     assert kinds_of(talk) == [
-        ("Error", 6),
         ("Failed", 6),
         ("Slow", 5),
         ("Lost", None),
@@ -29,7 +28,9 @@ def test_what_went_wrong_comes_first(talk: Recording) -> None:
         ("Mark", None),
     ]
     texts = {finding.kind: finding.text for finding in findings_of(talk, talk.turns())}
-    assert texts["Error"] == "The bot reported “LLM service: rate limit exceeded, retry after 20 s”."
+    error = "the bot reported “LLM service: rate limit exceeded, retry after 20 s”"
+    assert texts["Failed"] == f"The answer was not complete: {error}."
+    assert [turn["failure"] for turn in recordings_data([talk])["recordings"][0]["turns"]] == [*[""] * 5, error]
     assert texts["Interrupted"] == "The bot was interrupted; 56 of 101 characters were not heard."
     assert texts["Slow"].startswith("The bot was first heard after 2.60 s")
 

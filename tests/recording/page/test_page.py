@@ -110,6 +110,7 @@ def test_the_conversation(show: Open, talk_page: Path) -> None:
     assert page.locator("#turns tr[data-turn='5'] td.slowest").count() == 3
     assert of(page, ".tile .big") == ["960 ms, the median", "805 ms, the median", "905 ms, the median"]
     assert "rate limit" in page.locator("ul.findings").inner_text()
+    assert "the bot reported “LLM service: rate limit" in page.locator("#turns tr[data-turn='6']").inner_text()
     painted = (
         "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((each) => each)"
     )
