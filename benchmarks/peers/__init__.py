@@ -45,7 +45,7 @@ AMONG: Final[dict[str, Sequence[str]]] = {
     "ask": ("ours", "ours-events", "ref"),
     **dict.fromkeys(("request", "audio-down", "audio-up", "busy-event", "busy-request"), ("ours", "ref")),
     **dict.fromkeys(("jitter", "quiet", "timeouts", "sessions-1", "sessions-100"), ("ours", "ref")),
-    "sessions-500": ("ours",),
+    **dict.fromkeys(("sessions-500", "recorded-100", "page-hour"), ("ours",)),
     **dict.fromkeys(("webrtc-connect", "webrtc-echo", "webrtc-cpu", "webrtc-video"), _RTC),
     **dict.fromkeys(("webrtc-loss-5", "webrtc-12", "webrtc-connects"), ("ours-webrtc",)),
 }

@@ -8,7 +8,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..server_frames import FRAME_BYTES, FRAMES_PER_SECOND
@@ -68,6 +68,10 @@ class Peer(abc.ABC):
         """Send a text, and return the bot's answer when it has been spoken. Only what is measured with it has it."""
         raise NotImplementedError
 
+    def record(self, path: str) -> Recording:
+        """Record the session from now on, in files of this name. Only what is measured with it has it."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def send_audio(self, pcm: bytes) -> None:
         """Send an audio frame, 16-bit mono of 16 kHz."""
@@ -100,6 +104,16 @@ class Peer(abc.ABC):
     def wait_heard(self, number: int) -> None:  # noqa: B027 (most have nothing to do)
         """Return when a number of bytes of audio has arrived in all. Called when an event that was sent after them has
         come: where audio and events come in their order, nothing is to be waited for."""
+
+
+class Recording(Protocol):
+    """A recording that is being made. `lost`: rows of what is missing, each with its `seconds`."""
+
+    @property
+    def lost(self) -> Sequence[Mapping[str, Any]]: ...
+
+    def close(self) -> None:
+        """End the recording, when all of it is written."""
 
 
 class Talk(Protocol):

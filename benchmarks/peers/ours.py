@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rtvi_sync import RTVIClient, WebSocketTransport
 
 from ..server_frames import SAMPLE_RATE_HZ
-from .base import LIMIT, Pace, Peer
+from .base import LIMIT, Pace, Peer, Recording
 
 if TYPE_CHECKING:
     from rtvi_sync import Event, RTVIEvent, Transport
@@ -79,6 +79,9 @@ class Ours(Peer):
 
     def ask(self, text: str) -> str:
         return self._client.ask(text, LIMIT).bot_text
+
+    def record(self, path: str) -> Recording:
+        return self._client.record(path)
 
     def send_audio(self, pcm: bytes) -> None:
         self._transport.send_audio(pcm, SAMPLE_RATE_HZ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import many, process, session, webrtc
+from . import many, page, process, session, webrtc
 from .figures import Scenario
 
 #: One line for each module with scenarios.
@@ -12,5 +12,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     **session.SCENARIOS,
     **process.SCENARIOS,
     **many.SCENARIOS,
+    **page.SCENARIOS,
     **webrtc.SCENARIOS,
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import itertools
 import resource
+import statistics
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +23,8 @@ NUMBERS: Final = (1, 100, 500)
 _EVENTS_PER_SECOND: Final = 5
 #: The least number of events: few sessions are measured for longer than 20 s.
 _EVENTS: Final = 200
+#: How often sessions are measured without recordings, and with them.
+_TURNS: Final = 3
 
 
 class Hearing:
@@ -103,6 +108,46 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     }
 
 
+def recorded(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
+    """Measure what recordings add to the CPU and the memory of each session, with and without them in turn."""
+    _allow_descriptors(4 * number + 100)  # two files each
+    address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
+    clients = [peer(address, talking=True) for _ in range(number)]
+    for client in clients:
+        client.connect()
+    time.sleep(SETTLE)
+    seconds = max(1.0, 10.0 * effort)
+    without, recording, held = [], [], []
+    lost = 0.0
+    for turn in range(_TURNS):
+        without.append(_cpu_percent(seconds))
+        before = _held()
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as recordings:
+            made = [client.record(f"{folder}/{turn}-{index}") for index, client in enumerate(clients)]
+            for each in made:
+                recordings.enter_context(contextlib.closing(each))
+            time.sleep(1.0)  # the files are there
+            recording.append(_cpu_percent(seconds))
+            held.append(_held() - before)
+        lost += sum(row["seconds"] for each in made for row in each.lost)
+    for client in clients:
+        client.close()
+    return {
+        "cpu_percent_each": statistics.median(without) / number,
+        "cpu_percent_more_each": (statistics.median(recording) - statistics.median(without)) / number,
+        "kb_more_each": statistics.median(held) / number / 1e3,
+        "lost_seconds": lost,
+        "kb_peak": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss),
+    }
+
+
+def _cpu_percent(seconds: float) -> float:
+    """Return the CPU of this process for some seconds from now, in percent of a core."""
+    begun, spent = time.perf_counter(), time.process_time()
+    time.sleep(seconds)
+    return (time.process_time() - spent) / (time.perf_counter() - begun) * 100
+
+
 def in_time(heard: Mapping[str, float]) -> float:
     """Return the share of the frames that came of those that were due.
 
@@ -137,5 +182,6 @@ def _threads() -> int:
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     **{f"sessions-{number}": functools.partial(sessions, number=number) for number in NUMBERS},
+    "recorded-100": functools.partial(recorded, number=100),
     "own-audio-100": functools.partial(sessions, number=100, own_audio=True),
 }

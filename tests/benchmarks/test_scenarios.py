@@ -16,7 +16,7 @@ import pytest
 from benchmarks import measure
 from benchmarks.peers import AMONG, COUNTED, ENVIRONMENTS, PEERS, WHOLE, find
 from benchmarks.peers.base import FRAME, Peer
-from benchmarks.scenarios import SCENARIOS, figures, many, process, session
+from benchmarks.scenarios import SCENARIOS, figures, many, page, process, session
 from benchmarks.server import Command
 from benchmarks.server_frames import FRAME_BYTES
 from benchmarks.tables import FURTHER, QUICK, TABLES
@@ -130,6 +130,25 @@ def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> Non
     assert 0 < found["audio_p50_ms"] < 1000 * watch.slower
     assert found["sound_share"] == pytest.approx(1, abs=0.1 * watch.slower)
     assert found["taken_share"] == pytest.approx(1, abs=0.1 * watch.slower)
+
+
+def test_what_recordings_add(url: str) -> None:
+    """Three sessions are recorded, and the figures say what that adds to each; nothing is lost."""
+    found = many.recorded(find("ours"), url, TINY, number=3)
+
+    assert found.keys() == {"cpu_percent_each", "cpu_percent_more_each", "kb_more_each", "lost_seconds", "kb_peak"}
+    assert found["lost_seconds"] == 0
+
+
+@pytest.mark.real
+def test_the_page_of_an_hour() -> None:
+    """The page is opened in a browser, and has done what a first key means."""
+    if shutil.which("chromium") is None:
+        missing("Chromium is not installed: run `python3 run.py test --real`")
+    found = page.hour(find("ours"), "", TINY)
+
+    assert 0 < found["loaded_ms"] < found["used_ms"]
+    assert 0 < found["megabytes"] <= 4
 
 
 @pytest.mark.real

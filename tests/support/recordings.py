@@ -224,3 +224,11 @@ def a_talk(folder: Path, name: str = "talk", **options: Any) -> Script:
     script.row("lost", side="out", seconds=0.28, why="slow_server")
     script.turn("Thank you, bye.", "", wait=0.6, error="LLM service: rate limit exceeded, retry after 20 s")
     return script
+
+
+def an_hour(folder: Path) -> Path:
+    """Write an hour of talk, and return the path of the rows."""
+    script = Script(folder, "hour")
+    while script.now < 3600:
+        script.turn("Do you have a table for four on Friday?", "Yes. Friday at seven works for a table of four. " * 3)
+    return script.write()

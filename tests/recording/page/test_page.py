@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync import Recording
 from rtvi_sync.testing import Measurement, Report, Row, RowAudio
 from tests.recording.conftest import a_hostile_talk
-from tests.support.recordings import HOSTILE, Script, a_talk
+from tests.support.recordings import HOSTILE, Script, a_talk, an_hour
 from tests.support.slowness import GUARD
 
 if TYPE_CHECKING:
@@ -329,10 +329,3 @@ def test_an_hour(show: Open, tmp_path: Path) -> None:
     assert metrics["TaskDuration"] < 2.0
     page.keyboard.press("j")
     assert current(page) == "1"
-
-
-def an_hour(folder: Path) -> Path:
-    script = Script(folder, "hour")
-    while script.now < 3600:
-        script.turn("Do you have a table for four on Friday?", "Yes. Friday at seven works for a table of four. " * 3)
-    return script.write()
