@@ -18,7 +18,7 @@ from .examination import Examination
 _FAR: Final = 0.3
 _UNSTEADY: Final = 0.2
 # Seconds that the look for devices may take.
-_LOOK: Final = 4.0
+LOOK: Final = 4.0
 
 
 def ping(exam: Examination) -> Diagnosis:
@@ -54,7 +54,7 @@ def local(exam: Examination) -> Diagnosis:
     facts = [f"Python {platform.python_version()}", f"rtvi_sync {__version__}"]
     facts += [name if importlib.util.find_spec(name) else f"no {name}" for name in ("soxr", "orjson", "aiortc")]
     try:
-        facts += exam.within(_LOOK, _all_devices)
+        facts += exam.within(LOOK, _all_devices)
     except TimeoutError:
         facts.append("no list of devices in time: see rtvi-sync devices")
     return ok(", ".join(facts))

@@ -54,7 +54,7 @@ def test_devices_that_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sound system that hangs is left behind, and the check says so."""
     release = threading.Event()
     monkeypatch.setattr(RTVIClient, "get_all_mics", lambda _: release.wait(GUARD) and [])
-    monkeypatch.setattr("rtvi_sync.cli.checks.surroundings._LOOK", 0.01)
+    monkeypatch.setattr("rtvi_sync.cli.checks.surroundings.LOOK", 0.01)
     with nothing() as url, examination(url, 1.0) as exam:
         local = [*examine(exam)][-1]
         release.set()
