@@ -415,7 +415,7 @@ def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
 
 
 def test_requirements_come_from_the_named_tables_alone() -> None:
-    """The package's own requirements come first, then those of the named extras and groups and of what these include."""
+    """The package's own requirements come first, then those of the named extras and groups, with what these include."""
     project = {
         "project": {"dependencies": ["a>=1"], "optional-dependencies": {"testing": ["b"], "audio": ["c"]}},
         "dependency-groups": {"test": ["d", {"include-group": "bench"}], "bench": ["e<2", "b"], "lint": ["f"]},
