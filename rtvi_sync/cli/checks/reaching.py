@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from rtvi_sync import RTVIError
 from rtvi_sync.concurrency.clock import monotonic, wall_time
 from rtvi_sync.net.advice import ProxyError
-from rtvi_sync.net.dial import dial
+from rtvi_sync.net.dial import dial, dial_by
 from rtvi_sync.net.upgrade import open_websocket
 from rtvi_sync.net.urls import authority, port_of, printable
 from rtvi_sync.protocol.text import one_line
@@ -33,11 +33,13 @@ def port(exam: Examination) -> Diagnosis:
     """Check that something listens: name, network, proxy."""
     parts = exam.parts
     where = authority(parts.hostname or "", port_of(parts))
-    # With the port, because the default one follows from the scheme.
-    plain = parts._replace(scheme="http" if parts.scheme.startswith("http") else "ws", netloc=where)
+    # Without TLS, which has a check of its own. With the port, because the default one follows from the scheme. Through
+    # a proxy a tunnel is opened, as for TLS, except where the session needs none.
+    plain = parts._replace(scheme="http" if parts.scheme == "http" else "ws", netloc=where)
     began = monotonic()
     try:
-        sock, detach = exam.open(plain, dial)
+        proxy = exam.network.proxy_for(exam.url)
+        sock, detach = exam.open(plain, lambda url, *how: dial_by(proxy, url, *how))
     except ProxyError as error:
         return of_error(error, "See the proxy, or unset the variable; NO_PROXY lists servers that need none")
     except socket.gaierror as error:
@@ -54,8 +56,7 @@ def port(exam: Examination) -> Diagnosis:
     exam.round_trip = monotonic() - began
     detach()
     sock.close()
-    by = exam.network.proxy_for(plain.geturl())
-    return ok(f"{where} takes connections{f', through the proxy {by}' if by is not None else ''}")
+    return ok(f"{where} takes connections{f', through the {proxy}' if proxy is not None else ''}")
 
 
 def http(exam: Examination) -> Diagnosis:

@@ -13,7 +13,7 @@ import pytest
 
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.doctor import Examined, nothing
-from tests.support.loopback import authority, black_hole, serving
+from tests.support.loopback import Peer, Server, authority, black_hole, serving
 from tests.support.slowness import GUARD
 from tests.support.talk_command import environment
 
@@ -45,6 +45,23 @@ def test_a_proxy_that_is_down(doctor: Callable[..., Examined], monkeypatch: pyte
         check = doctor("http://bot.example").checks["port"]
     assert "http_proxy in the environment" in check["finding"]
     assert "NO_PROXY" in check["cure"]
+
+
+@pytest.mark.parametrize("scheme", ["https", "wss"])
+def test_a_proxy_for_tls(scheme: str, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that only the proxy of the variable for TLS knows is looked for through that proxy."""
+    asked: list[str] = []
+
+    def refuse(peer: Peer) -> None:
+        asked.append(peer.read_head().partition(" HTTP/")[0])
+        peer.answer("403 Forbidden")
+
+    with Server(refuse) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://ada:canary81c2@{proxy.authority}")
+        check = doctor(f"{scheme}://bot.invalid/ws").checks["port"]
+    assert asked == ["CONNECT bot.invalid:443"]
+    assert "https_proxy in the environment" in check["finding"]
+    assert "canary81c2" not in check["finding"] + check["cure"]
 
 
 def test_the_eval_route_and_a_typed_url(doctor: Callable[..., Examined]) -> None:
