@@ -27,6 +27,7 @@ _SLOW_END: Final = 1.5
 _DELAY: Final = 0.2
 _SPEECH: Final = 1.5
 _MAX_WORDS: Final = 60
+_MAX_ABOUT: Final = 200
 # The first numbers of the RTVI versions that have no bot-interrupted.
 _SILENT_MAJORS: Final = ("0", "1")
 # A question with a long answer.
@@ -45,10 +46,10 @@ def version(exam: Examination) -> Diagnosis:
     """Tell what the bot is, and the known faults of that version."""
     ready = exam.trial.ready
     assert ready is not None, "the bot is ready"
-    text = about_bot(ready) or "the bot does not say what it is"
+    text = one_line(about_bot(ready), _MAX_ABOUT) or "the bot does not say what it is"
     if ready.about.library != "pipecat-ai":
         return ok(text)
-    number = tuple(map(int, re.findall(r"\d+", ready.about.library_version or "")[:3]))
+    number = tuple(map(int, re.findall(r"\d{1,9}", ready.about.library_version or "")[:3]))
     faults = [fault for begin, end, fault in _VERSIONS if number and begin <= number < end]
     if not faults:
         return ok(text)

@@ -72,6 +72,23 @@ def test_an_old_bot(doctor: Callable[..., Examined]) -> None:
     assert examined.first == ""
 
 
+def test_a_version_of_many_digits(doctor: Callable[..., Examined]) -> None:
+    """A version that is no number is shown, whatever its length."""
+
+    def introduce(session: BotSession, message: dict[str, Any]) -> bool:
+        if message["type"] == "client-ready":
+            about = {"library": "pipecat-ai", "library_version": "9" * 5000}
+            ready = {"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {"version": "2.2.0", "about": about}}
+            session.send(ready)
+        elif message["type"] == "send-text":
+            session.close()
+        return True
+
+    with a_bot(handler=introduce) as url:
+        check = doctor(url).checks["version"]
+    assert (check["status"], check["finding"][:26]) == ("ok", "RTVI 2.2.0, pipecat-ai 999")
+
+
 def test_a_bot_that_does_not_hear(doctor: Callable[..., Examined]) -> None:
     """A bot that hears nothing fails when it is spoken to, and is not judged by it otherwise."""
     with a_bot(speech_threshold=30000.0) as url:
