@@ -157,23 +157,26 @@ class Recorder:
     def about(self) -> tuple[str, set[str]]:
         """Return the bot's URL, and all that the client knows of secrets."""
         life = self._life()
-        if life is None:
-            return "", set()
-        params, transport = life.params, life.transport
-        url, headers = transport.credentials() if transport is not None else ("", {})
-        secrets = secrets_of(url, headers) | secrets_of(params.base_url, params.headers, params.request_data)
-        asked = [
-            each
-            for candidate in life.candidates
-            if (bot := candidate.bot_url) is not None
-            for each in (bot.ws_url, *bot.endpoints, bot.base_url, bot.offer_url)
-            if each is not None
-        ]
-        for each in asked:
-            secrets |= secrets_of(each)
-        if transport is not None and (start := transport.start_request) is not None:
-            secrets |= secrets_of(start.url, start.headers)
-        return url or next(iter(asked), params.base_url or ""), secrets
+        return ("", set()) if life is None else address_of(life)
+
+
+def address_of(life: Life) -> tuple[str, set[str]]:
+    """Return the bot's URL, and all that a client knows of secrets, which no file must have."""
+    params, transport = life.params, life.transport
+    url, headers = transport.credentials() if transport is not None else ("", {})
+    secrets = secrets_of(url, headers) | secrets_of(params.base_url, params.headers, params.request_data)
+    asked = [
+        each
+        for candidate in life.candidates
+        if (bot := candidate.bot_url) is not None
+        for each in (bot.ws_url, *bot.endpoints, bot.base_url, bot.offer_url)
+        if each is not None
+    ]
+    for each in asked:
+        secrets |= secrets_of(each)
+    if transport is not None and (start := transport.start_request) is not None:
+        secrets |= secrets_of(start.url, start.headers)
+    return url or next(iter(asked), params.base_url or ""), secrets
 
 
 class RecordingSession:

@@ -14,7 +14,7 @@ import pytest
 from rtvi_sync.cli import main
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.doctor import IDS, Examined, a_bot, hanging, nothing, start_endpoint
-from tests.support.loopback import Front
+from tests.support.loopback import Front, Peer, Server
 from tests.support.slowness import GUARD
 from tests.support.talk_command import environment
 
@@ -55,6 +55,19 @@ def test_no_secret_is_shown(doctor: Callable[..., Examined]) -> None:
         examined = doctor(secret, "--token", "canary81c2", "--header", "X-Key: canary81c2")
     assert examined.first == "token"
     assert "canary81c2" not in json.dumps(examined.document)
+
+
+def test_a_server_that_quotes_the_request(doctor: Callable[..., Examined]) -> None:
+    """A refusal that quotes the request is told without its keys."""
+
+    def quote(peer: Peer) -> None:
+        head, _ = peer.read_request()
+        peer.answer("400 Bad Request", json.dumps({"detail": f"not understood: {head}"}).encode())
+
+    with Server(quote) as server:
+        examined = doctor(f"http://{server.authority}/start?key=canary81c2", "--header", "X-Key: canary93d4")
+    assert "not understood: POST /start?key=***" in examined.checks["http"]["finding"]
+    assert "canary" not in json.dumps(examined.document)
 
 
 def test_a_table_of_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

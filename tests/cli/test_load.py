@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync.cli import main
 from rtvi_sync.testing import EmbeddedBot, Fault
+from tests.support.loopback import Peer, Server
 from tests.support.wavs import tone, write_wav
 
 
@@ -48,6 +49,23 @@ def test_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert main(["show", str(out / "load.json")]) == 0
     assert "2 sessions in " in capsys.readouterr().out.splitlines()[-6]
+
+
+def test_no_secret_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that quotes the request in its refusal does not bring its key into the report's files."""
+
+    def quote(peer: Peer) -> None:
+        head, _ = peer.read_request()
+        peer.answer("403 Forbidden", json.dumps({"detail": f"not for {head}"}).encode())
+
+    with Server(quote) as server:
+        url = f"http://{server.authority}/start?key=canary81c2"
+        words = ["--text", "One?", "--header", "X-Key: canary93d4", "--out", str(tmp_path)]
+        assert main(["load", url, "--sessions", "1", *words]) == 1
+    out, err = capsys.readouterr()
+    for text in (out, err, *(each.read_text("utf-8") for each in tmp_path.iterdir())):
+        assert "canary" not in text
+    assert "not for POST /start?key=***" in out
 
 
 def test_sessions_that_fail(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,9 @@ from typing import Any, Final
 import attrs
 
 from rtvi_sync import DisconnectedError, RTVIError
+from rtvi_sync.client.recorder import address_of
 from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.protocol.recording_rows import Redactor
 
 from . import reaching, surroundings, talking
 from .diagnosis import Diagnosis, blocked, fail, of_error, skipped
@@ -115,4 +117,6 @@ def examine(exam: Examination, started: Callable[[str], object] = lambda _: None
         if finding.status == "fail" or finding.needs:
             blockers[check.id] = finding.needs or check.id
         seconds = finding.seconds if finding.seconds is not None else monotonic() - began
+        masked = Redactor(address_of(exam.client._life)[1]).text  # a server may quote the request, with its key
+        finding = attrs.evolve(finding, text=masked(finding.text), cure=masked(finding.cure))
         yield Result(check.id, finding, None if finding.status == "skipped" else seconds)

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from rtvi_sync.client.recorder import address_of
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
@@ -163,6 +164,7 @@ class _LoadRun:
         # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
         self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
+        self._secrets: set[str] = set()  # of all clients
         self._ended: deque[_LoadSession] = deque()  # their threads are about to end
         self._notifier = Notifier()  # notified when a session has ended
 
@@ -213,7 +215,11 @@ class _LoadRun:
     def report(self) -> Report:
         """Return the report of the sessions that have ended."""
         rows = self._rows.copy()
-        return Report(rows=tuple(rows[number] for number in sorted(rows)), seconds=monotonic() - self.began)
+        return Report(
+            rows=tuple(rows[number] for number in sorted(rows)),
+            seconds=monotonic() - self.began,
+            secrets=frozenset(self._secrets.copy()),
+        )
 
     # -- on the calling thread ----------------------------------------------------------------------------------------
 
@@ -287,6 +293,8 @@ class _LoadRun:
     def _complete(
         self, session: _LoadSession, outcome: Outcome, error: BaseException | str | None, trace: str | None = None
     ) -> None:
+        if session.client is not None:
+            self._secrets |= address_of(session.client._life)[1]
         row = Row(
             number=session.number,
             outcome=outcome,

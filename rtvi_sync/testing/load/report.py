@@ -20,6 +20,7 @@ import attrs
 from rtvi_sync import ClientStats, RTVIError
 from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.media.audio_files import write_file
+from rtvi_sync.protocol.recording_rows import Redactor
 from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
 from rtvi_sync.protocol.validation import PATH, Rule, has_method
 from rtvi_sync.recording.page import render
@@ -188,10 +189,12 @@ class Report:
     Attributes:
         rows: the sessions, in the order in which they began.
         seconds: the duration of the run.
+        secrets: what the clients know of keys and tokens. An error may quote it; the report has `***` in its place.
     """
 
     rows: tuple[Row, ...]
     seconds: float
+    secrets: frozenset[str] = attrs.field(default=frozenset(), repr=False)
 
     @property
     def failed(self) -> tuple[Row, ...]:
@@ -251,7 +254,7 @@ class Report:
                 for row in self.rows
             ],
         }
-        return _written(json.dumps(document, indent=1) + "\n", path)
+        return _written(json.dumps(self._redactor.value(document), indent=1) + "\n", path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as CSV with a line for each session, and write it to a file if `path` is given.
@@ -265,6 +268,7 @@ class Report:
         text = io.StringIO()
         writer = csv.writer(text)
         audio = [field.name for field in attrs.fields(RowAudio)]
+        masked = self._redactor.text
         writer.writerow(
             [
                 *("number", "outcome", "kind", "error", "began", "seconds", "not_heard", "late_answers"),
@@ -275,7 +279,8 @@ class Report:
         )
         for row in self.rows:
             durations = row.durations
-            begin = [row.number, row.outcome, row.kind or "", row.error or "", f"{row.began:.6f}", f"{row.seconds:.6f}"]
+            begin = [row.number, row.outcome, row.kind or "", masked(row.error or "")]
+            begin += [f"{row.began:.6f}", f"{row.seconds:.6f}"]
             begin += [row.not_heard, row.late_answers, *(f"{seconds:.3f}" for seconds in row.lost_seconds)]
             begin += [f"{getattr(row.audio, name):.3f}" for name in audio]
             writer.writerow(begin + [f"{durations[name]:.6f}" if name in durations else "" for name in names])
@@ -336,13 +341,14 @@ class Report:
 
     def _errors(self) -> list[str]:
         """Return a line for each error, with the sessions that it ended. Errors that differ in seconds are one."""
+        masked = self._redactor.text
         groups: defaultdict[tuple[str | None, str], list[Row]] = defaultdict(list)
         for row in self.rows:
             if row.error is not None:
                 groups[row.kind, _DURATION.sub("\0", row.error)].append(row)
         found = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
         lines = [
-            f"{len(rows)} x {_in_common(rows)}{f' [{kind}]' if kind else ''} {_named(rows)}"
+            f"{len(rows)} x {masked(_in_common(rows))}{f' [{kind}]' if kind else ''} {_named(rows)}"
             for (kind, _), rows in found[:_MAX_SHOWN_ERRORS]
         ]
         more = len(found) - len(lines)
@@ -367,6 +373,10 @@ class Report:
                 f"{lost}the thread of this process that sends was at most {1000 * self._max_delay:.0f} ms late"
             )
         return lines
+
+    @property
+    def _redactor(self) -> Redactor:
+        return Redactor(self.secrets)
 
     @property
     def _max_delay(self) -> float:
