@@ -178,19 +178,25 @@ def describe_bot(ready: BotReadyData) -> str:
     return f"connected to {library or 'a bot'}, RTVI version {ready.version or 'unknown'}"
 
 
-def writable_path(path: Path, option: str) -> Path:
-    """Return the absolute path of a WAV file that will be written.
-
-    Raises:
-        RTVIError: The file cannot be written. This is checked before the conversation, so that no recording is lost.
-    """
-    path = path.absolute()
-    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
-        raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
+def writable_wav(path: Path, option: str) -> Path:
+    """Return the absolute path of a WAV file that will be written; raise as `writable_path()`."""
+    path = writable_path(path, option)
     try:
         check_wav_name(path)
     except ValueError as error:
         raise RTVIError(f"{option}: {error}") from None
+    return path
+
+
+def writable_path(path: Path, option: str) -> Path:
+    """Return the absolute path of a file that will be written.
+
+    Raises:
+        RTVIError: The file cannot be written. This is checked before the conversation, so that nothing of it is lost.
+    """
+    path = path.absolute()
+    if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
+        raise RTVIError(f"Cannot write {path}: pass {option} a file in an existing directory that you may write to")
     return path
 
 

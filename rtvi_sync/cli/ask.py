@@ -18,7 +18,7 @@ from rtvi_sync import BotReadyData, RTVIClient, RTVIError, Turn
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.conversation.follow import about_bot
 from rtvi_sync.media import NullSink, WavSource
-from rtvi_sync.protocol.text import clean
+from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.recording.percentiles import MEASURES
 from rtvi_sync.recording.summary import turn_as_data
 
@@ -31,7 +31,7 @@ from .arguments import (
     recorded,
     url,
     words,
-    writable_path,
+    writable_wav,
     wrong_usage,
 )
 from .screen import PlainScreen
@@ -61,14 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask the question, and return the exit status.
 
     Raises:
-        RTVIError: There is no whole answer.
+        RTVIError: There is no whole answer, or the recording is not complete.
         OSError: A file cannot be written.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
         question = arguments.text if arguments.wav is None else WavSource(arguments.wav)
-        out = writable_path(arguments.out, "--out") if arguments.out else None
-        record = writable_path(arguments.record, "--record") if arguments.record else None
+        out = writable_wav(arguments.out, "--out") if arguments.out else None
+        record = writable_wav(arguments.record, "--record") if arguments.record else None
         check_different({"--wav": arguments.wav, "--out": out, "--record": record})
     except RTVIError as error:
         return wrong_usage("ask", error)
@@ -76,22 +76,25 @@ def run(arguments: argparse.Namespace) -> int:
     client = RTVIClient.for_url(arguments.url, **connect_options(arguments), mic=False, speaker=NullSink())
     ready: BotReadyData | None = None
     turn: Turn | None = None
-    problem: RTVIError | None = None
-    with recorded(client, record, PlainScreen(sys.stderr).print_line), contextlib.closing(client):
-        try:
-            ready = client.connect()
-            turn = client.ask(question, deadline.remaining())
-            problem = _fault_of(turn)
-        except RTVIError as error:
-            turn, problem = getattr(error, "turn", None), error
-    if out is not None and turn is not None and turn.audio:
-        turn.audio.save(out)
+    problem: RTVIError | OSError | None = None
+    try:
+        with recorded(client, record, PlainScreen(sys.stderr).print_line), contextlib.closing(client):
+            try:
+                ready = client.connect()
+                turn = client.ask(question, round(deadline.remaining() or 0.0, 2))
+                problem = _fault_of(turn)
+            except RTVIError as error:
+                turn, problem = getattr(error, "turn", None), error
+        if out is not None and turn is not None and turn.audio:
+            turn.audio.save(out)
+    except (RTVIError, OSError) as error:  # of a file, which must not cost the answer
+        problem = problem or error
     if arguments.json:
         print(json.dumps(_document(ready, turn, problem), indent=1, default=str))
         return 0 if problem is None else 1
     if turn is not None:
         for line in turn.bot_text.splitlines():
-            print(clean(line))
+            print(one_line(line, len(line)))
         for reported in turn.errors:
             print(f"The bot reports an error: {clean(reported.message)}", file=sys.stderr)
     if problem is not None:
@@ -110,7 +113,7 @@ def _fault_of(turn: Turn) -> RTVIError | None:
     return None
 
 
-def _document(ready: BotReadyData | None, turn: Turn | None, problem: RTVIError | None) -> dict[str, Any]:
+def _document(ready: BotReadyData | None, turn: Turn | None, problem: RTVIError | OSError | None) -> dict[str, Any]:
     data = {} if turn is None else turn_as_data(turn)
     return {
         "ok": problem is None,

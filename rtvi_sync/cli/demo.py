@@ -26,7 +26,7 @@ from .arguments import (
     recorded,
     seconds,
     url,
-    writable_path,
+    writable_wav,
 )
 from .demo_session import DemoSession
 from .screen import Screen, screen_for
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         KeyboardInterrupt: Ctrl-C was pressed; the report comes first, too.
     """
     speech = load_script(arguments.speech)
-    out = writable_path(arguments.out, "--out")
+    out = writable_wav(arguments.out, "--out")
     check_different({"--speech": arguments.speech, "--out": out})
     with contextlib.ExitStack() as stack:
         screen = stack.enter_context(screen_for())

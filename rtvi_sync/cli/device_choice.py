@@ -12,7 +12,7 @@ from rtvi_sync.media import AudioSink, AudioSource, MediaDeviceInfo, NullSink, W
 from rtvi_sync.media.kinds import is_file_name
 from rtvi_sync.media.pcm import MICROPHONE_RATE_HZ
 
-from .arguments import writable_path
+from .arguments import writable_wav
 
 DEFAULT = "default"
 NONE = "none"
@@ -46,7 +46,7 @@ def select_speaker(wanted: str) -> str | AudioSink | None:
     if wanted == NONE:
         return NullSink()
     if is_file_name("speaker", wanted):
-        return WavSink(writable_path(Path(wanted), "--speaker"))
+        return WavSink(writable_wav(Path(wanted), "--speaker"))
     return _find_device("speaker", wanted, RTVIClient().get_all_speakers)
 
 

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rtvi_sync import RTVIError
+from rtvi_sync.media import WavSource
 from rtvi_sync.protocol.validation import FUNCTION
 from rtvi_sync.testing import MeasuredClient, Report, run_many
 from rtvi_sync.testing.load.many import Scenario
@@ -29,6 +31,7 @@ from .arguments import (
     limit,
     url,
     words,
+    writable_path,
     wrong_usage,
 )
 
@@ -77,7 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
         scenario = _scenario(arguments)
         if arguments.out is not None:
             arguments.out.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
+            for name in ("load.json", "load.csv", "load.html"):
+                writable_path(arguments.out / name, "--out")
+        if arguments.html is not None:
+            writable_path(arguments.html, "--html")
+    except (OSError, ValueError, RTVIError) as error:
         return wrong_usage("load", error)
     options = connect_options(arguments)
     try:
@@ -100,16 +107,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _tell(arguments: argparse.Namespace, report: Report) -> bool:
     """Print and write the report; return whether few enough sessions failed."""
     is_ok: bool = len(report.failed) <= arguments.max_failed
+    if arguments.json:
+        print(json.dumps({**json.loads(report.to_json()), "ok": is_ok}, indent=1))
+    else:
+        report.show()
+    # After it was printed: the disk may be full by now.
     if arguments.out is not None:
         report.to_json(arguments.out / "load.json")
         report.to_csv(arguments.out / "load.csv")
         report.to_html(arguments.out / "load.html")
     if arguments.html is not None:
         report.to_html(arguments.html)
-    if arguments.json:
-        print(json.dumps({**json.loads(report.to_json()), "ok": is_ok}, indent=1))
-    else:
-        report.show()
     return is_ok
 
 
@@ -126,7 +134,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
             raise ValueError("--scenario asks by itself: leave out --text and --wav, or --scenario")
         return _function(arguments.scenario)
     for path in arguments.wav:
-        path.open("rb").close()  # else each session would fail with it
+        WavSource(path)  # else each session would fail with it
     if not questions:
         raise ValueError("There is nothing to ask: pass --text, --wav or --scenario FILE.py:FUNCTION")
 

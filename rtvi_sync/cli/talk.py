@@ -27,7 +27,7 @@ from .arguments import (
     connect_options,
     recorded,
     url,
-    writable_path,
+    writable_wav,
 )
 from .console import Console, LineConsole
 from .device_choice import DEFAULT, NONE, select_mic, select_speaker, suppress_device_logs
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         KeyboardInterrupt: Ctrl-C was pressed.
         SystemExit: SIGTERM or SIGHUP was received.
     """
-    record = writable_path(arguments.record, "--record") if arguments.record else None
+    record = writable_wav(arguments.record, "--record") if arguments.record else None
     # In a pipeline or a service, where nothing was said about devices, none is looked for.
     default = DEFAULT if sys.stdin is not None and sys.stdin.isatty() else NONE
     mic_name, speaker_name = arguments.mic or default, arguments.speaker or default

@@ -10,7 +10,7 @@ import pytest
 
 from rtvi_sync import AboutBotData, BotReadyData, RTVIError
 from rtvi_sync.cli import arguments
-from rtvi_sync.cli.arguments import describe_bot, recorded, writable_path
+from rtvi_sync.cli.arguments import describe_bot, recorded, writable_wav
 from tests.support.clients import memory_client
 
 pytestmark = pytest.mark.inside
@@ -40,25 +40,25 @@ def test_a_file_without_write_permission_is_refused(tmp_path: Path, monkeypatch:
     path.touch()
     monkeypatch.setattr(os, "access", lambda asked, mode: asked != path)  # root may write everywhere
     with pytest.raises(RTVIError, match="--record"):
-        writable_path(path, "--record")
+        writable_wav(path, "--record")
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     """A directory is refused, and so is a file in a directory that does not exist or is a file."""
-    assert writable_path(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
+    assert writable_wav(tmp_path / "x.wav", "--record") == tmp_path / "x.wav"
     (tmp_path / "file").touch()
     for wrong in (tmp_path, tmp_path / "no" / "x.wav", tmp_path / "file" / "x.wav"):
         with pytest.raises(RTVIError, match="--record"):
-            writable_path(wrong, "--record")
+            writable_wav(wrong, "--record")
 
 
 def test_the_name_of_another_format_is_refused(tmp_path: Path) -> None:
     """WAV is all that is written; a name without an ending is the user's own."""
-    assert writable_path(tmp_path / "x", "--record") == tmp_path / "x"
+    assert writable_wav(tmp_path / "x", "--record") == tmp_path / "x"
     with pytest.raises(
         RTVIError, match=r"--record: A WAV file would be written, but .*x.MP3 is the name of another format"
     ):
-        writable_path(tmp_path / "x.MP3", "--record")
+        writable_wav(tmp_path / "x.MP3", "--record")
 
 
 def test_messages_replace_those_of_a_recording_only(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from rtvi_sync.cli import main
 from rtvi_sync.testing import EmbeddedBot, Fault
+from tests.support.disks import full_disk
 from tests.support.loopback import Peer, Server
 from tests.support.wavs import tone, write_wav
 
@@ -49,6 +50,15 @@ def test_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert main(["show", str(out / "load.json")]) == 0
     assert "2 sessions in " in capsys.readouterr().out.splitlines()[-6]
+
+
+def test_a_disk_that_is_full(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report is printed before it is written, so a file that cannot be written does not cost it."""
+    with full_disk(100):
+        assert main(["load", url, "--sessions", "1", "--text", "One?", "--html", str(tmp_path / "page.html")]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("1 sessions in ")
+    assert err.startswith("rtvi-sync load: ")
 
 
 def test_no_secret_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +115,8 @@ def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ([], "There is nothing to ask"),
         (["--wav", "missing.wav"], "missing.wav"),
+        (["--wav", "calls.txt"], "calls.txt"),
+        (["--text", "One?", "--html", "no/page.html"], "no/page.html"),
         (["--scenario", "calls.py"], "name a file and a function"),
         (["--scenario", "missing.py:call"], "missing.py"),
         (["--scenario", "calls.txt:call"], "must end with .py"),
