@@ -8,11 +8,12 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from types import FrameType
 
 from rtvi_sync import RTVIError
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.latch import Latch
 from rtvi_sync.testing import EmbeddedBot, ReplayBot
 
 # Errors of a port that another program has, or the system keeps for itself.
@@ -67,6 +68,6 @@ def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
                 print(bot.base_url, flush=True)
                 if sys.stdout.isatty():
                     print("Ctrl-C ends the bot.", flush=True)
-            threading.Event().wait()
+            Latch().wait(Deadline(None))  # which Ctrl-C interrupts everywhere
         finally:
             bot.stop()
