@@ -31,6 +31,7 @@ from .conversation.turn import Turn
 from .errors import MissingExtraError
 from .events import Event, RTVIEvent
 from .protocol.states import TransportState
+from .protocol.text import encodable
 from .protocol.validation import BOOL, NAME, Rule, instance_of
 from .recording.spans import CONNECT, CONVERSATION, SCOPE, Attributes, PlannedSpan, conversation_attributes, turn_span
 from .signals import BY_EVENT
@@ -195,13 +196,16 @@ class Instrumentation:
         self._add(planned, self._below(conversation.span))
 
     def _add(self, planned: PlannedSpan, parent: Context) -> None:
-        span = self._tracer.start_span(
-            planned.name, parent, attributes=planned.attributes, start_time=self._nanos(planned.start)
-        )
+        # An exporter encodes texts. For half of a character, which a bot may send, it would drop all spans that it has.
+        attributes = {
+            name: encodable(value) if isinstance(value, str) else value for name, value in planned.attributes.items()
+        }
+        name = encodable(planned.name)
+        span = self._tracer.start_span(name, parent, attributes=attributes, start_time=self._nanos(planned.start))
         for at, name in planned.events:
             span.add_event(name, timestamp=self._nanos(at))
         if planned.error is not None:
-            _fail(span, planned.error)
+            _fail(span, encodable(planned.error))
         for child in planned.children:
             self._add(child, self._below(span))
         span.end(self._nanos(planned.end))

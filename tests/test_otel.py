@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import ConnectError, MissingExtraError, RTVIClient, Turn, UnsupportedFeatureError
-from rtvi_sync.testing import EmbeddedBot, Fault, Reply
+from rtvi_sync import BotError, ConnectError, MissingExtraError, RTVIClient, Turn, UnsupportedFeatureError
+from rtvi_sync.testing import BotSession, EmbeddedBot, Fault, Reply
 from tests.support.clients import bot_says, memory_client
 from tests.support.slowness import GUARD
 from tests.support.wavs import tone
@@ -115,6 +115,28 @@ def test_times_are_the_timings(spans: Spans, bot: EmbeddedBot) -> None:
     assert call.started is not None
     assert call.stopped is not None
     assert seconds(span) == pytest.approx(call.stopped - call.started, abs=0.001)
+
+
+def test_half_a_character(spans: Spans) -> None:
+    """What a bot sends is text that an exporter can encode, in names, attributes and errors."""
+    half = "half \ud83d"
+    reply = Reply(half, call=(half, {"city": half}), result={"sky": half}, report_level="full")
+
+    def fail(session: BotSession, message: dict[str, Any]) -> bool:
+        is_asked = message["type"] == "send-text" and message["data"]["content"] == "Fail"
+        if is_asked:
+            session.send({"label": "rtvi-ai", "type": "error", "id": "1", "data": {"error": half, "fatal": False}})
+        return is_asked
+
+    with EmbeddedBot(replies={"weather": reply}, handler=fail) as bot, client_of(bot) as client:
+        instrument(client, tracer_provider=spans.provider, content=True)
+        client.ask("What is the weather?", timeout=GUARD)
+        with pytest.raises(BotError):
+            client.ask("Fail", timeout=GUARD)
+    assert spans.named("turn")[-1].status.description == "half ?"
+    for span in spans.all:
+        json.dumps([span.name, attributes_of(span), span.status.description], ensure_ascii=False).encode()
+    assert spans.named("execute_tool half ?")
 
 
 def attributes_of(span: ReadableSpan) -> dict[str, Any]:

@@ -33,6 +33,11 @@ def clean(text: str) -> str:
     return one_line(text, LONGEST_LINE)
 
 
+def encodable(text: str) -> str:
+    """Return a text of the peer with "?" for half of a surrogate pair, which no file and no stream takes."""
+    return text.encode(errors="replace").decode()
+
+
 def quoted(value: object, limit: int = MAX_QUOTE) -> str:
     """Return a received value as Python shows it, a text in quotes: one line, of about `limit` characters."""
     return repr(one_line(value, limit)) if isinstance(value, str) else one_line(repr(value), limit)

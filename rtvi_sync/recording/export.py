@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from ..protocol.text import encodable
 from .export_chrome import chrome_trace
 from .export_conversation import conversation
 from .export_otlp import otlp
@@ -54,5 +55,4 @@ def exported(recording: Recording, format_: Format, path: Path | None, *, embed_
         folder = None if path is None else path.parent
         data = recordings_data([recording], folder=folder, embed_audio=embed_audio)
         return render(recording.path.stem, data)
-    text = _EXPORTERS[format_](recording)
-    return text.encode(errors="replace").decode()  # half of a surrogate pair, which a bot may send
+    return encodable(_EXPORTERS[format_](recording))

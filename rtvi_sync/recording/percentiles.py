@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..protocol.text import encodable
+
 if TYPE_CHECKING:
     from rtvi_sync import Turn
 
@@ -28,8 +30,9 @@ class ComparedTurn:
     @classmethod
     def of(cls, turn: Turn) -> ComparedTurn:
         """Return those of a turn."""
-        text = turn.user_text.encode(errors="replace").decode()  # half of a surrogate pair
-        return cls(turn.initiator, text, turn.modality, *(getattr(turn, measure) for measure in MEASURES))
+        return cls(
+            turn.initiator, encodable(turn.user_text), turn.modality, *(getattr(turn, measure) for measure in MEASURES)
+        )
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
