@@ -23,7 +23,7 @@ from rtvi_sync.protocol.validation import BOOL, PATH, PORT, WAIT, one_of
 from rtvi_sync.recording.recording import Recording, frames_of
 from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
 from rtvi_sync.testing.embedded_bot.messages import NEWEST, Message
-from rtvi_sync.testing.embedded_bot.session import BotSession
+from rtvi_sync.testing.embedded_bot.session import CLOSE_CODE, BotSession
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -278,7 +278,8 @@ class _SessionReplay:
         elif step.kind == "interrupt":
             session.send_frame(InterruptionFrame())
         elif step.what.get("initiator") == "server":
-            session.close(step.what.get("code") or 1000)
+            code = step.what.get("code")  # 1005 stands for a close frame without a code
+            session.close(code if CLOSE_CODE.has_type(code) and CLOSE_CODE.has_value(code) else 1000)
 
     def _with_ids(self, value: Any) -> Any:
         """Return a message with the client's ids in place of those in the recording."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,18 @@ def test_another_question_is_told_and_answered(talk):
         assert client.ask("What day is it?", GUARD).bot_text == "Noon."
         assert client.ask("Oh", GUARD).bot_text == "Well."
     assert bot.mismatches == []
+
+
+def test_a_close_frame_without_a_code(talk, tmp_path):
+    """A bot whose close frame had no code ends the replay as one that closes with 1000."""
+    *rows, end = map(json.loads, talk.read_text("utf-8").splitlines())
+    assert end["kind"] == "end"
+    end |= {"code": 1005, "initiator": "server"}
+    path = tmp_path / "closed.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*rows, end])) + "\n")
+    with ReplayBot(path, pace="fast", match="none") as bot, connect(bot.ws_url, **OPTIONS) as client:
+        assert client.wait(GUARD).code == 1000
+        until(lambda: bot.done)
 
 
 def test_a_client_that_asks_nothing_is_told(talk):

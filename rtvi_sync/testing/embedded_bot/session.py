@@ -37,7 +37,7 @@ from rtvi_sync.testing.embedded_bot.reply import FaultPlan, LLMContext
 from rtvi_sync.testing.embedded_bot.services import Config, LiveConfig
 
 _FRAME = instance_of("a frame", *get_args(Frame))
-_CODE = Rule(
+CLOSE_CODE = Rule(
     "a code of a close frame (1000 to 1003, 1007 to 1014, or 3000 to 4999)",
     integer(0).has_type,
     lambda code: 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999,
@@ -285,7 +285,7 @@ class BotSession:
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection with a code and a reason; wait up to 2 s for the client's close frame."""
-        _CODE.check(code=code)
+        CLOSE_CODE.check(code=code)
         _REASON.check(reason=reason)
         self._connection.close(code, reason)
 
