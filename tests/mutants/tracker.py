@@ -348,8 +348,8 @@ MODULE = Module(
         ),
         Mutant(
             "The blanks between the user's words do not count for their limit.",
-            "sum(map(len, self.finals)) - len(self.finals)",
-            "sum(map(len, self.finals))",
+            "self.room -= len(text) + 1",
+            "self.room -= len(text)",
         ),
         Mutant(
             "The last words of the user are noted twice.",

@@ -194,6 +194,28 @@ def test_damaged_frames_are_read_as_the_oracle_reads_them(several: list[Frame], 
     assert found == read_by_oracle(bytes(wire))
 
 
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param(b"\x12\x06\x20\xc0\xbe\x80\x80\x10", id="rate-of-33-bits"),
+        pytest.param(b"\x2a\x0b\x08" + b"\xff" * 9 + b"\x7f", id="id-of-70-bits"),
+        pytest.param(b"\x2a\x0c\x08" + b"\x80" * 10 + b"\x00", id="id-of-11-bytes"),
+        pytest.param(b"\xaa\x80\x80\x80\x00\x00", id="tag-of-5-bytes"),
+        pytest.param(b"\xaa\x80\x80\x80\x80\x00\x00", id="tag-of-6-bytes"),
+        pytest.param(b"\x2a\x80\x80\x80\x80\x00", id="size-of-5-bytes"),
+        pytest.param(b"\x2a\x80\x80\x80\x80\x80\x00", id="size-of-6-bytes"),
+    ],
+)
+def test_long_numbers_are_read_as_the_oracle_reads_them(wire: bytes) -> None:
+    """A number with more bits or bytes than its field has is cut or refused as by protobuf."""
+    try:
+        found: Frame | type[ProtocolError] | None = decode(wire)
+    except ProtocolError:
+        found = ProtocolError
+
+    assert found == read_by_oracle(wire)
+
+
 def test_a_frame_of_very_many_fields_is_refused() -> None:
     """A frame of very many fields would hold up the thread that reads for all sessions."""
     several = b"\x2a\x42" + b"\x08\x01" * 33
@@ -286,20 +308,20 @@ def test_unknown_fields_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "wire",
+    ("wire", "why"),
     [
-        pytest.param(b"\x22\x04\x0a\x02\xff\xfe", id="bad-utf8-in-message"),
-        pytest.param(b"\x2a\x04\x12\x02\xc3\x28", id="bad-utf8-in-name"),
-        pytest.param(b"\x22\x06\x0a\x04ab", id="truncated"),
-        pytest.param(b"\x22" + b"\xff" * 11, id="endless-varint"),
-        pytest.param(b"\x27\x00", id="wire-type-7"),
-        pytest.param(b"{}", id="text"),
-        pytest.param(b"\x9b\x06" * 5000, id="nested-groups"),
+        pytest.param(b"\x22\x04\x0a\x02\xff\xfe", "'utf-8' codec", id="bad-utf8-in-message"),
+        pytest.param(b"\x2a\x04\x12\x02\xc3\x28", "'utf-8' codec", id="bad-utf8-in-name"),
+        pytest.param(b"\x22\x06\x0a\x04ab", "a field breaks off", id="truncated"),
+        pytest.param(b"\x22" + b"\xff" * 11, "a number has too many bytes", id="endless-varint"),
+        pytest.param(b"\x27\x00", "a field has the tag 39", id="wire-type-7"),
+        pytest.param(b"{}", "a field has the tag 123", id="text"),
+        pytest.param(b"\x9b\x06" * 5000, "a field has the tag 795", id="nested-groups"),
     ],
 )
-def test_undecodable_bytes_are_a_protocol_error(wire: bytes) -> None:
-    """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError."""
-    with pytest.raises(ProtocolError, match=f"Cannot decode a frame of {len(wire)} bytes"):
+def test_undecodable_bytes_are_a_protocol_error(wire: bytes, why: str) -> None:
+    """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError, which says what is wrong."""
+    with pytest.raises(ProtocolError, match=f"Cannot decode a frame of {len(wire)} bytes: {why}"):
         decode(wire)
 
 
