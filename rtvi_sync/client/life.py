@@ -709,7 +709,7 @@ class Life:
             self._bus.state.value = TransportState.DISCONNECTED
         if session is not None and session.lost_by_fork:
             self._bus.streams.lose_session()
-        elif session is not None and holder is not None and holder.lost is not None:
+        elif session is not None and holder is not None and holder.lost is not None and not self._bus.streams.gave_up:
             self._bus.streams.give_up(session.close_info)()  # the parent replaces it
 
 

@@ -296,6 +296,11 @@ class EventStreams:
         number, info = self.last_over
         return number == self.sessions and info is not None and info.reconnecting
 
+    @property
+    def gave_up(self) -> bool:
+        """True if it is settled that no session replaces the last one, though one was to."""
+        return self._given_up[0] == self.sessions > 0
+
     def start_session(self) -> int:
         """Start a session; return its number."""
         self.sessions += 1

@@ -806,15 +806,30 @@ def test_what_a_call_is_told_meanwhile() -> None:
         assert "call connect()" not in str(told.value.__cause__)
 
 
-def test_what_a_call_is_told_after_a_session_that_replaced_another() -> None:
-    """A session that its bot ends soon after it has replaced a lost one is not said to be replaced."""
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        (
+            CloseInfo(initiator="server", code=1000),
+            "There is no bot (The bot ended the session (code 1000)). Call connect() first",
+        ),
+        (
+            NETWORK,
+            "There is no bot: The connection to the bot was lost; the client reconnects by itself; "
+            "call wait_until_ready() before you try again",
+        ),
+    ],
+    ids=["meant", "lost"],
+)
+def test_what_a_call_is_told_after_a_session_that_replaced_another(info: CloseInfo, said: str) -> None:
+    """The end of a session that has replaced a lost one is told as it is: the attempt that made it is over."""
     told = queue.SimpleQueue[str]()
     with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, stable_after=GUARD)) as client:
         client.connect()
         with client.events("bot_ready", timeout=GUARD) as ready:
             lose(client)
             next(ready)
-        until(lambda: client.stats().reconnects == 1)
+        until(lambda: not is_retrying(client))
 
         def ask() -> None:
             with pytest.raises(RTVIError) as caught:
@@ -822,8 +837,8 @@ def test_what_a_call_is_told_after_a_session_that_replaced_another() -> None:
             told.put(str(caught.value))
 
         client.on("disconnected", ask)
-        lose(client, CloseInfo(initiator="server", code=1000))
-        assert "reconnects" not in told.get(timeout=GUARD)
+        lose(client, info)
+        assert told.get(timeout=GUARD) == said
 
 
 def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
@@ -1418,9 +1433,19 @@ def test_an_action_in_a_forked_child(server: ScriptedServer) -> None:
 
 
 def test_a_stream_in_a_forked_child_after_it_gave_up(server: ScriptedServer) -> None:
-    """A stream opened after the client gave up waits, in a forked child, for the session that the child starts."""
+    """A stream opened after the client gave up waits, in a forked child, for the session that the child starts, however
+    late the reconnect thread goes on.
+    """
+    forked = threading.Event()
+
+    def publish_and_wait(go_on: Callable[[], object], event: object) -> None:
+        go_on()
+        if event is RTVIEvent.RECONNECT_FAILED:
+            assert forked.wait(GUARD)
+
     server.answers["/connect/"] = Answer({})
-    with reconnecting_client(params={"base_url": server.url}) as client:
+    paused = at("an event between sessions is queued", publish_and_wait)
+    with paused, reconnecting_client(params={"base_url": server.url}) as client:
         client.connect()
         refused_by(server, client)
         server.answers["/connect/"] = Answer({})
@@ -1433,3 +1458,4 @@ def test_a_stream_in_a_forked_child_after_it_gave_up(server: ScriptedServer) -> 
 
         in_child(child)
         stream.close()
+        forked.set()
