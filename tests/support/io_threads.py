@@ -53,6 +53,11 @@ def timers(io: IOThread) -> int:
     return int(on(io, lambda: len(io._timers) - 1))
 
 
+def later_calls(io: IOThread) -> int:
+    """Return how many calls an I/O thread will make later, without its own check of its descriptors."""
+    return int(on(io, lambda: sum(timer.call is not None for *_, timer in io._timers) - 1))
+
+
 def waiting_calls(io: IOThread) -> int:
     """Return how many functions wait for an I/O thread, while it runs this one."""
     return int(on(io, lambda: len(io._commands)))

@@ -325,6 +325,51 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(kind, plain, runtime, 
         transport.send_message(READY)
 
 
+@pytest.mark.parametrize("is_read", [False, True], ids=["before", "after"])
+def test_an_attempt_that_is_abandoned_before_the_bot_is_ready(kind, plain, runtime, attempt, is_read, monkeypatch):
+    """An attempt that is over, before or after `client-ready`, is not closed politely: what waits is dropped, and no
+    error tells of it."""
+    limits.patch(monkeypatch, polite_close=0.02)
+    transport = kind(plain.url)
+    Session(runtime).begin(transport)
+    transport.connect(None, attempt.signal)
+    if is_read:
+        transport.send_ready_message()
+    for _ in range(20):
+        transport.send_message(RTVIMessage("client-message", {"t": "note", "d": "x" * 500_000}, "1"))
+    if is_read:
+        attempt.abort()
+    transport.disconnect()
+
+
+def test_the_counters_are_those_of_the_last_session(kind, plain, opened, runtime):
+    """The counters stay after disconnect(), and the next session begins with new ones."""
+    transport = kind(plain.url)
+    session = opened(transport)
+    plain.bot().send(frame(CLOSE, struct.pack("!H", 1000)))
+    session.wait(lambda: session.ends)
+    before = transport.stats().bytes_sent
+    transport.disconnect()
+    assert transport.stats().bytes_sent == before > 0
+    Session(runtime).begin(transport)
+    assert transport.stats().bytes_sent == 0
+    with pytest.raises(DisconnectedError, match="is not open"):
+        transport.send_message(READY)
+
+
+def test_a_message_after_the_end_tells_how_the_session_ended(kind, plain, opened):
+    """A message that is sent after `disconnect()` fails with the code and the reason of the server's end."""
+    transport = kind(plain.url)
+    session = opened(transport)
+    bot = plain.bot()
+    bot.send(frame(CLOSE, struct.pack("!H", 1013) + b"Come back later"))
+    session.wait(lambda: session.ends)
+    transport.disconnect()
+    with pytest.raises(DisconnectedError) as caught:
+        transport.send_message(READY)
+    assert (caught.value.code, caught.value.reason, caught.value.initiator) == (1013, "Come back later", "server")
+
+
 def test_one_session_after_the_other(kind, plain, opened, runtime):
     """After disconnect() the transport connects again; what comes late from the first session does not reach it."""
     transport = kind(plain.url)

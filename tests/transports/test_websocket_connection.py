@@ -12,10 +12,11 @@ import time
 
 import pytest
 
-from rtvi_sync.errors import DisconnectedError, ProtocolError
+from rtvi_sync.concurrency.descriptors import TooManySocketsError
+from rtvi_sync.errors import DisconnectedError, ProtocolError, TransportStartError
 from tests.support import limits, part_probes
 from tests.support.forking import in_child
-from tests.support.io_threads import hold, on, waiting_calls
+from tests.support.io_threads import hold, later_calls, on, waiting_calls
 from tests.support.slowness import GUARD, at_some_limit, takes
 from tests.support.threads import running
 from tests.support.waiting import until
@@ -120,6 +121,17 @@ def test_sending_before_the_start(link):
     assert bot.receive() == (BINARY, b"early")
 
 
+def test_all_received_bytes_are_counted(link):
+    """The counter of received bytes has those that came with the handshake's answer, and all that follow."""
+    first, second = frame(BINARY, b"first"), frame(BINARY, b"the second")
+    client, bot = link(first=first)
+    client.received(1)
+    assert client.connection.stats().bytes_received == len(first)
+    bot.send(second)
+    client.received(2)
+    assert client.connection.stats().bytes_received == len(first) + len(second)
+
+
 @over_tls_too
 def test_much_is_sent_before_the_start(link):
     """What the socket did not take before the connection is served leaves when it is."""
@@ -185,9 +197,7 @@ def test_after_a_blockage_callers_write_themselves_again(pair):
     for _ in range(3):
         payload = blocked(client)
         assert bot.receive() == (BINARY, payload)
-        deadline = time.monotonic() + GUARD
-        while client.watches_writes and time.monotonic() < deadline:
-            pass
+        until(lambda: not client.watches_writes)
         assert not client.is_blocked
         client.connection.send(BINARY, b"direct")
         assert bot.receive() == (BINARY, b"direct")
@@ -239,6 +249,18 @@ def test_a_bot_that_only_writes_ends_the_session(link):
         pass
     bot.send(frame(BINARY, b"still here"))
     assert "has read nothing" in str(client.ended().error)
+
+
+def test_a_bot_that_reads_a_little_and_then_nothing_ends_the_session(link):
+    """A bot that takes bytes within one limit is held to the next one as well."""
+
+    def check(limit: float) -> None:
+        client, bot = link(stall_timeout=limit)
+        blocked(client)
+        bot.read(MB)
+        assert "has read nothing" in str(client.ended().error)
+
+    at_some_limit(check)
 
 
 def test_a_bot_that_reads_slowly_does_not(link):
@@ -434,6 +456,19 @@ def test_what_came_before_a_write_that_fails(link, first, fails):
     assert (info.code, info.initiator, info.error) == (1000, "server", None)
 
 
+def test_what_came_before_a_blocked_write_fails(pair):
+    """If bytes wait to be sent when the bot resets the line, its last words and its close frame are still read."""
+    client, bot = pair
+    blocked(client)
+    go_on = hold(client.io)
+    bot.send(frame(BINARY, b"the last word") + close_frame(1000))
+    bot.reset()
+    go_on.set()
+    info = client.ended()
+    assert client.messages == [(BINARY, b"the last word")]
+    assert (info.code, info.initiator, info.error) == (1000, "server", None)
+
+
 def test_sending_tells_how_the_connection_has_ended(link):
     """A message that comes after the bot's close frame fails with its code and reason, also before `on_closed`."""
     errors = []
@@ -449,6 +484,13 @@ def test_sending_tells_how_the_connection_has_ended(link):
     until(lambda: errors)
     (error,) = errors
     assert (error.code, error.reason, error.initiator) == (1013, "Server already has a connected client", "server")
+
+
+def test_a_reason_is_one_line(pair):
+    """A reason of several lines, which would forge lines of a log, is told as one."""
+    client, bot = pair
+    bot.send(close_frame(1008, b"No\ncredit"))
+    assert client.ended().reason == "No credit"
 
 
 def test_a_close_frame_without_code(pair):
@@ -509,12 +551,16 @@ def test_a_bot_that_does_not_answer_the_close_frame(pair):
 
 
 @over_tls_too
-def test_a_bot_that_hangs_up_instead_of_answering(pair):
+@pytest.mark.parametrize("resets", [False, True], ids=["closes", "resets"])
+def test_a_bot_that_hangs_up_instead_of_answering(pair, resets):
     """An end of the line after our close frame is our end, not a broken network."""
     client, bot = pair
     with running(lambda: client.connection.close(GUARD)) as closing:
         assert bot.receive()[0] == CLOSE
-        bot.sock.close()
+        if resets:
+            bot.reset()
+        else:
+            bot.sock.close()
         closing.get()
     assert (client.ended().initiator, client.ended().error) == ("client", None)
 
@@ -591,6 +637,32 @@ def test_closing_before_the_start(link, caplog):
     assert client.messages == []
     assert caplog.text == ""
     assert client.ended().initiator == "client"
+
+
+def test_a_connection_that_cannot_be_served_ends(link, monkeypatch):
+    """A connection that the system does not watch is closed, and its end has the reason; nothing is delivered."""
+
+    def refuse(channel: object) -> None:
+        raise TooManySocketsError("no room")
+
+    client, bot = link(start=False)
+    monkeypatch.setattr(client.io, "register", refuse)
+    client.connection.start(frame(BINARY, b"x"))
+    info = client.ended()
+    assert isinstance(info.error, TransportStartError)
+    assert str(info.error) == "This session cannot be served: no room"
+    assert client.messages == []
+    assert bot.at_end()
+
+
+def test_no_timer_outlives_a_connection(link, io):
+    """The I/O thread is not woken for the silence or the blockage of a connection that has ended."""
+    client, _ = link(ping_interval=GUARD, stall_timeout=GUARD)
+    blocked(client)
+    assert later_calls(io) == 2
+    client.connection.close(0.0)
+    client.ended()
+    assert later_calls(io) == 0
 
 
 @over_tls_too
@@ -826,6 +898,22 @@ def test_a_turn_ends_within_what_was_read(link, monkeypatch):
     client, _ = link(on_message=wait_for_a_turn, first=b"".join(frame(BINARY, b"%d" % n) for n in range(500)))
     assert client.received(500) == [(BINARY, b"%d" % n) for n in range(500)]
     assert before_others == [64]
+
+
+@over_tls_too
+def test_a_callback_that_takes_its_time_loses_nothing(link):
+    """A callback that uses up the turn leaves the rest of what was read to the next one, before more is read."""
+
+    def linger(client: Client, opcode: int, payload: bytes) -> None:
+        if payload == b"0":
+            threading.Event().wait(0.05)
+
+    payloads = [b"%d" % n for n in range(12_000)]
+    client, bot = link(on_message=linger)
+    go_on = hold(client.io)
+    bot.send(b"".join(frame(BINARY, payload) for payload in payloads))
+    go_on.set()
+    assert [payload for _, payload in client.received(len(payloads))] == payloads
 
 
 class Counted:
