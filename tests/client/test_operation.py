@@ -147,6 +147,18 @@ def test_the_next_waits_for_an_abandoned_one(life: Any) -> None:
     assert two.get() == "done"
 
 
+def test_the_end_of_an_operation_wakes_those_that_wait(life: Any) -> None:
+    """A thread that waits until an operation is over continues when it is, not at the limit of its wait."""
+    work = Work(life, "done")
+    running = InThread(work.run)
+    assert work.entered.wait(GUARD)
+    waiting = InThread(lambda: work.wait_over(Deadline(3 * GUARD)))
+    assert waiting.goes_on(0.2)
+    work.go_on.set()
+    waiting.get()
+    running.get()
+
+
 def test_a_pause_ends_when_it_is_abandoned(life: Any) -> None:
     """The wait between two attempts ends with `disconnect()`."""
     work = Work(life)

@@ -68,6 +68,7 @@ MODULE = Module(
             "A client that is dropped meanwhile keeps its thread.",
             "on_collected=lambda _: self.stop()",
             "on_collected=None",
+            reason="the client's finalizer stops the operation, unless another thread names one in that very step",
         ),
         Mutant(
             "A rule that disconnects waits for itself.",
