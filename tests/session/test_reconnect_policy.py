@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import ssl
 from typing import Any
 
@@ -24,7 +25,7 @@ from rtvi_sync import (
     is_transient,
 )
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.session.reconnect_policy import PolicyChanges, limit_attempt
+from rtvi_sync.session.reconnect_policy import PolicyChanges, Retries, limit_attempt
 from tests.support.clients import memory_client
 
 pytestmark = pytest.mark.inside
@@ -124,6 +125,14 @@ def test_forever_ends_only_by_the_application(error: BaseException, repeated: bo
     assert policy.retry_on is not None
     assert policy.retry_on(error) is repeated
     assert (policy.max_attempts, policy.max_delay, policy.first_connect) == (None, 5, True)
+
+
+def test_the_delays_double_up_to_their_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest random delay doubles from `initial_delay` with each attempt, and stays at `max_delay`."""
+    monkeypatch.setattr(random, "uniform", lambda _, longest: longest)
+    retries = Retries(ReconnectPolicy(max_attempts=5, initial_delay=1.0, max_delay=6.0), first=1)
+    planned = [retries.after(DisconnectedError("lost")) for _ in range(6)]
+    assert [data and data.delay for data in planned] == [1.0, 2.0, 4.0, 6.0, 6.0, None]
 
 
 def test_changes_are_the_attributes() -> None:
