@@ -255,15 +255,15 @@ def test_waits_pass_as_in_the_session(tmp_path):
     assert turn.timings.ended < 100.0
 
 
-def test_turns_and_audio_of_both_sides(tmp_path):
+@pytest.mark.parametrize("question", ["How are you?", tone(1.0)], ids=["typed", "spoken"])
+def test_turns_and_audio_of_both_sides(tmp_path, question):
     """The turns of a talk, typed and spoken, are those of the client, with their latencies and their audio."""
     with (
-        EmbeddedBot() as bot,
+        EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot,
         websocket_client(bot, speaker=NullSink(), mic=False) as client,
         client.record(tmp_path / "a") as recording,
     ):
-        client.ask("How are you?")
-        client.ask(tone(1.0), sample_rate_hz=24_000)
+        client.ask(question, sample_rate_hz=None if isinstance(question, str) else 24_000)
         live = client.turns()
     found = Recording.load(recording.path)
     assert not found.is_cut
