@@ -13,6 +13,7 @@ from rtvi_sync import RTVIError
 from rtvi_sync.locust import RTVIUser
 
 CALLS = int(os.environ["CALLS"])
+PATIENCE = float(os.environ["PATIENCE"])  # seconds for an answer
 
 runners.WORKER_REPORT_INTERVAL = 0.1  # seconds; else a run could not end for three
 
@@ -32,7 +33,7 @@ class Caller(RTVIUser):
             with self.client as client:
                 client.send_client_request("order", os.getpid(), timeout=60)
                 client.send_text("What time is it?", audio_response=False)
-                client.wait_for_answer(timeout=0.5)
+                client.wait_for_answer(timeout=PATIENCE)
         except RTVIError:
             pass  # it has been counted
 
@@ -45,7 +46,9 @@ def end_with_the_last_user(environment: Any, **_: object) -> None:
         return
 
     def watch() -> None:
-        while runner.user_count == 0:
+        # The users of a worker may have gone before those of another have come.
+        calls = CALLS * environment.parsed_options.num_users
+        while environment.stats.get("connect", "CONNECT").num_requests < calls:
             gevent.sleep(0.05)
         while runner.user_count:
             gevent.sleep(0.05)

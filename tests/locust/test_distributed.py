@@ -44,13 +44,14 @@ def faults_in(log: str) -> set[str]:
     return lines - {"ValueError: I/O operation on closed file."}
 
 
-def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failures]:
+def swarm(url: str, folder: Path, *, forked: bool, patience: float = GUARD) -> tuple[int, Counts, Failures]:
     """Let the users of `locustfile.py` loose on a bot, from a master and two workers.
 
     Args:
         url: of the bot.
         folder: for what is written.
         forked: the master makes the workers; else all are started alike, as on several machines.
+        patience: seconds that a user waits for an answer.
 
     Returns:
         The master's exit status, how often what was done and failed, and which errors there were.
@@ -65,7 +66,7 @@ def swarm(url: str, folder: Path, *, forked: bool) -> tuple[int, Counts, Failure
     else:
         worker = ["--worker", *reach, port]
         parts = [["--master", "--expect-workers=2", *test, *bind, port], worker, worker]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CALLS": str(CALLS)}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CALLS": str(CALLS), "PATIENCE": str(patience)}
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context((folder / f"{number}.log").open("w+")) for number in range(len(parts))]
         running = [
@@ -154,7 +155,7 @@ def test_the_bot_fails(tmp_path: Path) -> None:
 
     bot, seen = bot_with(fail)
     with bot:
-        status, counts, failures = swarm(bot.ws_url, tmp_path, forked=True)
+        status, counts, failures = swarm(bot.ws_url, tmp_path, forked=True, patience=2.0)
         assert bot.sessions == []
     quarter = TOTAL // 4
     assert seen == {"client-ready": TOTAL, "client-message": TOTAL, "send-text": 2 * quarter}
