@@ -25,7 +25,7 @@ CONSTRUCTORS: Final = {
             *("BotRequest", "BotSession", "Injection", "Measurement", "Percentiles", "ProxyConnection"),
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
-            *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation"),
+            *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation", "Timeline"),
         ),
         _MADE_BY_PACKAGE,
     ),
