@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import itertools
@@ -11,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -122,13 +122,13 @@ def recorded(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[
     for turn in range(_TURNS):
         without.append(_cpu_percent(seconds))
         before = _held()
-        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as recordings:
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(number) as pool:
             made = [client.record(f"{folder}/{turn}-{index}") for index, client in enumerate(clients)]
-            for each in made:
-                recordings.enter_context(contextlib.closing(each))
             time.sleep(1.0)  # the files are there
             recording.append(_cpu_percent(seconds))
             held.append(_held() - before)
+            for _ in pool.map(lambda each: each.close(), made):  # each waits until all of it is written
+                pass
         lost += sum(row["seconds"] for each in made for row in each.lost)
     for client in clients:
         client.close()
