@@ -804,7 +804,7 @@ class _Writer:
         register_for_exit(self, last=True)
         with self._lock:
             self._recordings.append(recording)
-            starts = self._thread is None
+            starts = self._thread is None or not self._thread.is_alive()  # else none would ever be written again
             if starts:
                 self._thread = threading.current_thread()  # until there is one, so that no second one is started
         if starts:
@@ -839,7 +839,13 @@ class _Writer:
 
     def _write(self) -> None:
         for recording in [*self._recordings]:
-            if recording._write_soon():
+            try:
+                is_over = recording._write_soon()
+            except BaseException:  # SystemExit, too, because the thread writes the other recordings
+                logger.exception("A recording has failed. Please report it: it is a fault of rtvi_sync")
+                recording._forget()
+                is_over = True
+            if is_over:
                 with self._lock, contextlib.suppress(ValueError):
                     self._recordings.remove(recording)
 
