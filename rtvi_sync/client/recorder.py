@@ -783,13 +783,13 @@ def _given(payload: Any) -> dict[str, Any]:
 class _Writer:
     """The thread that writes all recordings of the process, while there are any."""
 
-    # Mutable state. `_lock` guards the list and the thread, for an assignment. Re-entrant, because a finalizer may run
-    # meanwhile.
+    # Mutable state. `_lock` guards the list and `_has_thread`, for an assignment. Re-entrant, because a finalizer may
+    # run meanwhile.
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._recordings: list[RecordingSession] = []
-        self._thread: threading.Thread | None = None
+        self._has_thread = False
         self._ident: int | None = None  # of the thread, while it runs
         self._is_awake = False
         self._woken = Notifier()
@@ -804,16 +804,14 @@ class _Writer:
         register_for_exit(self, last=True)
         with self._lock:
             self._recordings.append(recording)
-            starts = self._thread is None or not self._thread.is_alive()  # else none would ever be written again
-            if starts:
-                self._thread = threading.current_thread()  # until there is one, so that no second one is started
+            starts, self._has_thread = not self._has_thread, True
         if starts:
             try:
-                self._thread = start_thread("record", self._run)
+                start_thread("record", self._run)
             except BaseException:
                 with self._lock:
                     self._recordings.remove(recording)
-                    self._thread = None
+                    self._has_thread = False
                 raise
 
     def is_own_thread(self) -> bool:
@@ -826,6 +824,13 @@ class _Writer:
         self._woken.notify_all()
 
     def _run(self) -> None:
+        try:
+            self._write_until_none_is_left()
+        except BaseException:
+            self._has_thread, self._ident = False, None  # the next recording starts another
+            raise
+
+    def _write_until_none_is_left(self) -> None:
         generation = fork_generation()
         self._ident = threading.get_ident()
         while generation == fork_generation():
@@ -834,7 +839,7 @@ class _Writer:
             self._write()
             with self._lock:
                 if not self._recordings:
-                    self._thread = self._ident = None
+                    self._has_thread, self._ident = False, None
                     return
 
     def _write(self) -> None:
@@ -864,7 +869,8 @@ class _Writer:
     def after_fork_in_child(self) -> None:
         """Forget the parent's recordings, whose files are the parent's."""
         self._lock, self._woken = threading.RLock(), Notifier()
-        recordings, self._recordings, self._thread, self._ident = self._recordings, [], None, None
+        recordings, self._recordings = self._recordings, []
+        self._has_thread, self._ident = False, None
         for recording in recordings:
             recording._forget()
 

@@ -71,7 +71,7 @@ def test_a_session_is_recorded_from_its_first_step(tmp_path):
         {"kind": "end", "code": None, "initiator": "client", "error": None, "t": found.rows[-1]["t"]}
     ]
     assert stat.S_IMODE(recording.path.stat().st_mode) == 0o600
-    assert recorded_threads() == []
+    until(lambda: recorded_threads() == [])  # it ends when the files are complete
 
 
 def test_a_live_session_is_recorded_from_now_on(tmp_path):
@@ -126,7 +126,7 @@ def test_a_folder_that_is_missing_is_named(tmp_path):
     """The error is that of the system, and no thread is left."""
     with pytest.raises(FileNotFoundError, match="nowhere"):
         memory_client().record(tmp_path / "nowhere" / "a")
-    assert recorded_threads() == []
+    until(lambda: recorded_threads() == [])  # it ends when the files are complete
 
 
 def test_each_session_has_files_of_its_own(tmp_path):

@@ -43,6 +43,14 @@ class Examined:
         found = {check["status"]: name for name, check in reversed(self.checks.items())}
         return found.get("fail", found.get("warn", ""))
 
+    def assert_first(self, first: str, finding: str, cure: str) -> None:
+        """Assert that a check is the first that is not all right, what it tells, and the exit status."""
+        assert self.first == first
+        check = self.checks[first]
+        assert finding in check["finding"]
+        assert cure in check["cure"]
+        assert (self.status, self.document["ok"]) == ((1, False) if check["status"] == "fail" else (0, True))
+
 
 @contextlib.contextmanager
 def start_endpoint(status: str, body: Any = None) -> Iterator[str]:

@@ -57,9 +57,4 @@ def test_the_first_thing_that_is_wrong(
 ) -> None:
     """The first check that is not all right is the one whose subject is wrong, and it names the cure."""
     with server() as url:
-        examined = doctor(url, "--timeout", "4")
-    assert examined.first == first
-    check = examined.checks[first]
-    assert finding in check["finding"]
-    assert cure in check["cure"]
-    assert (examined.status, examined.document["ok"]) == ((1, False) if check["status"] == "fail" else (0, True))
+        doctor(url, "--timeout", "4").assert_first(first, finding, cure)
