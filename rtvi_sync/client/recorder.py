@@ -325,7 +325,7 @@ class RecordingSession:
             try:
                 closes = self._closes
                 self._write(monotonic(), closes=closes)
-            except Exception:
+            except BaseException:  # SystemExit too, of an application's transport: the thread writes other recordings
                 logger.exception("A recording has failed. Please report it: it is a fault of rtvi_sync")
                 closes = True
                 if self._files is not None:
@@ -673,7 +673,7 @@ class _Files:
         try:
             redacted = self._redactor.row(row)
             line = encode(redacted) if redacted is not None else b""
-        except (Exception, SystemExit):  # of the application's function: the thread writes other recordings
+        except BaseException:  # of the application's function, SystemExit too: the thread writes other recordings
             if not self._has_failed:  # once, not for each row
                 logger.exception("The function `redact` of a recording has failed; such rows are left out")
             self._has_failed = True
@@ -844,13 +844,7 @@ class _Writer:
 
     def _write(self) -> None:
         for recording in [*self._recordings]:
-            try:
-                is_over = recording._write_soon()
-            except BaseException:  # SystemExit, too, because the thread writes the other recordings
-                logger.exception("A recording has failed. Please report it: it is a fault of rtvi_sync")
-                recording._forget()
-                is_over = True
-            if is_over:
+            if recording._write_soon():
                 with self._lock, contextlib.suppress(ValueError):
                     self._recordings.remove(recording)
 
