@@ -29,7 +29,6 @@ LANES: Final[dict[Lane, str]] = {
 
 # Seconds for which words that were typed, or a call without an end, are shown.
 _SHORT: Final = 0.02
-_INTERRUPTED: Final = "the bot was interrupted"
 # Characters of an error that are quoted.
 _MAX_QUOTE: Final = 200
 
@@ -182,35 +181,37 @@ def waits_of(turns: Sequence[Turn]) -> list[AnswerWait]:
 
 def marks_of(recording: Recording, turns: Sequence[Turn]) -> list[LaneMark]:
     """Return the interruptions, errors, losses and marks, and how the session ended, in the order of time."""
-    found = []
+    found = _interruptions(turns)
     for row in recording.rows:
         mark = _mark_of(row)
         if mark is not None:
             found.append(attrs.evolve(mark, turn=turn_at(mark.at, turns) if mark.kind != "end" else None))
-    return found
+    return sorted(found, key=lambda mark: mark.at)
 
 
 def turn_marks(turns: Sequence[Turn]) -> list[LaneMark]:
     """Return the interruptions and errors of turns, as far as they are known without a recording."""
-    interruptions = [
-        LaneMark(at=turn.timings.interrupted_at, kind="interruption", text=_INTERRUPTED, turn=turn.number)
-        for turn in turns
-        if turn.timings.interrupted_at is not None
-    ]
     errors = [
         LaneMark(at=entry.at, kind="error", text=entry.text, turn=turn.number)
         for turn in turns
         for entry in turn.timeline
         if entry.kind == "error"
     ]
-    return [*interruptions, *errors]
+    return [*_interruptions(turns), *errors]
+
+
+def _interruptions(turns: Sequence[Turn]) -> list[LaneMark]:
+    """Return the interruptions of turns: bots report more, such as before each typed text, which cut nothing."""
+    return [
+        LaneMark(at=turn.timings.interrupted_at, kind="interruption", text="the bot was interrupted", turn=turn.number)
+        for turn in turns
+        if turn.timings.interrupted_at is not None
+    ]
 
 
 def _mark_of(row: dict[str, Any]) -> LaneMark | None:
     at = float(row.get("t", 0.0))
     match row.get("kind"):
-        case "interruption":
-            return LaneMark(at=at, kind="interruption", text=_INTERRUPTED)
         case "mark":
             return LaneMark(at=at, kind="mark", text=str(row.get("text", "")))
         case "lost":

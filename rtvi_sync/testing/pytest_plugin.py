@@ -40,6 +40,7 @@ _ANSWERS = "rtvi_answers"  # attribute of a test's report: its turns, as plain v
 _FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
 _MAX_NAME = 150  # characters of a test's node id in the name of its recording
+_MAX_WHY = 500  # characters of an error on the page of its test
 _NOT_RECORDED = "--rtvi-record-failed DIR keeps a recording of each failed test: its messages, and its audio"
 _ENDING = 2.0  # seconds that threads may need to end after a test
 
@@ -417,16 +418,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
-            shown = str(getattr(call.excinfo.value, "timeline", "")) if call.excinfo is not None else ""
-            others = [turn for turn in turns[-_MAX_TURNS:] if _timeline([turn]) not in shown]
-            if others or not turns:
-                report.sections.append(("rtvi timeline", _timeline(others) or "no turn was begun"))
-            kept = [path for recording in item.stash[_recordings] for path in recording.paths]
-            paths = [str(path) for path in (*map(_page_of, _rows_of(item.stash[_recordings])), *kept)]
-            report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))
-            for properties in (item.user_properties, report.user_properties):
-                properties[:] = [*(pair for pair in properties if pair[0] != _RECORDING)]
-                properties += [(_RECORDING, path) for path in paths]
+            _describe_failure(item, call.excinfo.value if call.excinfo is not None else None, report, turns)
         # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
         # XML takes them from the report of the teardown.
         figures = [(_TURNS, len(turns)), *_latencies(turns)]
@@ -439,6 +431,35 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         for recording in item.stash.get(_recordings, []):
             for path in recording.paths:
                 path.unlink(missing_ok=True)
+
+
+def _describe_failure(
+    item: pytest.Item, error: BaseException | None, report: pytest.TestReport, turns: list[Turn]
+) -> None:
+    """Add the last turns and the recordings to the report of a failed test, and its error to the recordings."""
+    shown = str(getattr(error, "timeline", ""))
+    others = [turn for turn in turns[-_MAX_TURNS:] if _timeline([turn]) not in shown]
+    if others or not turns:
+        report.sections.append(("rtvi timeline", _timeline(others) or "no turn was begun"))
+    recordings = item.stash[_recordings]
+    for recording in recordings:
+        recording.mark(f"The test failed: {_why(error)}")
+    kept = [path for recording in recordings for path in recording.paths]
+    paths = [str(path) for path in (*map(_page_of, _rows_of(recordings)), *kept)]
+    report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))
+    for properties in (item.user_properties, report.user_properties):
+        properties[:] = [*(pair for pair in properties if pair[0] != _RECORDING)]
+        properties += [(_RECORDING, path) for path in paths]
+
+
+def _why(error: BaseException | None) -> str:
+    """Return in a line why a test has failed: what was expected, in which turn, or the beginning of the error."""
+    if error is None:
+        return "see its report"
+    turn = getattr(error, "turn", None)
+    where = f"turn {turn.number}: " if turn is not None else ""
+    text = str(error).removesuffix(str(getattr(error, "timeline", ""))) or type(error).__name__
+    return f"{where}{' '.join(text[:_MAX_WHY].split())}"
 
 
 def _latencies(turns: list[Turn]) -> Iterator[tuple[str, float]]:

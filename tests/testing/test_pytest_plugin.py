@@ -594,6 +594,9 @@ def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) 
     assert '"status":"complete"' in page.read_text("utf-8")
     assert str(path) in (pytester.path / "junit.xml").read_text()
     assert [turn.user_text for turn in Recording.load(path).turns()] == ["fails"]
+    [mark] = [row["text"] for row in Recording.load(path).rows if row["kind"] == "mark"]
+    said = "but it said 'You said: fails' [text_mismatch]"
+    assert mark == f"The test failed: turn 1: expected the bot to say 'a/b' {said}"
     assert not Recording.load(path).is_cut
 
 

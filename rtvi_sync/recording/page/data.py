@@ -26,6 +26,7 @@ from ..lanes import (
     loss_in_words,
     marks_of,
     start_of,
+    turn_at,
     turn_bars,
     turn_marks,
     waits_of,
@@ -220,7 +221,7 @@ class Finding:
 
 
 def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
-    """Return what stands out: first what went wrong, then what is only worth to know."""
+    """Return what stands out: the application's marks, then what went wrong, then what is only worth to know."""
     found = [finding for turn in turns for finding in _of_turn(recording, turn)]
     if not turns:
         found.append(Finding(kind="No turn", text=_arrived(recording)))
@@ -229,13 +230,15 @@ def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
         if row["kind"] == "lost":
             found.append(Finding(kind="Lost", text=f"{loss_in_words(row)}."))
         elif row["kind"] == "mark":
-            found.append(Finding(kind="Mark", text=f"{row.get('text', '')} ({row.get('t', 0.0):.2f} s)", bad=False))
+            at = row.get("t", 0.0)
+            text = f"{row.get('text', '')} ({at:.2f} s)"
+            found.append(Finding(kind="Mark", text=text, turn=turn_at(at, turns), bad=False))
         elif row["kind"] == "end" and (row.get("error") or row.get("code") not in _USUAL_CODES):
             found.append(Finding(kind="End", text=f"At {row.get('t', 0.0):.2f} s {end_in_words(row)}."))
     if recording.is_cut:
         text = f"The recording ends at {recording.seconds:.2f} s without an end of the session: its process was killed."
         found.append(Finding(kind="Cut", text=text))
-    return sorted(found, key=lambda finding: not finding.bad)
+    return sorted(found, key=lambda finding: (finding.kind != "Mark", not finding.bad))
 
 
 def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:

@@ -18,14 +18,14 @@ def kinds_of(recording: Recording) -> list[tuple[str, int | None]]:
     return [(finding.kind, finding.turn) for finding in findings_of(recording, recording.turns())]
 
 
-def test_what_went_wrong_comes_first(talk: Recording) -> None:
-    """Findings name the turn; those that are no fault come last."""
+def test_marks_and_what_went_wrong_come_first(talk: Recording) -> None:
+    """Findings name the turn; those that are no fault come last, unless the application has marked them."""
     assert kinds_of(talk) == [
+        ("Mark", 4),
         ("Failed", 6),
         ("Slow", 5),
         ("Lost", None),
         ("Interrupted", 3),
-        ("Mark", None),
     ]
     texts = {finding.kind: finding.text for finding in findings_of(talk, talk.turns())}
     error = "the bot reported “LLM service: rate limit exceeded, retry after 20 s”"
