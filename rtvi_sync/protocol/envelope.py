@@ -155,19 +155,28 @@ def parse_text(text: str | bytes | bytearray) -> Content:
         LimitError: the message is over a limit.
         ProtocolError: the text is not JSON, or not an envelope.
     """
-    size = len(text)
-    if size > MAX_VALUES and has_too_many_values(text):
-        raise _over_limit(text, f"more than {MAX_VALUES} values (MAX_VALUES)")
-    try:
-        envelope = _loads_fast(text) if size <= _MAX_FAST else _loads_slowly(text)
-    except (ValueError, RecursionError):
-        envelope = _loads_slowly(text)
+    envelope = parse_json(text)
     # A fast path for nearly every message; open_document() handles all others and the errors.
-    if size < _SHALLOW and type(envelope) is dict and envelope.get("label") == LABEL:
+    if len(text) < _SHALLOW and type(envelope) is dict and envelope.get("label") == LABEL:
         type_, id_ = envelope.get("type"), envelope.get("id")
         if type(type_) is str and type_ and (id_ is None or type(id_) is str):
             return type_, envelope.get("data"), id_
     return open_document(envelope)
+
+
+def parse_json(text: str | bytes | bytearray) -> Any:
+    """Return the document in a JSON text of a peer, of any depth that Python parses.
+
+    Raises:
+        ProtocolError: the text is not JSON, or over a limit.
+    """
+    size = len(text)
+    if size > MAX_VALUES and has_too_many_values(text):
+        raise _over_limit(text, f"more than {MAX_VALUES} values (MAX_VALUES)")
+    try:
+        return _loads_fast(text) if size <= _MAX_FAST else _loads_slowly(text)
+    except (ValueError, RecursionError):
+        return _loads_slowly(text)
 
 
 def estimated_size(text: str | bytes | bytearray) -> int:
