@@ -118,6 +118,7 @@ if typing.TYPE_CHECKING:
     from .transports.eval import EvalTransport
     from .transports.memory import MemoryTransport
     from .transports.small_webrtc import SmallWebRTCTransport
+    from .transports.telephony import TelephonyTransport
     from .transports.websocket import WebSocketTransport
 
 __all__ = [
@@ -166,6 +167,7 @@ __all__ = [
     "EvalTransport",
     "MemoryTransport",
     "SmallWebRTCTransport",
+    "TelephonyTransport",
     "WebSocketTransport",
     # events
     "BotStartedData",
@@ -289,6 +291,7 @@ _NAMES = {
     "transports.eval": "EvalTransport",
     "transports.memory": "MemoryTransport",
     "transports.small_webrtc": "SmallWebRTCTransport",
+    "transports.telephony": "TelephonyTransport",
     "transports.websocket": "WebSocketTransport",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
@@ -23,17 +23,17 @@ from ..errors import (
 from ..net.urls import merged_headers
 from ..protocol.text import one_line
 from ..protocol.validation import HEADERS, STRING, nearest
-from ..session.connect_request import BotURL, same_origin
+from ..session.connect_request import TELEPHONY, BotURL, same_origin
 from ..session.params import RTVIClientParams
 from ..transports.base import Transport
 
-TransportName = Literal["auto", "websocket", "webrtc", "eval"]
+TransportName = Literal["auto", "websocket", "webrtc", "eval", "twilio", "telnyx", "plivo", "exotel"]
 
 # Transports of Pipecat's runner that belong to services.
 _NOT_REACHED = ("daily", "livekit", "moq", "vonage", "whatsapp")
 
 # The order in which they are tried.
-_NAMES = ("websocket", "webrtc", "eval")
+_AUTO = ("websocket", "webrtc", "eval")
 
 # Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and no bot ever speaks. In seconds.
 _WEBRTC_PATIENCE = 5.0
@@ -96,11 +96,12 @@ def candidates_for(
             f"transport {transport!r} is not supported: such bots are reached by the client of that service. Let the "
             "bot serve 'websocket', 'webrtc' or 'eval' as well"
         )
-    if transport != "auto" and transport not in _NAMES:
-        text = f"transport must be a Transport or one of 'auto', 'websocket', 'webrtc', 'eval', not {transport!r}"
-        near = nearest(transport.lower(), ("auto", *_NAMES)) if isinstance(transport, str) else None
+    names = get_args(TransportName)
+    if transport not in names:
+        text = f"transport must be a Transport or one of {', '.join(map(repr, names))}, not {transport!r}"
+        near = nearest(transport.lower(), names) if isinstance(transport, str) else None
         raise ValueError(f"{text}; did you mean {near!r}?" if near else text)
-    wanted = _NAMES if transport == "auto" else (transport,)
+    wanted = _AUTO if transport == "auto" else (transport,)
     offered = [name for name in wanted if (bot_url.ws_url if name == "webrtc" else bot_url.offer_url) is None]
     if not offered:
         kind = "a WebSocket" if bot_url.ws_url is not None else "a WebRTC offer"
@@ -110,9 +111,13 @@ def candidates_for(
     from ..transports.small_webrtc import SmallWebRTCTransport, is_installed
     from ..transports.websocket import WebSocketTransport
 
+    own_headers = headers if not bot_url.endpoints else None
+    if transport in TELEPHONY:
+        from ..transports.telephony import TelephonyTransport
+
+        return (_candidate(TelephonyTransport(transport, token=token, headers=own_headers), bot_url),)
     if "webrtc" in offered and len(offered) > 1 and not is_installed():
         offered.remove("webrtc")
-    own_headers = headers if not bot_url.endpoints else None
     make: dict[str, Callable[[], Transport]] = {
         "websocket": lambda: WebSocketTransport(token=token, headers=own_headers),
         "webrtc": lambda: SmallWebRTCTransport(headers=own_headers),
@@ -130,8 +135,8 @@ def _candidate(transport: Transport, bot_url: BotURL) -> Candidate:
     from ..transports.eval import EvalTransport
     from ..transports.small_webrtc import SmallWebRTCTransport
 
-    if isinstance(transport, EvalTransport):
-        return Candidate(transport, bot_url.with_eval_route())
+    if isinstance(transport, EvalTransport) or transport.start_name in TELEPHONY:
+        return Candidate(transport, bot_url.with_websocket_route())
     if isinstance(transport, SmallWebRTCTransport):
         return Candidate(transport, bot_url.with_offer_route(), _WEBRTC_PATIENCE)
     return Candidate(transport, bot_url)

@@ -150,12 +150,18 @@ class BotMessages(ClientBase):
     def send_dtmf(self, keys: str) -> None:
         """Send the tones of telephone keys, one after the other: "123#".
 
+        In a call by telephone it returns when the last one was sent, 100 ms after the one before it.
+
         Raises:
             TypeError: `keys` is no string.
             ValueError: a character other than 0-9, * and #, or none.
         """
         KEYS.check(keys=keys)
         session = self._life.session()
+        if not session.transport.carries_messages:
+            session.check_ready()
+            session.transport.send_dtmf(keys)
+            return
         for message in dtmf_messages(keys, session.engine.version):
             session.send(message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -41,8 +41,8 @@ _PAGE = r"/client(/(index\.html)?)?"
 # Where Pipecat's bots have their WebSockets.
 _WEBSOCKET = r"/ws(-client)?(/.*)?"
 
-# The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
-_TELEPHONY = ("twilio", "telnyx", "plivo", "exotel")
+#: The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
+TELEPHONY: Final = ("twilio", "telnyx", "plivo", "exotel")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -117,7 +117,7 @@ class BotURL(Record):
         endpoints = tuple(parts._replace(path=path, fragment="").geturl() for path in ("/start", "/connect"))
         return cls(endpoints=endpoints, base_url=url, root=_websocket_at(parts, ""))
 
-    def with_eval_route(self) -> BotURL:
+    def with_websocket_route(self) -> BotURL:
         """Return the address with the route ``/ws`` beside a start endpoint, where Pipecat's runner has it."""
         if not self.endpoints:
             return self
@@ -278,7 +278,7 @@ class ConnectRequest(Record):
             answer = None
         offered = answer.get("transports") if isinstance(answer, Mapping) else None
         for name in offered if isinstance(offered, list) else []:
-            if name in _TELEPHONY:
+            if name in TELEPHONY:
                 return self._start(APIRequest(start, request_data={"transport": name}), params, signal)
         return Bundle({"ws_url": bot_url.ws_url})
 

@@ -174,6 +174,9 @@ class Transport(abc.ABC):
     #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
     #: of the session abandons if it hangs. A subclass that overrides `disconnect()` must set this again.
     ends_in_time: bool = False
+    #: False if no message of RTVI passes, as by telephone: the transport derives from the audio who speaks, and reports
+    #: that as messages of a bot.
+    carries_messages: bool = True
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
@@ -343,6 +346,18 @@ class Transport(abc.ABC):
         """
         raise NotImplementedError(
             f"{type(self).__name__} has supports_audio = True and no send_audio(). Implement send_audio()"
+        )
+
+    def send_dtmf(self, keys: str) -> None:  # noqa: ARG002 - for a transport with keys
+        """Press keys of a telephone. Called if not `carries_messages`, on any thread; may block until they are sent.
+
+        Raises:
+            UnsupportedFeatureError: this transport has no keys.
+            DisconnectedError: there is no connection any more.
+        """
+        raise UnsupportedFeatureError(
+            f"The {self.name} transport has no keys to press. Call the bot by telephone, with transport='twilio'",
+            feature="dtmf",
         )
 
     def send_video(self, frame: VideoFrame) -> None:

@@ -86,7 +86,7 @@ class EvalTransport(WebSocketBase):
     """
 
     name = "eval"
-    needs: ClassVar[str] = (
+    needs = (
         "A bot of Pipecat's runner needs the entry 'eval' in its transport_params. Up to Pipecat 1.12 "
         "it needs to be started with -t eval, too"
     )

@@ -94,7 +94,7 @@ class WebSocketTransport(WebSocketBase):
     """
 
     name = "websocket"
-    needs: ClassVar[str] = (
+    needs = (
         "A bot of Pipecat's runner needs the entry 'websocket' in its transport_params. Without it, "
         "transport='eval' may reach it"
     )

@@ -111,7 +111,7 @@ class WebSocketBase(Transport):
     #: Decodes what the bot sends; its `opcode` is also that of the messages to the bot.
     receiver_class: ClassVar[type[WebSocketReceiver]]
     #: What a bot needs that this transport reaches, as the end of an error text.
-    needs: ClassVar[str]
+    needs: str
     # A default, so that the repr works in a traceback of the constructor that shows locals.
     _ws_url: SplitResult | None = None
 
@@ -186,9 +186,9 @@ class WebSocketBase(Transport):
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # otherwise disconnect() was called
                 self._hung_up = not connection.has_received
-                options.on_closed(info)
+                self._report_end(options, info)
 
-        receiver = self.receiver_class(options)
+        receiver = self._make_receiver()
         connection = WebSocketConnection(
             sock,
             runtime.io,
@@ -210,8 +210,16 @@ class WebSocketBase(Transport):
             sock.close()
             abort.raise_if_aborted()
 
+    def _make_receiver(self) -> WebSocketReceiver:
+        """Return the decoder of a new session."""
+        return self.receiver_class(self.options)
+
+    def _report_end(self, options: TransportOptions, info: CloseInfo) -> None:
+        """Report that the connection of the session with `options` has ended. Called on the I/O thread."""
+        options.on_closed(info)
+
     def send_ready_message(self) -> None:
-        """Send `client-ready`, and start to read.
+        """Send the messages that open the session, `client-ready` by default, and start to read.
 
         Messages that were read in `connect()` would be delivered before the event `connected`. Reading begins last,
         because the I/O thread, which is woken for it, would wait for this one.
@@ -219,10 +227,14 @@ class WebSocketBase(Transport):
         with self._lock:
             connection, leftover, self._leftover = self._connection, self._leftover, None
         try:
-            self._send_first(self.options.client_ready)
+            self._open_session()
         finally:
             if connection is not None and leftover is not None:
                 connection.start(leftover)
+
+    def _open_session(self) -> None:
+        """Send the messages that open the session."""
+        self._send_first(self.options.client_ready)
 
     def _send_first(self, message: RTVIMessage) -> None:
         """Send a message that opens the session. If the server has hung up, the I/O thread reports how."""
@@ -339,9 +351,13 @@ class WebSocketBase(Transport):
             if self._token_in == "header":  # noqa: S105
                 headers["Authorization"] = f"Bearer {token}"
             else:
-                query = f"{url.query}&" if url.query else ""
-                url = url._replace(query=f"{query}token={_quoted(token)}")
+                url = self._with_token(url, _quoted(token))
         return url, with_cookies(headers, url, start)
+
+    def _with_token(self, url: SplitResult, token: str) -> SplitResult:
+        """Return the address with the token, whose special characters are quoted."""
+        query = f"{url.query}&" if url.query else ""
+        return url._replace(query=f"{query}token={token}")
 
 
 def _url_in(bundle: Any, source: str, transport: str) -> SplitResult:
