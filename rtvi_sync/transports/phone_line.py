@@ -172,16 +172,22 @@ class PhoneLine:
         for text in self._writer.opening():
             self._send(text, 0.0)
 
-    def step(self, now: float) -> None:
-        """Send silence if the caller says nothing, and let 20 ms of the bot be heard."""
+    def step(self, due: float, now: float) -> None:
+        """Send silence if the caller says nothing, and let 20 ms of the bot be heard.
+
+        Args:
+            due: the time of the step. After a stop of the process the steps that were missed are made with the times
+                that they had, as are those of the caller's source, so that the order stays.
+            now: a later time.
+        """
         if now - self._began_at >= PATIENCE:
             self._tell(self._heard.answered())
-        is_speaking = now - self._spoke_at < _SOURCE_GAP
+        is_speaking = due - self._spoke_at < _SOURCE_GAP
         if not is_speaking:
             self._flush(now)
+        self._sent_until = max(self._sent_until, due - 2 * _SOURCE_GAP)
         # A frame of the caller that is late must not get a hole before it.
-        if self._sent_until <= now - (_SOURCE_GAP if is_speaking else 0.0):
-            self._sent_until = max(self._sent_until, now - STEP)
+        while self._sent_until <= due - (_SOURCE_GAP if is_speaking else 0.0):
             self._say(_SILENCE, now)
         if self._held and now >= self._held_until:
             self._release()
@@ -246,15 +252,14 @@ class PhoneLine:
         while len(self._spoken) >= _FRAME_BYTES:
             frame = bytes(self._spoken[:_FRAME_BYTES])
             del self._spoken[:_FRAME_BYTES]
-            if self._sent_until < now - _MAX_LATE:
-                self._sent_until += STEP
-                self.unsent += STEP
-            else:
-                self._say(frame, now)
+            self._say(frame, now)
 
     def _say(self, frame: bytes, now: float) -> None:
-        """Send a frame of 20 ms."""
+        """Send a frame of 20 ms, unless it should have been sent long ago."""
         self._sent_until += STEP
+        if self._sent_until < now - _MAX_LATE:
+            self.unsent += 0.0 if frame is _SILENCE else STEP
+            return
         if self._loss and self._lossy.random() < self._loss:
             frame = _SILENCE
         is_silent = frame is _SILENCE

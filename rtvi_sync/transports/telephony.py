@@ -241,7 +241,7 @@ class TelephonyTransport(WebSocketBase):
         ended = self._ended
         try:
             if ended is None:
-                line.step(now)
+                line.step(self._due, now)
             else:
                 line.play(now)
         except Exception as error:
@@ -267,9 +267,14 @@ class TelephonyTransport(WebSocketBase):
 
     def _report_end(self, options: TransportOptions, info: CloseInfo) -> None:
         """Report the end of the call when all that the bot has said was heard, as a telephone plays it."""
-        if self._hung_up and info.error is None:
-            text = f"The bot has refused the call, or it failed at its begin: see its log. {self.needs}"
-            info = attrs.evolve(info, error=DisconnectedError(text, initiator=info.initiator))
+        if self._hung_up and isinstance(info.error, (ConnectionError, type(None))):
+            error = DisconnectedError(
+                f"The bot has refused the call, or failed when it began: see its log. {self.needs}",
+                code=info.code,
+                initiator=info.initiator,
+            )
+            error.__cause__ = info.error
+            info = attrs.evolve(info, error=error)
         line = self._line
         if line is None or self._task is None:
             options.on_closed(info)

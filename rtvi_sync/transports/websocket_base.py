@@ -271,7 +271,7 @@ class WebSocketBase(Transport):
                 late = f"The {self.name} transport does not disconnect in time; what was sent last may be lost"
                 raise DisconnectedError(late, initiator="client")
             (messages, size), info = connection.unsent, connection.info
-            if messages and not abandoned and info is not None:
+            if messages and self.carries_messages and not abandoned and info is not None:
                 cure = "Wait for the bot's answer before you disconnect, or send less over a slow line"
                 raise DisconnectedError(
                     f"Messages were lost, at least {messages} ({size} bytes): they had not reached the server when the "
