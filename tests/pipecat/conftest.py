@@ -171,6 +171,10 @@ class Shared:
             server = self._servers[kind] = self._launcher.start(kind)
         return server
 
+    def running(self, kind: str) -> BotServer:
+        """Return the server of a kind that was started, whatever sessions it has."""
+        return self._servers[kind]
+
     def close(self) -> None:
         for server in self._servers.values():
             server.kill()

@@ -1,0 +1,114 @@
+"""Calls to real bots by the media streams of telephone providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync import DisconnectedError, RTVIClient, RTVIError, TelephonyTransport, UnsupportedFeatureError, connect
+from rtvi_sync.protocol.telephony import ProviderName
+from tests.support.slowness import GUARD
+from tests.support.wavs import tone, write_wav
+
+from .conftest import BotServer, Shared
+
+PROVIDERS: list[ProviderName] = ["twilio", "telnyx", "plivo", "exotel"]
+# A provider's messages differ in no version; of the older ones one provider is called in each run.
+CALLS = [
+    *(pytest.param("scripted-2.2", provider) for provider in PROVIDERS),
+    *(
+        pytest.param(kind, provider, marks=[] if (kind, provider) == ("scripted-1.2", "twilio") else pytest.mark.matrix)
+        for kind in ("scripted-2.0", "scripted-1.2")
+        for provider in PROVIDERS
+    ),
+]
+# Pipecat's converter from 24 to 8 kHz keeps the end of what is said: up to 0.12 s.
+SPOKEN = pytest.approx(0.75, abs=0.1)
+Call = Callable[..., AbstractContextManager[RTVIClient]]
+
+
+@pytest.fixture
+def call(shared_bots: Shared) -> Call:
+    """Return what calls the bot of a kind, by a provider, for which a script may have more."""
+
+    @contextmanager
+    def call(kind: str, provider: ProviderName, script: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
+        bot: BotServer = shared_bots.server(kind)
+        bot.follow(script or {})
+        transport = TelephonyTransport(provider, bot.ws_url.replace("/ws", "/call"), **options)
+        with RTVIClient(transport=transport, mic=False, speaker=False, connect_timeout=GUARD) as client:
+            yield client
+        assert bot.live_sessions(expected=0) == 0
+
+    return call
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> Path:
+    """Return a question of 0.6 s."""
+    return write_wav(tmp_path / "question.wav", [tone(0.6)])
+
+
+@pytest.mark.parametrize(("kind", "provider"), CALLS)
+def test_a_conversation(call: Call, question: Path, kind: str, provider: ProviderName) -> None:
+    """Two questions are answered; the words of neither side are known, and all that is heard is."""
+    with call(kind, provider, from_number="+15550100", parameters={"plan": "gold"}) as client:
+        for _ in range(2):
+            turn = client.ask(question, GUARD)
+            assert (turn.status, turn.modality, turn.initiator) == ("complete", "audio", "user")
+            assert turn.audio.seconds == SPOKEN
+            assert turn.voice_to_voice is not None
+        with pytest.raises(UnsupportedFeatureError):
+            client.ask("Hello?")
+        client.send_dtmf("1#")
+        assert len(client.turns()) == 2
+
+
+def test_an_interruption(call: Call, question: Path) -> None:
+    """The caller cuts the bot short, and hears no more of what it had sent."""
+    story = {"hello bot": [["write", " ".join(["word"] * 30)]]}
+    with call("scripted-2.2", "twilio", {"replies": story}) as client:
+        second = client.barge_in(question, delay=0.5)
+        first = client.ask(question, GUARD)
+        assert first.status == "interrupted"
+        assert 0.4 < first.audio.seconds < 2.0
+        client.send_dtmf("0")
+    with pytest.raises(DisconnectedError):
+        second.result(GUARD)
+
+
+def test_a_greeting(call: Call) -> None:
+    """The bot speaks first, as soon as it has the call."""
+    with call("scripted-2.2", "plivo", {"greets": [["speak", "Welcome to the shop."]]}) as client:
+        greeting = client.listen(GUARD)
+        assert (greeting.initiator, greeting.status) == ("bot", "complete")
+        assert greeting.audio.seconds == SPOKEN
+
+
+def test_a_bot_that_hangs_up(call: Call, shared_bots: Shared) -> None:
+    """What it says before is heard to the end."""
+    with call("scripted-2.2", "exotel", {"greets": [["speak", "Goodbye and thank you."]]}) as client:
+        client.wait_for("bot_started_speaking", timeout=GUARD)
+        with client.events("turn_ended", "disconnected", timeout=GUARD) as events:
+            control(shared_bots, "end")
+            ended, disconnected = next(events), next(events)
+        assert ended.data.audio.seconds >= 0.65  # Pipecat sends some silence behind it
+        assert (disconnected.data.initiator, disconnected.data.code) == ("server", 1000)
+
+
+def control(shared_bots: Shared, name: str) -> None:
+    """Control the bot of Pipecat 1.14.0, which is in a session."""
+    assert shared_bots.running("scripted-2.2").control(name) == 1
+
+
+def test_the_runner(pipecat_process: Callable[..., BotServer], question: Path) -> None:
+    """Pipecat's runner gives a token for a call, and tells nothing of a provider that the bot has no entry for."""
+    bot = pipecat_process("stock", "--entries", "twilio", "--ws-auth", "token")
+    with connect(bot.base_url, transport="twilio", mic=False, speaker=False, connect_timeout=GUARD) as client:
+        assert client.ask(question, GUARD).status == "complete"
+    with pytest.raises(RTVIError, match="needs the entry 'telnyx' in its transport_params, and the credentials"):
+        connect(bot.base_url, transport="telnyx", mic=False, speaker=False, connect_timeout=GUARD)
