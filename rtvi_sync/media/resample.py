@@ -156,21 +156,29 @@ class HalfRate:
         except ImportError as error:
             raise MissingExtraError("Halving a sample rate", "resample") from error
         self._np = np
-        half = _HALF_RATE_TAPS // 2
-        taps = np.sinc(np.arange(-half, half + 1) / 2) * np.kaiser(2 * half + 1, 5.0)
-        self._taps = (taps / taps.sum()).astype(np.float32)
-        self._samples: Any = np.zeros(2 * half, np.float32)  # those around the next output sample, and before it
+        middle = _HALF_RATE_TAPS // 2
+        taps = np.sinc(np.arange(-middle, middle + 1) / 2) * np.kaiser(_HALF_RATE_TAPS, 5.0)
+        taps = (taps / taps.sum()).astype(np.float32)
+        # Beside the tap in the middle every second one is zero.
+        self._outer, self._middle = taps[::2], taps[middle]
+        self._samples: Any = np.zeros(2 * middle, np.float32)  # those around the next output sample, and before it
+        self._is_silent = True  # and they are zeros
 
     def convert(self, pcm: bytes) -> bytes:
         """Take the next input, and return the output that is ready: a sample for every second one of the input."""
         np = self._np
+        is_silent = not pcm.strip(b"\0")
+        if is_silent and self._is_silent and not len(pcm) % 4:
+            return bytes(len(pcm) // 2)  # most of a call is silence
+        self._is_silent = is_silent and len(pcm) >= 2 * _HALF_RATE_TAPS  # and so is all that the filter remembers
         samples = np.concatenate([self._samples, np.frombuffer(pcm, "<i2")], dtype=np.float32)
-        count = max(0, (len(samples) - len(self._taps)) // 2 + 1)
+        count = max(0, (len(samples) - _HALF_RATE_TAPS) // 2 + 1)
         self._samples = samples[2 * count :]
         if not count:
             return b""
-        filtered = np.convolve(samples[: 2 * count + len(self._taps) - 2], self._taps, "valid")[::2]
-        return bytes(np.clip(np.rint(filtered), -32768, 32767).astype("<i2").tobytes())
+        outer = np.convolve(samples[::2], self._outer, "valid")[:count]
+        middle = samples[1::2][_HALF_RATE_TAPS // 4 :][:count] * self._middle
+        return bytes(np.clip(np.rint(outer + middle), -32768, 32767).astype("<i2").tobytes())
 
 
 class RateConverter:

@@ -131,6 +131,7 @@ class PhoneLine:
     ) -> None:
         self._provider = PROVIDERS[call.provider]
         self._codec = call.codec
+        self._silence = encoded(_SILENCE, call.codec)
         self._heard = heard
         self._writer = CallWriter(call, wall)
         self._send, self._play, self._report = send, play, report
@@ -258,24 +259,27 @@ class PhoneLine:
         """Send a frame of 20 ms, unless it should have been sent long ago."""
         self._sent_until += STEP
         if self._sent_until < now - _MAX_LATE:
-            self.unsent += 0.0 if frame is _SILENCE else STEP
+            self.unsent += 0.0 if frame == _SILENCE else STEP
             return
         if self._loss and self._lossy.random() < self._loss:
             frame = _SILENCE
-        is_silent = frame is _SILENCE
-        self._tell(self._heard.caller(0.0 if is_silent else pcm_tools.rms(frame), now))
-        self._message += encoded(frame, self._codec)
+        if frame == _SILENCE:
+            level, payload = 0.0, self._silence
+        else:
+            level, payload = pcm_tools.rms(frame), encoded(frame, self._codec)
+        self._tell(self._heard.caller(level, now))
+        self._message += payload
         self._frames += 1
         if self._frames < self._message_frames:
             return
-        payload, self._frames = bytes(self._message), 0
+        message, self._frames = bytes(self._message), 0
         self._message.clear()
         if not self._jitter:
-            self._send_audio(payload, now)
+            self._send_audio(message, now)
             return
         if not self._held:
             self._held_until = now + self._holding.uniform(0.0, self._jitter)
-        self._held.append(payload)
+        self._held.append(message)
 
     def _release(self) -> None:
         held, self._held = self._held, []

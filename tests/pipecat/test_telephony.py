@@ -91,18 +91,14 @@ def test_a_greeting(call: Call) -> None:
 
 def test_a_bot_that_hangs_up(call: Call, shared_bots: Shared) -> None:
     """What it says before is heard to the end."""
-    with call("scripted-2.2", "exotel", {"greets": [["speak", "Goodbye and thank you."]]}) as client:
-        client.wait_for("bot_started_speaking", timeout=GUARD)
-        with client.events("turn_ended", "disconnected", timeout=GUARD) as events:
-            control(shared_bots, "end")
-            ended, disconnected = next(events), next(events)
+    with (
+        call("scripted-2.2", "exotel", {"greets": [["speak", "Goodbye and thank you."]]}) as client,
+        client.events("turn_ended", "disconnected", timeout=GUARD) as events,
+    ):
+        assert shared_bots.running("scripted-2.2").control("end") == 1
+        ended, disconnected = next(events), next(events)
         assert ended.data.audio.seconds >= 0.65  # Pipecat sends some silence behind it
         assert (disconnected.data.initiator, disconnected.data.code) == ("server", 1000)
-
-
-def control(shared_bots: Shared, name: str) -> None:
-    """Control the bot of Pipecat 1.14.0, which is in a session."""
-    assert shared_bots.running("scripted-2.2").control(name) == 1
 
 
 def test_the_runner(pipecat_process: Callable[..., BotServer], question: Path) -> None:
