@@ -104,6 +104,7 @@ class Provider(ABC):
         stream_key, number_key: under which names messages have the stream and their number.
         number_type: of numbers.
         call_key: under which name `start` has the call.
+        constant: what every message of the provider has.
     """
 
     name: ClassVar[ProviderName]
@@ -114,6 +115,7 @@ class Provider(ABC):
     number_key: ClassVar[str] = "sequenceNumber"
     number_type: ClassVar[type[str] | type[int]] = str
     call_key: ClassVar[str]
+    constant: ClassVar[Mapping[str, str]] = {}
     _audio_event: ClassVar[str] = "media"
     _clear_event: ClassVar[str] = "clear"
     _mark_event: ClassVar[str] = "mark"
@@ -341,6 +343,7 @@ class Plivo(Provider):
     stream_key = "streamId"
     number_type = int
     call_key = "callId"
+    constant: ClassVar[Mapping[str, str]] = {"extra_headers": ""}
     _audio_event = "playAudio"
     _clear_event = "clearAudio"
     _mark_event = "checkpoint"
@@ -526,7 +529,8 @@ class CallWriter:
         self._number += 1
         provider = self._provider
         number, stream = provider.number_type(self._number), self._call.stream_id
-        return to_json({**document, provider.number_key: number, provider.stream_key: stream})
+        numbering = {provider.number_key: number, provider.stream_key: stream}
+        return to_json({**provider.constant, **document, **numbering})
 
 
 def call_in(texts: Iterable[str | bytes]) -> PhoneCall | None:
