@@ -1,7 +1,8 @@
 """The commands of `rtvi-sync`, which is also `python -m rtvi_sync`.
 
-A command is a module of this package. It has a docstring, whose first line says what the command does and whose rest is
-part of its help, a function `add_arguments(parser)` and a function `run(arguments)`, which returns the exit status.
+A command is a module of this package, with `_` for `-` in its name. It has a docstring, whose first line says what the
+command does and whose rest is part of its help, a function `add_arguments(parser)` and a function `run(arguments)`,
+which returns the exit status.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rtvi_sync.protocol.validation import STRING, function_taking
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
-COMMANDS = ("demo", "talk", "ask", "doctor", "load", "bot", "devices", "show", "replay")
+COMMANDS = ("demo", "talk", "ask", "doctor", "load", "bot", "devices", "show", "replay", "phone-hook")
 # Exit statuses.
 FAILED = 1
 INTERRUPTED = 130
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f".{name}", __name__)
+        module = importlib.import_module(f".{name.replace('-', '_')}", __name__)
         description = module.__doc__ or ""
         command = commands.add_parser(
             name,

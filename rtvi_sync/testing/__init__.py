@@ -6,6 +6,7 @@ import typing
 if typing.TYPE_CHECKING:
     from rtvi_sync.testing import faults
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
+    from rtvi_sync.testing.embedded_bot.phone import BotCall
     from rtvi_sync.testing.embedded_bot.reply import Fault, Reply
     from rtvi_sync.testing.embedded_bot.server import BotRequest
     from rtvi_sync.testing.embedded_bot.session import BotSession
@@ -14,20 +15,24 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing.load.many import run_many
     from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
     from rtvi_sync.testing.load.report import LostSeconds, Percentiles, Report, Row, RowAudio
+    from rtvi_sync.testing.provider_api import HangUp, ProviderAPI
     from rtvi_sync.testing.replay_bot import Mismatch, ReplayBot
 
 __all__ = [
+    "BotCall",
     "BotRequest",
     "BotSession",
     "EmbeddedBot",
     "Fault",
     "FaultProxy",
+    "HangUp",
     "Injection",
     "LostSeconds",
     "MeasuredClient",
     "Measurement",
     "Mismatch",
     "Percentiles",
+    "ProviderAPI",
     "ProxyConnection",
     "ReplayBot",
     "Reply",
@@ -41,6 +46,7 @@ __all__ = [
 # Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
 _NAMES = {
     "embedded_bot.bot": "EmbeddedBot",
+    "embedded_bot.phone": "BotCall",
     "embedded_bot.reply": "Fault Reply",
     "embedded_bot.server": "BotRequest",
     "embedded_bot.session": "BotSession",
@@ -49,6 +55,7 @@ _NAMES = {
     "load.many": "run_many",
     "load.measured": "MeasuredClient Measurement",
     "load.report": "LostSeconds Percentiles Report Row RowAudio",
+    "provider_api": "HangUp ProviderAPI",
     "replay_bot": "Mismatch ReplayBot",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -23,6 +23,7 @@ from rtvi_sync.testing.embedded_bot.reply import PATTERN, FaultPlan, LLMContext,
 from rtvi_sync.testing.embedded_bot.server import BotAPI, BotRequest, HTTPEndpoint
 from rtvi_sync.testing.embedded_bot.services import LiveConfig
 from rtvi_sync.testing.embedded_bot.session import BotSession, Connection, SessionState
+from rtvi_sync.testing.provider_api import ProviderAPI
 
 if TYPE_CHECKING:
     from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
@@ -88,15 +89,20 @@ class EmbeddedBot(BotOptions):
         host: address to listen on.
         port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
         ssl_context: server-side context; makes both HTTPS and WSS.
+        provider_api: where the bot asks the provider of a telephone call to end it, when it hangs up; None: nowhere.
         base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
         ws_url: "ws://host:port/ws", once started. Every other path works too. A client whose first message is the text
-            `eval-connect` gets the eval route there, others protobuf.
+            `eval-connect` gets the eval route there, one whose first messages are those of a telephone provider
+            (Twilio, Telnyx, Plivo, Exotel) is a telephone call, with `BotSession.call`, and others have protobuf.
     """
 
     host: str = attrs.field(default="127.0.0.1", validator=NAME)
     port: int = attrs.field(default=0, validator=PORT)
     ssl_context: ssl.SSLContext | None = attrs.field(
         default=None, validator=instance_of("an ssl.SSLContext", ssl.SSLContext).or_none
+    )
+    provider_api: ProviderAPI | None = attrs.field(
+        default=None, validator=instance_of("a ProviderAPI", ProviderAPI).or_none
     )
     base_url: str = attrs.field(init=False, default="")
     ws_url: str = attrs.field(init=False, default="")
@@ -232,6 +238,7 @@ class EmbeddedBot(BotOptions):
             config=LiveConfig(self.config, self.config_types, self.on_config),
             context=LLMContext(self.replies, self._note_heard),
             fault_plan=self._fault_plan,
+            provider_url=lambda: self.provider_api.url if self.provider_api is not None else "",
         )
         session = BotSession(connection, state)
         requested = self._api.requested_config(connection.path) if self._api is not None else None
@@ -250,6 +257,7 @@ class EmbeddedBot(BotOptions):
                 self._sessions.remove(session)
             session.finish(end)
             conversation.close()
+            session.release()
 
 
 def _missing(patterns: Sequence[str], heard: Sequence[str]) -> str | None:

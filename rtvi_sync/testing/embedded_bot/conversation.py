@@ -10,6 +10,7 @@ from rtvi_sync._version import __version__
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError, ProtocolError
 from rtvi_sync.protocol.frames import AudioRawFrame, MessageFrame, TranscriptionFrame
+from rtvi_sync.protocol.telephony import KEYS, RATE_HZ
 from rtvi_sync.testing.embedded_bot.messages import (
     InvalidMessageError,
     Message,
@@ -25,6 +26,7 @@ from rtvi_sync.testing.embedded_bot.messages import (
     required,
 )
 from rtvi_sync.testing.embedded_bot.options import BotOptions
+from rtvi_sync.testing.embedded_bot.phone import BotCall
 from rtvi_sync.testing.embedded_bot.replies import ReplyPlayer
 from rtvi_sync.testing.embedded_bot.reply import LLMContext
 from rtvi_sync.testing.embedded_bot.services import (
@@ -80,6 +82,12 @@ class Handshake:
         """Return the handlers by type of message."""
         return {"client-ready": self._client_ready}
 
+    def answer_call(self) -> None:
+        """Greet the caller: in a telephone call no message precedes the bot's speech."""
+        self._reply_player.set_input_rate(RATE_HZ)
+        if self._ready:
+            self._reply_player.greet()
+
     def _client_ready(self, received: Message) -> None:
         if self._options.metrics:
             # Real bots send them when the pipeline starts. Here the first message decides in which encoding.
@@ -124,8 +132,6 @@ class Handshake:
 
 
 # -- client messages other than audio ---------------------------------------------------------------------------------
-
-_KEYS: Final = frozenset("0123456789*#")
 
 
 class ClientMessageHandlers:
@@ -222,7 +228,7 @@ class ClientMessageHandlers:
         # Older bots take one key in "button"; newer ones take a list in "buttons" and refuse "button".
         name = "button" if self._messenger.bot_version.accepts_field("dtmf.button") else "buttons"
         keys = [field(data, name, str)] if name == "button" else field(data, name, list)
-        if not keys or not all(isinstance(key, str) and key in _KEYS for key in keys):
+        if not keys or not all(isinstance(key, str) and key in KEYS for key in keys):
             raise invalid(name, "Input should be keys of 0-9, * and #")
 
 
@@ -259,7 +265,7 @@ class BotConversation:
         self._speech_input = SpeechInput(session, self._messenger, self._reply_player, context, options)
         actions = ActionRegistry(options.actions or {}, context, self._reply_player, quirks=options.quirks)
         self._actions = ActionHandlers(self._messenger, actions)
-        handshake = Handshake(
+        self._handshake = Handshake(
             self._messenger,
             state.config,
             requested_config,
@@ -267,9 +273,10 @@ class BotConversation:
             self._reply_player,
             ready=state.fault_plan.begin_session() and options.ready,
         )
+        session.before_hang_up(self._reply_player.wait)
         self._handlers: dict[str, MessageHandler] = {
             "disconnect-bot": lambda _: session.close(),
-            **handshake.handlers,
+            **self._handshake.handlers,
             **ClientMessageHandlers(self._messenger, self._reply_player, context, options).handlers,
             **self._speech_input.handlers,
         }
@@ -306,6 +313,8 @@ class BotConversation:
             self._speech_input.feed(frame)
         elif isinstance(frame, MessageFrame):
             self._message(parse(frame.data))
+        elif isinstance(frame, BotCall):
+            self._handshake.answer_call()
         elif isinstance(frame, TranscriptionFrame):
             self._speech_input.transcribe(frame.text, final=True)
 

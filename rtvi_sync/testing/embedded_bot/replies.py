@@ -94,8 +94,8 @@ class ReplyPlayer:
             cut, self._cut = self._cut, CutReply()
             stopped = [message("bot-stopped-speaking")] if self._speaking else []
             self._speaking = False
-            if self._messenger.bot_version.sends("bot-interrupted"):
-                # Bots got the interruption frame in the same version as the message.
+            # Bots got the interruption frame in the same version as the message; behind a telephone all have it.
+            if self._messenger.bot_version.sends("bot-interrupted") or self._session.call is not None:
                 self._session.send_frame(InterruptionFrame())
                 self._messenger.emit("bot-interrupted")
                 self._send([*cut.calls, *cut.words, *stopped])
@@ -120,6 +120,13 @@ class ReplyPlayer:
         """Stop the current reply without a message."""
         with self._lock:
             self._stop()
+
+    def wait(self) -> None:
+        """Block until the current reply is over, if there is one."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def respond(self, utterance: Utterance | None = None, *, spoken: bool = True) -> None:
         """Run the language model on the context and play its reply.
@@ -253,7 +260,11 @@ class ReplyPlayer:
         elif fault == "close":
             self._session.close()
         elif fault == "malformed":
-            self._session.send_frame(MessageFrame(data='{"label": "rtvi-ai", "type": '))
+            no_json = '{"label": "rtvi-ai", "type": '
+            if self._session.call is None:
+                self._session.send_frame(MessageFrame(data=no_json))
+            else:
+                self._session.send_raw(no_json)
 
     def _send(self, messages: Iterable[Message]) -> None:
         """Send messages, and after each what is still told of replies that were interrupted."""

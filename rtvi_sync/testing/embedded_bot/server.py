@@ -24,6 +24,7 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread, what_to_do
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.net.tls import wrap_socket
+from rtvi_sync.protocol.telephony import PROVIDERS
 from rtvi_sync.testing.embedded_bot.messages import (
     BotVersion,
     InvalidMessageError,
@@ -242,12 +243,14 @@ class BotRequest:
         path: path and query.
         headers: names in lower case.
         body: the decoded JSON of the body; None if it was not JSON.
+        content: the body as it came, up to 1 MiB.
     """
 
     method: str
     path: str
     headers: Mapping[str, str] = attrs.field(repr=False)
     body: Any = attrs.field(repr=False)
+    content: bytes = attrs.field(default=b"", repr=False)
 
     @property
     def endpoint(self) -> str:
@@ -257,10 +260,10 @@ class BotRequest:
 
 @attrs.frozen
 class HTTPResponse:
-    """Status and JSON body of a response."""
+    """Status and JSON body of a response; None: it has no body."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] | None
 
 
 class NoResponseError(Exception):
@@ -278,7 +281,7 @@ class HTTPEndpoint:
         host: address to listen on.
         port: port; 0 takes any free one.
         ssl_context: makes it HTTPS.
-        respond: called for every GET and POST.
+        respond: called for every GET, POST and DELETE.
 
     Raises:
         OSError: the port is taken.
@@ -317,6 +320,10 @@ class _RequestHandler(BaseHTTPRequestHandler):
         """Answer a POST request."""
         self._answer()
 
+    def do_DELETE(self) -> None:
+        """Answer a DELETE request."""
+        self._answer()
+
     def do_OPTIONS(self) -> None:
         """Answer the preflight request of a browser."""
         self._begin(200, {"Content-Length": "0"})
@@ -326,7 +333,10 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = BotRequest(method=self.command, path=self.path, headers=headers, body=self._read_body())
+        content = self._read_content()
+        request = BotRequest(
+            method=self.command, path=self.path, headers=headers, body=_json_in(content), content=content
+        )
         try:
             answer = self.server.respond(request)
             if isinstance(answer, HTTPResponse):
@@ -336,15 +346,14 @@ class _RequestHandler(BaseHTTPRequestHandler):
         except NoResponseError:
             self.rfile.read(1)  # blocks until the client closes the connection, or the bot stops
 
-    def _read_body(self) -> Any:
+    def _read_content(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        size = min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0
-        try:
-            return json.loads(self.rfile.read(size))
-        except (ValueError, RecursionError):
-            return None
+        return self.rfile.read(min(int(length), _MAX_BODY_BYTES) if length.isdecimal() else 0)
 
     def _write_json(self, answer: HTTPResponse) -> None:
+        if answer.body is None:
+            self._begin(answer.status, {})
+            return
         data = json.dumps(answer.body).encode()
         self._begin(answer.status, {"Content-Type": "application/json", "Content-Length": str(len(data))})
         self.wfile.write(data)
@@ -375,6 +384,13 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.close_connection = True
+
+
+def _json_in(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 # -- the address of the bot's WebSocket, and actions without a session ------------------------------------------------
@@ -447,7 +463,7 @@ class BotAPI:
         if not isinstance(body, dict):
             return HTTPResponse(500, {"detail": "Internal Server Error"})
         transport = body.get("transport", "websocket")
-        if transport == "twilio":  # Pipecat's runner answers with the eval route to those that say they are a telephone
+        if transport in tuple(PROVIDERS):  # the eval route says that it is "twilio", too
             return HTTPResponse(200, {"wsUrl": self._ws_url})
         if transport != "websocket":
             return HTTPResponse(400, {"detail": f"Transport {transport!r} is not allowed. This is a 'websocket' bot."})

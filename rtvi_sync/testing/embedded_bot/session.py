@@ -6,14 +6,16 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, Protocol, TypeAlias, get_args
 
 import attrs
 
 from rtvi_sync.concurrency.clock import monotonic
-from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError
+from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.errors import DisconnectedError, ProtocolError, RequestTimeoutError, UnsupportedFeatureError
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.frames import AudioRawFrame, Frame, InterruptionFrame, MessageFrame, decode, encode
+from rtvi_sync.protocol.telephony import KEYS, CallEnd, KeyPress, PlaybackMark, call_in
 from rtvi_sync.protocol.validation import (
     MAPPING,
     NAME,
@@ -32,6 +34,13 @@ from rtvi_sync.testing.embedded_bot.messages import (
     Message,
     message,
     open_eval_route,
+)
+from rtvi_sync.testing.embedded_bot.phone import (
+    HANG_UP_REQUESTS,
+    BotCall,
+    HangUpRequest,
+    PhoneRoute,
+    may_open_call,
 )
 from rtvi_sync.testing.embedded_bot.reply import FaultPlan, LLMContext
 from rtvi_sync.testing.embedded_bot.services import Config, LiveConfig
@@ -53,6 +62,7 @@ def _fits_close_frame(reason: str) -> bool:
 
 _REASON = Rule("a string of up to 123 bytes of UTF-8, as a close frame has it", STRING.has_type, _fits_close_frame)
 _DATA = instance_of("bytes or a string", bytes, bytearray, memoryview, str)
+_KEYS = Rule("keys of a telephone: 0 to 9, * and #", STRING.has_type, lambda keys: bool(keys) and set(keys) <= KEYS)
 
 
 class Connection(Protocol):
@@ -81,12 +91,37 @@ class Connection(Protocol):
 
 @attrs.frozen(kw_only=True)
 class SessionState:
-    """What a session and its conversation share: the bot's version and faults, and the current config and context."""
+    """What a session and its conversation share: the bot's version and faults, and the current config and context.
+
+    `provider_url` returns the URL of the HTTP server that ends telephone calls; "": there is none.
+    """
 
     bot_version: BotVersion
     config: LiveConfig
     context: LLMContext
     fault_plan: FaultPlan = attrs.field(factory=FaultPlan)
+    provider_url: Callable[[], str] = str
+
+
+class ProtobufRoute:
+    """The encoding of most sessions: protobuf frames in binary messages."""
+
+    def encode(self, frame: Frame) -> bytes:
+        """Return the bytes that are sent for a frame."""
+        return encode(frame)
+
+    def decode(self, data: bytes | str) -> Frame | None:
+        """Return the frame in a message of the client, or None for an unknown kind.
+
+        Raises:
+            ProtocolError: the message is no frame.
+        """
+        if isinstance(data, str):
+            raise ProtocolError("The client sent a text message; bots take binary frames only")
+        return decode(data)
+
+
+_Route: TypeAlias = ProtobufRoute | EvalRoute | PhoneRoute
 
 
 class BotSession:
@@ -98,6 +133,8 @@ class BotSession:
         path: path and query of the client's WebSocket request.
         headers: the headers of that request, names in lower case.
         eval_route: the eval route with the client's flags, if the client chose it by its first message, else None.
+        call: the telephone call, if the client's first messages are those of a provider, else None; `wait_for_call()`
+            waits for it.
     """
 
     def __init__(self, connection: Connection, state: SessionState) -> None:
@@ -106,14 +143,20 @@ class BotSession:
         self.path: Final = connection.path
         self.headers: Final = connection.headers
         self.eval_route: EvalRoute | None = None
-        self._is_new = True  # the client has sent nothing yet; used by the thread that receives
+        self.call: BotCall | None = None
+        self._route: _Route = ProtobufRoute()
+        # The first messages, until they tell what the client is; used by the thread that receives.
+        self._opening: list[bytes | str] | None = []
         self._frame_ids = itertools.count(1)
-        # Guards _messages, _audio and _end, and wakes threads that wait for them. Held for a moment by the thread that
-        # receives and by the test's threads.
+        # Guards _messages, _audio, call, _hang_up and _end, and wakes threads that wait for them. Held for a moment by
+        # the thread that receives and by the test's threads.
         self._received = threading.Condition()
         self._messages: list[Message] = []
         self._audio: list[bytes] = []
         self._end: DisconnectedError | None = None
+        self._finish_speech: Callable[[], None] = lambda: None
+        self._hang_up: threading.Thread | None = None
+        self._hang_up_request: HangUpRequest | None = None
 
     @property
     def messages(self) -> list[Message]:
@@ -169,14 +212,66 @@ class BotSession:
                         return message
                 seen = len(self._messages)
                 if self._end is not None:
-                    raise DisconnectedError(
-                        f"The session ended before the client sent {type!r}",
-                        code=self._end.code,
-                        reason=self._end.reason,
-                        initiator=self._end.initiator,
-                    )
+                    raise self._ended_before(f"the client sent {type!r}", self._end)
                 if not self._received.wait(max(0.0, deadline - monotonic())):
                     raise RequestTimeoutError(f"The client sent no {type!r} within {timeout:g} s")
+
+    def wait_for_call(self, timeout: float = 30.0) -> BotCall:
+        """Wait until a telephone provider has told of its call, which takes two messages, and return the call.
+
+        Raises:
+            RequestTimeoutError: no provider has told of a call within `timeout` seconds.
+            DisconnectedError: the session ended before.
+        """
+        WAIT.check(timeout=timeout)
+        with self._received:
+            self._wait(lambda: self.call is not None, "a provider told of a call", timeout)
+            assert self.call is not None
+            return self.call
+
+    def wait_for_dtmf(self, keys: str, timeout: float = 30.0) -> None:
+        """Wait until the caller has pressed these keys, one after the other, at any time since the call began.
+
+        Args:
+            keys: such as "12#".
+            timeout: seconds.
+
+        Raises:
+            RequestTimeoutError: the keys were not pressed in time.
+            DisconnectedError: the session ended before.
+        """
+        _KEYS.check(keys=keys)
+        WAIT.check(timeout=timeout)
+        with self._received:
+            self._wait(
+                lambda: self.call is not None and keys in self.call.dtmf, f"the caller pressed {keys!r}", timeout
+            )
+
+    def wait_for_mark(self, name: str, timeout: float = 30.0) -> None:
+        """Wait until the provider has told that a mark of the bot was reached; see `send_mark()`.
+
+        Raises:
+            RequestTimeoutError: the mark did not come back in time.
+            DisconnectedError: the session ended before.
+        """
+        NAME.check(name=name)
+        WAIT.check(timeout=timeout)
+        with self._received:
+            self._wait(
+                lambda: self.call is not None and name in self.call.marks, f"the mark {name!r} came back", timeout
+            )
+
+    def _wait(self, has_come: Callable[[], bool], what: str, timeout: float) -> None:
+        """Wait with `_received` held."""
+        if not self._received.wait_for(lambda: has_come() or self._end is not None, timeout):
+            raise RequestTimeoutError(f"{timeout:g} s were over before {what}")
+        if self._end is not None and not has_come():
+            raise self._ended_before(what, self._end)
+
+    @staticmethod
+    def _ended_before(what: str, end: DisconnectedError) -> DisconnectedError:
+        text = f"The session ended before {what}"
+        return DisconnectedError(text, code=end.code, reason=end.reason, initiator=end.initiator)
 
     def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:
         """Wait until the connection has ended.
@@ -260,7 +355,8 @@ class BotSession:
     def send_frame(self, frame: Frame) -> None:
         """Send a frame. Audio and interruptions without an id and a name get both, as real bots send them.
 
-        On the eval route only messages are sent, and audio if the client has asked for it.
+        On the eval route only messages are sent, and audio if the client has asked for it. In a telephone call only
+        audio is sent, at 8 kHz, and `clear` for an interruption.
 
         Raises:
             DisconnectedError: the connection has ended.
@@ -270,7 +366,7 @@ class BotSession:
             number = next(self._frame_ids)
             kind = "OutputAudioRawFrame" if isinstance(frame, AudioRawFrame) else "InterruptionFrame"
             frame = attrs.evolve(frame, id=number, name=f"{kind}#{number}")
-        data = encode(frame) if self.eval_route is None else self.eval_route.encode(frame)
+        data = self._route.encode(frame)
         if data is not None:
             self.send_raw(data)
 
@@ -283,6 +379,50 @@ class BotSession:
         _DATA.check(data=data)
         self._connection.send(data)
 
+    def send_mark(self, name: str) -> None:
+        """Have the provider tell when all audio that was sent before is played, or dropped by `clear`.
+
+        `wait_for_mark()` waits for that, and `call.marks` has it.
+
+        Raises:
+            UnsupportedFeatureError: the session is no telephone call.
+            DisconnectedError: the connection has ended.
+        """
+        NAME.check(name=name)
+        self.send_raw(self._phone("send_mark").mark(name))
+
+    def hang_up(self) -> None:
+        """Have the bot hang up as bots of Pipecat do: it ends what it says, has the provider end the call, and closes.
+
+        The provider gets a request if `EmbeddedBot` has a `provider_api`, and if it is not Exotel; the bot waits for
+        the answer without a limit. Then it closes the connection (1000). This happens on a thread of the bot:
+        `wait_ended()` waits for it. If the caller hangs up meanwhile, the rest is left out.
+
+        Raises:
+            UnsupportedFeatureError: the session is no telephone call.
+        """
+        route = self._phone("hang_up")
+        with self._received:
+            if self._hang_up is None and self._end is None:
+                self._hang_up = start_thread("bot-hang-up", self._end_call, route)
+
+    def _phone(self, feature: str) -> PhoneRoute:
+        if not isinstance(self._route, PhoneRoute):
+            raise UnsupportedFeatureError("The session is no telephone call", feature=feature)
+        return self._route
+
+    def _end_call(self, route: PhoneRoute) -> None:
+        self._finish_speech()
+        url = self._state.provider_url()
+        request = HangUpRequest(route.call, url) if url and route.call.provider in HANG_UP_REQUESTS else None
+        with self._received:
+            if self._end is not None:
+                return
+            self._hang_up_request = request
+        if request is not None:
+            request.send()
+        self.close()
+
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection with a code and a reason; wait up to 2 s for the client's close frame."""
         CLOSE_CODE.check(code=code)
@@ -293,11 +433,12 @@ class BotSession:
         """Cut the TCP connection without a close frame: the client sees the end of the stream."""
         self._connection.drop()
 
-    def receive(self, timeout: float | None) -> Frame | None:
+    def receive(self, timeout: float | None) -> Frame | BotCall | None:
         """Wait for the next frame and keep its audio. Called by the one thread that serves the session.
 
         Returns:
-            The frame, or None for an unknown kind, and for the message by which the client chooses the eval route.
+            The frame; the call, if the provider has just told of it; None for whatever the conversation has no use for:
+            a frame of an unknown kind, a key, and the message by which the client chooses the eval route.
 
         Raises:
             TimeoutError: no frame arrived within `timeout` seconds.
@@ -305,22 +446,55 @@ class BotSession:
             DisconnectedError: the connection has ended.
         """
         data = self._connection.receive(timeout)
-        is_first, self._is_new = self._is_new, False
-        if is_first:
-            self.eval_route = open_eval_route(data)
-            if self.eval_route is not None:
+        if self._opening is not None:
+            self._opening.append(data)
+            route = self._route_of(self._opening)
+            if route is None:
                 return None
-        frame: Frame | None
-        if self.eval_route is not None:
-            frame = self.eval_route.decode(data)
-        elif isinstance(data, str):
-            raise ProtocolError("The client sent a text message; bots take binary frames only")
-        else:
-            frame = decode(data)
-        if isinstance(frame, AudioRawFrame):
-            with self._received:
-                self._audio.append(frame.audio)
-        return frame
+            self._opening = None
+            if not isinstance(route, ProtobufRoute):
+                return self._take(route)
+        heard = self._route.decode(data)
+        with self._received:
+            if isinstance(heard, AudioRawFrame):
+                self._audio.append(heard.audio)
+            elif isinstance(heard, KeyPress) and self.call is not None:
+                self.call.dtmf += heard.key
+                self._received.notify_all()
+            elif isinstance(heard, PlaybackMark) and self.call is not None:
+                self.call.marks += (heard.name,)
+                self._received.notify_all()
+        return None if isinstance(heard, KeyPress | PlaybackMark | CallEnd) else heard
+
+    def _route_of(self, opening: list[bytes | str]) -> _Route | None:
+        """Return what the client's first messages choose; None: the next one tells, or there is none."""
+        first, is_first = opening[0], len(opening) == 1
+        eval_route = open_eval_route(first) if is_first else None
+        if eval_route is not None:
+            return eval_route
+        if is_first:
+            return None if isinstance(first, str) and may_open_call(first) else ProtobufRoute()
+        texts = [each for each in opening if isinstance(each, str)]
+        call = call_in(texts) if len(texts) == len(opening) == 2 else None
+        if call is None:
+            self.drop()  # as bots of Pipecat do
+            return None
+        return PhoneRoute(call)
+
+    def _take(self, route: EvalRoute | PhoneRoute) -> BotCall | None:
+        """Take another route than that of most sessions; return its call."""
+        with self._received:
+            self._route = route
+            if isinstance(route, EvalRoute):
+                self.eval_route = route
+            else:
+                self.call = BotCall.of(route.call)
+            self._received.notify_all()
+        return self.call
+
+    def before_hang_up(self, finish_speech: Callable[[], None]) -> None:
+        """Set what waits for the end of the bot's speech; called by the thread that serves the session."""
+        self._finish_speech = finish_speech
 
     def keep(self, message: Message) -> None:
         """Add a message to `messages`; called by the thread that serves the session."""
@@ -333,3 +507,10 @@ class BotSession:
         with self._received:
             self._end = end
             self._received.notify_all()
+
+    def release(self) -> None:
+        """End the thread that hangs up; called by the thread that served the session, after `finish()`."""
+        if self._hang_up is not None:
+            if self._hang_up_request is not None:
+                self._hang_up_request.cancel()
+            self._hang_up.join()
