@@ -72,7 +72,7 @@ class HangUp:
         provider: "twilio", "telnyx" or "plivo".
         call_id: of the call.
         account: the bot's account with the provider, without its key; None: Telnyx's request names none.
-        at: when it arrived, in seconds of `time.monotonic()`.
+        at: when it arrived, in seconds of Python's monotonic clock.
     """
 
     provider: ProviderName

@@ -102,7 +102,7 @@ def test_no_answer() -> None:
 
 
 def test_start_and_stop() -> None:
-    """It runs once at a time, and again after a stop; without it there is no URL and no hook."""
+    """The server runs once at a time, and again after a stop; before its start it has no URL and no hook."""
     api = ProviderAPI()
     for _ in range(2):
         assert api.url == ""

@@ -60,17 +60,17 @@ class BotCall:
     dtmf: str = attrs.field(default="", repr=False)
     marks: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, call: PhoneCall) -> BotCall:
-        """Return a call in which nothing has happened yet."""
-        return cls(
-            provider=call.provider,
-            call_id=call.call_id,
-            stream_id=call.stream_id,
-            from_number=call.from_number,
-            to_number=call.to_number,
-            parameters=call.parameters,
-        )
+
+def begin_call(call: PhoneCall) -> BotCall:
+    """Return a call in which nothing has happened yet."""
+    return BotCall(
+        provider=call.provider,
+        call_id=call.call_id,
+        stream_id=call.stream_id,
+        from_number=call.from_number,
+        to_number=call.to_number,
+        parameters=call.parameters,
+    )
 
 
 class PhoneRoute:

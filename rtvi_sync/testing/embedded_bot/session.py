@@ -40,6 +40,7 @@ from rtvi_sync.testing.embedded_bot.phone import (
     BotCall,
     HangUpRequest,
     PhoneRoute,
+    begin_call,
     may_open_call,
 )
 from rtvi_sync.testing.embedded_bot.reply import FaultPlan, LLMContext
@@ -488,7 +489,7 @@ class BotSession:
             if isinstance(route, EvalRoute):
                 self.eval_route = route
             else:
-                self.call = BotCall.of(route.call)
+                self.call = begin_call(route.call)
             self._received.notify_all()
         return self.call
 

@@ -22,7 +22,16 @@ CONSTRUCTORS: Final = {
             *("FunctionCall", "ReconnectFailedData", "ReconnectingData", "BotStartedData", "Event", "EventStream"),
             *("HandlerError", "Track", "AudioTrack", "VideoTrack", "TrackFrames", "Tracks", "ParticipantTracks"),
             *("AudioFrame", "MediaState", "DeviceStatus", "AudioLevel", "TrackData", "Participant", "EventSignal"),
-            *("BotRequest", "BotSession", "Injection", "Measurement", "Percentiles", "ProxyConnection"),
+            *(
+                "BotCall",
+                "BotRequest",
+                "BotSession",
+                "HangUp",
+                "Injection",
+                "Measurement",
+                "Percentiles",
+                "ProxyConnection",
+            ),
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
             *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation", "Timeline"),
@@ -66,6 +75,7 @@ METHODS: Final = {
     **dict.fromkeys(
         (
             *("BotSession.finish", "BotSession.keep", "BotSession.receive", "CleanFormatter.format"),
+            "BotSession.before_hang_up",
             *("ProxyConnection.close", "ProxyConnection.apply_plan", "ProxyConnection.transfer"),
         ),
         _CALLED_BY_TOOL,

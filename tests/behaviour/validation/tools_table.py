@@ -43,7 +43,17 @@ from rtvi_sync.media.convert import (
 )
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.otel import instrument
-from rtvi_sync.testing import EmbeddedBot, Fault, FaultProxy, MeasuredClient, ReplayBot, Reply, faults, run_many
+from rtvi_sync.testing import (
+    EmbeddedBot,
+    Fault,
+    FaultProxy,
+    MeasuredClient,
+    ProviderAPI,
+    ReplayBot,
+    Reply,
+    faults,
+    run_many,
+)
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
     NOT_BYTES,
@@ -107,6 +117,7 @@ BOT = construct(
     host=NOT_NAME,
     port=NOT_PORT,
     ssl_context=(True, False, "cert.pem", ssl.SSLContext),
+    provider_api=(5, "http://127.0.0.1:9", ProviderAPI),
 )
 
 TABLE: dict[str, Call] = {
@@ -224,6 +235,12 @@ TABLE: dict[str, Call] = {
         kind=(5, None, "reset", ["drop"]),
         on=(0, -1, 1.5, True, "(", ["a"], b"a"),
     ),
+    "ProviderAPI": construct(
+        ProviderAPI, answer=(5, None, True, 200, "404", "always"), host=NOT_NAME, port=(*NOT_PORT, None)
+    ),
+    "ProviderAPI.wait_for_hang_up": construct(
+        ProviderAPI().wait_for_hang_up, {"timeout": 0}, timeout=(*NOT_WAIT, None)
+    ),
     "EmbeddedBot.assert_heard": call(
         lambda targets: targets.bot().assert_heard,
         {"timeout": 0},
@@ -250,6 +267,17 @@ TABLE: dict[str, Call] = {
     "BotSession.send": call(lambda targets: targets.session().send, {"message": {}}, message=(*NOT_MAPPING, None)),
     "BotSession.send_frame": call(lambda targets: targets.session().send_frame, frame=(5, None, b"frame", {})),
     "BotSession.send_raw": call(lambda targets: targets.session().send_raw, {"data": b""}, data=(5, [1, 2], None)),
+    "BotSession.send_mark": call(lambda targets: targets.session().send_mark, {"name": "m1"}, name=NOT_NAME),
+    "BotSession.wait_for_call": call(lambda targets: targets.session().wait_for_call, timeout=(*NOT_WAIT, None)),
+    "BotSession.wait_for_dtmf": call(
+        lambda targets: targets.session().wait_for_dtmf,
+        {"keys": "12#"},
+        keys=(*NOT_NAME, "A", "1 2", "1a"),
+        timeout=(*NOT_WAIT, None),
+    ),
+    "BotSession.wait_for_mark": call(
+        lambda targets: targets.session().wait_for_mark, {"name": "m1"}, name=NOT_NAME, timeout=(*NOT_WAIT, None)
+    ),
     "BotSession.wait_ended": call(lambda targets: targets.session().wait_ended, timeout=(*NOT_WAIT, None)),
     "BotSession.wait_for_message": call(
         lambda targets: targets.session().wait_for_message,

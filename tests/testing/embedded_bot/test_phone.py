@@ -467,7 +467,7 @@ def _is_json(text: bytes | str) -> bool:
 
 
 def test_a_bot_that_is_not_ready() -> None:
-    """Such a bot does not greet."""
+    """A bot that never becomes ready does not greet a caller."""
     with EmbeddedBot(greeting="Good day.", ready=False) as bot, calling(bot, call_of("twilio")) as caller:
         session = bot.wait_for_session()
         session.wait_for_call()
