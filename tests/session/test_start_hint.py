@@ -30,7 +30,7 @@ def test_a_server_that_does_not_say_what_it_offers(
         return Answer({})
 
     server.answers.update({"/start": Answer({"detail": "not allowed"}, 400), "/status": hang})
-    bot_url = BotURL.parse(server.url).with_eval_route()
+    bot_url = BotURL.parse(server.url).with_websocket_route()
     deadline = Deadline(limit)
     abort = AbortController(deadline, lambda: StartBotError("aborted"))
     sending = InThread(lambda: ConnectRequest(params=RTVIClientParams, bot_url=bot_url).send(deadline, abort))
