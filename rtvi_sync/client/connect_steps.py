@@ -388,7 +388,7 @@ class Attempt:
 
     def _fetch_config(self) -> None:
         session = self._session
-        if not session.engine.wants_config:
+        if not session.wants_config:
             return
         try:
             session.fetch_config(Deadline(self._deadline.at_most(self._config_timeout)))

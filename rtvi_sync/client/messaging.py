@@ -33,8 +33,8 @@ class BotMessages(ClientBase):
     """Messages to the bot.
 
     All of them raise `BotNotReadyError`, `DisconnectedError`, `MessageTooLargeError` (over the transport's limit),
-    `UnsupportedFeatureError` (the bot's version does not know the message; nothing is sent) and `TypeError` or
-    `ValueError` (something in it is not JSON).
+    `UnsupportedFeatureError` (the bot's version does not know the message, or the transport carries no messages;
+    nothing is sent) and `TypeError` or `ValueError` (something in it is not JSON).
     """
 
     def send_message(self, message: RTVIMessage) -> None:
@@ -189,6 +189,7 @@ class BotMessages(ClientBase):
 
         The session is not replaced, whatever `ReconnectPolicy` there is.
         """
+        check_bot_takes(self, "disconnect-bot")  # before the session counts as one that is not replaced
         self._life.dismiss_bot()
         self.send_message(RTVIMessage("disconnect-bot", {}))
 
@@ -242,4 +243,4 @@ def check_bot_takes(client: ClientBase, type_: str) -> None:
     Raises:
         BotNotReadyError, DisconnectedError, UnsupportedFeatureError: as sending it does.
     """
-    client._life.session().engine.outbound(RTVIMessage(type_))
+    client._life.session().check_takes(RTVIMessage(type_))

@@ -85,8 +85,8 @@ class ClientTurns(ClientBase):
             DisconnectedError: the session ended first; `.turn` is what there was.
             BotError: the bot reported an error, and answered nothing; `.turn` has all errors.
             RequestRejectedError: the bot refused the question.
-            UnsupportedFeatureError: the bot's version knows no way to ask so; or the client was made with
-                `track_turns=False`.
+            UnsupportedFeatureError: the bot's version knows no way to ask so; a text over a transport that carries no
+                messages, as by telephone: speak instead; or the client was made with `track_turns=False`.
             DeviceError: the audio cannot be used, or the transport carries none.
             TypeError, ValueError: an argument cannot be used, such as audio of no length, or without an end.
             WouldDeadlockError: called inside a handler of this client.
@@ -101,6 +101,7 @@ class ClientTurns(ClientBase):
         deadline = Deadline(timeout)
         session = self._life.session()
         session.check_ready()
+        _check_carried(question, session)  # at once, though another thread's ask() may be under way
         conversation = self._turns()
         # A function runs while the ask() to whose answer it belongs waits for that.
         in_function = session.functions.is_current
@@ -143,6 +144,7 @@ class ClientTurns(ClientBase):
         Raises:
             BotNotReadyError: there is no session with a ready bot.
             DisconnectedError: the session ended while the question was read.
+            UnsupportedFeatureError: a text, over a transport that carries no messages.
             TypeError, ValueError, DeviceError: an argument cannot be used.
             ForkedProcessError: the client was connected when the process forked.
         """
@@ -156,6 +158,7 @@ class ClientTurns(ClientBase):
         event = event_from(after, "after")
         session = self._life.session()
         session.check_ready()
+        _check_carried(question, session)
         pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
         return PendingTurn(pending, self._bus, session, after=event, delay=delay, where=where)
 
@@ -259,3 +262,9 @@ class ClientTurns(ClientBase):
         service = self._helpers.service_of(LLMHelper) or "llm"
         ways = text_messages(question, audio_response=audio_response, llm_service=service)
         return TypedQuestion(conversation, self._bus, session, ways)
+
+
+def _check_carried(question: Askable, session: Session) -> None:
+    """Raise if a question is a text, and the transport carries none. No turn is started."""
+    if isinstance(question, str):
+        session.check_carries_messages("a text")

@@ -209,7 +209,7 @@ class Session:
             #: The number of the session, counted from 1 for each client.
             self.number: int = bus.streams.start_session()
             self.publisher: EventPublisher = EventPublisher(bus, self.runtime.workers, on_overflow=self._overflow)
-            self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self.send)
+            self.functions: FunctionCalls = FunctionCalls(self.publisher, self.runtime.workers, self._send_result)
             #: Abandons the attempt to connect.
             self.abort: AbortController = AbortController(
                 deadline, lambda: StartBotError("The connect request was aborted")
@@ -287,7 +287,7 @@ class Session:
 
     def send_ready_message(self) -> None:
         """Tell the bot that the client is ready."""
-        if (recorder := self.recorder) is not None:
+        if (recorder := self.recorder) is not None and self.transport.carries_messages:
             recorder.sent(self, self.engine.client_ready, monotonic())
         self.transport.send_ready_message()
 
@@ -419,11 +419,38 @@ class Session:
 
     # -- sending: any thread ------------------------------------------------------------------------------------------
 
+    def check_takes(self, message: RTVIMessage, waiter: Future[RTVIMessage] | None = None) -> None:
+        """Raise unless the bot takes `message`; see `Engine.outbound()`. Nothing is sent.
+
+        Raises:
+            BotNotReadyError, ForkedProcessError, UnsupportedFeatureError
+        """
+        self.check_ready()
+        self.check_carries_messages(f"{message.type!r}")
+        self.engine.outbound(message, waiter)
+
+    def check_carries_messages(self, what: str) -> None:
+        """Raise if the transport has no way to send `what` to the bot.
+
+        Raises:
+            UnsupportedFeatureError
+        """
+        if not self.transport.carries_messages:
+            raise UnsupportedFeatureError(
+                f"The {self.transport.name} transport carries no messages, so {what} cannot reach the bot: nothing was "
+                "sent, and the session goes on. Speak to the bot: ask() takes an audio file (a Path) or an AudioSource",
+                feature="messages",
+            )
+
     def send(self, message: RTVIMessage) -> None:
         """Send `message`. Does not block."""
-        self.check_ready()
-        self.engine.outbound(message)
+        self.check_takes(message)
         self._transmit(message)
+
+    def _send_result(self, message: RTVIMessage) -> None:
+        """Send the result of a function, unless there is no way: the bot then has called it without waiting for one."""
+        if self.transport.carries_messages:
+            self.send(message)
 
     def request(self, message: RTVIMessage, deadline: Deadline) -> RTVIMessage:
         """Send `message` and wait for the answer with its id.
@@ -431,10 +458,9 @@ class Session:
         Raises:
             RequestTimeoutError, RequestRejectedError, DisconnectedError, UnsupportedFeatureError, ProtocolError
         """
-        self.check_ready()
         answer: Future[RTVIMessage] = Future()
         try:
-            self.engine.outbound(message, answer)
+            self.check_takes(message, answer)
             self._transmit(message)
             if not answer.wait(deadline):
                 reported = self._conversation.error_within(deadline.elapsed()) if self._conversation is not None else ""
@@ -468,13 +494,18 @@ class Session:
             recorder.sent(self, message, at)
         self._sent[threading.get_ident()] += 1
 
+    @property
+    def wants_config(self) -> bool:
+        """True if the bot has a config by its version, has not sent it, and can be asked for it."""
+        return self.engine.wants_config and self.transport.carries_messages
+
     def fetch_config(self, deadline: Deadline) -> None:
         """Request a config that the bot has by its version and has not sent. A failure does not end the session.
 
         Raises:
             BotNotReadyError, DisconnectedError: The session ended.
         """
-        if not self.engine.wants_config:
+        if not self.wants_config:
             return
         try:
             self.request(self.engine.config_request, deadline)

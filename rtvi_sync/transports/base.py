@@ -187,6 +187,11 @@ class Transport(abc.ABC):
     #: True if the transport carries video. It then implements `send_video()`, and passes the bot's images, if there are
     #: any, to ``self.options.media.receive_video(frame)``.
     supports_video = False
+    #: False if no RTVI message reaches the bot, and none comes from it, as by telephone. The transport then passes to
+    #: `on_message()` what it can tell by the audio: `bot-ready`, and when the user and the bot start and stop to speak.
+    #: `send_message()` is not called: whatever would send a message raises `UnsupportedFeatureError`. Of the turns
+    #: nothing is known but the audio.
+    carries_messages = True
 
     #: The options and the callback of the current session, or of the last one. A thread that may outlive its session
     #: keeps references of its own.
@@ -266,9 +271,11 @@ class Transport(abc.ABC):
     def send_ready_message(self) -> None:
         """Send `client-ready` to the bot. Called on the connect thread after `connect()` and the event `connected`.
 
-        The client's `connect()` waits for the bot's answer, `bot-ready`.
+        The client's `connect()` waits for the bot's answer, `bot-ready`. If `carries_messages` is False, nothing is
+        sent.
         """
-        self.send_message(self.options.client_ready)
+        if self.carries_messages:
+            self.send_message(self.options.client_ready)
 
     @abc.abstractmethod
     def send_message(self, message: RTVIMessage) -> None:

@@ -47,6 +47,8 @@ class Publisher:
 class Rig:
     """A session without a client: its sent messages are kept, and its events are recorded."""
 
+    carries_messages = True
+
     def __init__(self, version: str = "2.2.0") -> None:
         self.publisher = Publisher()
         self.sent: list[RTVIMessage] = []
