@@ -241,7 +241,8 @@ class ExpectationError(RTVIError, AssertionError):
 
     Attributes:
         kind: what is wrong: "timeout", "text_mismatch", "text_present", "missing_function_call",
-            "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended" or "error".
+            "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended", "error" or
+            "not_judged" (no one can know what the bot has said or called over this transport).
         expected, got: the same in words.
         others: expected, got and kind of each further demand that was not met.
         turn: the turn that was checked; None if there was none.

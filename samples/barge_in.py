@@ -21,7 +21,7 @@ def talk_over(url: str, question: str, interruption: str) -> None:
     with connect(url, mic=False, speaker=False, connect_timeout=15) as client:
         second = client.barge_in(interruption, after="bot-started-speaking", delay=0.5)
         first = client.ask(question)
-        print(f"{first.status}: {first.spoken_text!r} of {len(first.bot_text)} characters was spoken")
+        print(f"{first.status}: {first.spoken_text!r} of {len(first.bot_text or '')} characters was spoken")
         print("then:", second.result().bot_text)
 
 

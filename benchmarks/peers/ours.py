@@ -78,7 +78,7 @@ class Ours(Peer):
         return self._client.send_client_request(command, data, timeout)
 
     def ask(self, text: str) -> str:
-        return self._client.ask(text, LIMIT).bot_text
+        return self._client.ask(text, LIMIT).bot_text or ""
 
     def record(self, path: str) -> Recording:
         return self._client.record(path)

@@ -93,13 +93,19 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_document(ready, turn, problem), indent=1, default=str))
         return 0 if problem is None else 1
     if turn is not None:
-        for line in turn.bot_text.splitlines():
-            print(one_line(line, len(line)))
-        for reported in turn.errors:
-            print(f"The bot reports an error: {clean(reported.message)}", file=sys.stderr)
+        _print_answer(turn)
     if problem is not None:
         raise problem
     return 0
+
+
+def _print_answer(turn: Turn) -> None:
+    for line in (turn.bot_text or "").splitlines():
+        print(one_line(line, len(line)))
+    if turn.bot_text is None and turn.audio:
+        print(f"The bot has spoken for {turn.audio.seconds:.1f} s; its words are not known", file=sys.stderr)
+    for reported in turn.errors:
+        print(f"The bot reports an error: {clean(reported.message)}", file=sys.stderr)
 
 
 def _fault_of(turn: Turn) -> RTVIError | None:

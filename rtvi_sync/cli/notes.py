@@ -91,7 +91,7 @@ def _end_of(turn: Turn) -> str:
 
 def unheard(turn: Turn) -> str:
     """Return what the bot wrote and did not speak; "" if that is nothing, or not known."""
-    if turn.spoken_exact is None:
+    if turn.spoken_exact is None or turn.bot_text is None or turn.spoken_text is None:
         return ""
     spoken = os.path.commonprefix([turn.bot_text, turn.spoken_text])  # noqa: RUF071 - characters are meant
     return turn.bot_text[len(spoken) :].strip()

@@ -167,8 +167,8 @@ def _print_recording(recording: Recording) -> None:
         (
             str(turn.number),
             {"audio": "user spoke", "text": "user typed"}.get(turn.modality or "", "bot"),
-            one_line(turn.user_text, _MAX_TEXT),
-            one_line(turn.spoken_text if turn.interrupted else turn.bot_text, _MAX_TEXT),
+            one_line(_shown(turn.user_text), _MAX_TEXT),
+            one_line(_shown(turn.spoken_text if turn.interrupted else turn.bot_text), _MAX_TEXT),
             *(in_ms(getattr(turn, measure)) for measure in MEASURES),
             turn.status.replace("_", " "),
         )
@@ -179,6 +179,11 @@ def _print_recording(recording: Recording) -> None:
     for turn in recording.turns():
         if why := failure_in_words(turn, recording.rows):
             print(clean(one_line(f"turn {turn.number} failed: {why}")))
+
+
+def _shown(text: str | None) -> str:
+    """Return the words of one side as a table has them."""
+    return "(not known)" if text is None else text
 
 
 def _print_comparison(comparison: Comparison) -> None:

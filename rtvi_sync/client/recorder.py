@@ -583,7 +583,7 @@ class _Files:
 
     def take(self, note: Note) -> None:
         """Take a note."""
-        at, _, kind, value = note
+        at, session, kind, value = note
         t = max(0.0, at - self.began)
         if kind == "frame":
             side, frame = value
@@ -594,11 +594,16 @@ class _Files:
         elif kind == "bot":
             self._was_ready = True
             about, capabilities = value.about, value.capabilities
-            self._row(t, "bot", rtvi=value.version, about=_given(about), capabilities=_given(capabilities))
+            is_heard = session is not None and not session.transport.carries_messages
+            given: Row = {"about": _given(about), "capabilities": _given(capabilities)}
+            self._row(t, "bot", rtvi=value.version, **given, **({"messages": False} if is_heard else {}))
         elif kind == "state":
             self._row(t, "state", state=value)
         elif kind == "mark":
             self._row(t, "mark", text=value)
+        elif kind == "transcript":
+            ended, text = value
+            self._row(t, "transcript", ended=seconds(max(0.0, ended - self.began)), text=text)
         elif kind == "interruption":
             self._interrupt(t)
         elif kind == "lost":

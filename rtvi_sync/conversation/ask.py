@@ -187,12 +187,21 @@ class Question(ABC):
         """Return sentences about the parts of the question that the bot did not get."""
         return ""
 
+    def _so_far(self, turn: Turn | None) -> str:
+        """Return what there is of the answer, in words."""
+        if turn is not None and turn.bot_text:
+            return f"so far: {quoted(turn.bot_text, 200)}"
+        if turn is not None and turn.bot_text is None and turn.timings.bot_started_speaking is not None:
+            is_over = self._conversation.is_pending
+            return "it was said, and `transcribe` has not returned" if is_over else "it was heard to begin"
+        return "nothing of it came"
+
     def _reported(self, deadline: Deadline) -> str:
         return self._conversation.error_within(deadline.elapsed())
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
-        so_far = "nothing of it came" if turn is None or not turn.bot_text else f"so far: {quoted(turn.bot_text, 200)}"
+        so_far = self._so_far(turn)
         calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)

@@ -22,14 +22,16 @@ from .follow import ConversationTracker
 from .record import ReportedFunctionCall
 from .turn import (
     ARGUMENTS,
+    CALLS_UNKNOWN,
     PATTERN,
     TEXTS,
+    WORDS_UNKNOWN,
     Texts,
     Turn,
-    as_json,
     as_received,
     call_mismatch,
     contains,
+    expected_call,
     has_arguments,
     matches,
     pattern_of,
@@ -136,6 +138,7 @@ class Expect:
         PATTERN.or_none.check(matches=matches)
         if contains is None and matches is None:
             raise TypeError("text() needs contains= or matches=")
+        self._check_judged("the bot to say a text", WORDS_UNKNOWN)
         said = _Said(self._events[: self._next])
 
         def is_met(event: Event) -> bool:
@@ -161,6 +164,7 @@ class Expect:
         NAME.check(name=name)
         ARGUMENTS.check(arguments=arguments)
         arguments = as_received(arguments)
+        self._check_judged(expected_call(name, arguments), CALLS_UNKNOWN)
         calls: list[ReportedFunctionCall] = []
 
         def is_met(event: Event) -> bool:
@@ -173,7 +177,7 @@ class Expect:
                 self._met_calls.add(event.data.tool_call_id)
             return found
 
-        what = f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else "")
+        what = expected_call(name, arguments)
 
         def got() -> tuple[str, str]:
             return call_mismatch(calls, name, arguments) or ("it was called", "timeout")
@@ -244,6 +248,11 @@ class Expect:
         )
         if speech is None and self._speaks_since_before():
             self._fail(f"{what} for {for_:g} s", speaking, "unexpected_event")
+
+    def _check_judged(self, expected: str, why: str) -> None:
+        """Raise if no message can tell what is expected."""
+        if not self._conversation.has_words:
+            self._fail(expected, f"{why}. turn(contains=...) judges what `transcribe` returns", "not_judged")
 
     # -- internal -----------------------------------------------------------------------------------------------------
 

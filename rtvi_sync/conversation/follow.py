@@ -6,6 +6,9 @@ interrupt it anywhere: the message is taken before whatever happens next, or on 
 
 Only the events of turns pass the event queue, behind the event that caused them, and only with a listener: so the
 handlers of earlier events have returned when `ask()` gets the end of its turn.
+
+Over a transport that carries no messages, no one knows what the bot has said unless the transport has a `transcribe`. A
+turn that is over then is pending, and looks as if it were in progress, until a worker has its words.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item
+from ..concurrency.serial_work import SerialWork
 from ..errors import ProtocolError, RequestTimeoutError, WouldDeadlockError
 from ..events import RTVIEvent
 from ..media.media import Media
@@ -39,6 +43,7 @@ from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
 from .record import TurnRecord, speech_of
 from .tracker import MAX_TURNS, OpenTurn, TurnTracker
+from .transcripts import transcript_of
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -121,13 +126,18 @@ class SessionFollower:
 
     # An idle session has one and nothing else of turns, and a process may have thousands.
     __slots__ = (
-        *("__weakref__", "_conversation", "_io", "_media", "_publisher", "_will_catch_up"),
-        *("audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
+        *("__weakref__", "_conversation", "_hears", "_io", "_media", "_publisher", "_session", "_transport"),
+        *("_will_catch_up", "audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
     )
 
     def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
         self._conversation = conversation
         self._publisher: EventPublisher = session.publisher
+        self._session = weakref.ref(session)
+        self._transport = transport = session.transport
+        # Finds the words of turns; None: messages bring them, or nothing does.
+        is_heard = not transport.carries_messages and transport.transcribe is not None
+        self._hears: SerialWork | None = SerialWork(self._transcribe, session.runtime.workers) if is_heard else None
         self._io = session.runtime.io
         self._media: Media = session.media
         self.bot = bot
@@ -150,12 +160,14 @@ class SessionFollower:
             The events of turns, for the queue, to be put behind the event of the message.
         """
         try:
-            return self._conversation.take(self, effect.event, at, effect.decode())
+            items = self._conversation.take(self, effect.event, at, effect.decode())
         except ProtocolError:
             return _NOTHING  # the event `unknown_message` reports it
         except Exception:
             logger.exception("The turns could not be followed. Please report it: it is a fault of rtvi_sync")
             return _NOTHING
+        self.hear()
+        return items
 
     def sent(self, message: RTVIMessage) -> None:
         """Note a message that is about to be sent. Any thread."""
@@ -187,12 +199,61 @@ class SessionFollower:
             self._will_catch_up = False
             raise
 
-    def end(self, info: CloseInfo, at: float) -> None:
-        """End the turns of the session, before its last events are queued. On the thread that ends it."""
+    def end(self, info: CloseInfo, at: float, deadline: Deadline) -> None:
+        """End the turns of the session, before its last events are queued. On the thread that ends it.
+
+        Args:
+            info: How it ends.
+            at: The moment.
+            deadline: Limit of the wait for the words of what the bot has said last.
+        """
         try:
             self.publish(self._conversation.end_session(self, at, lost=_is_loss(info)))
+            if self._hears is not None:
+                self._await_words(deadline)
         except Exception:
             logger.exception("The turns could not be ended. Please report it: it is a fault of rtvi_sync")
+
+    # -- words: on a worker, and on the thread that ends the session --------------------------------------------------
+
+    @property
+    def has_words(self) -> bool:
+        """Whether messages bring the words of turns."""
+        return self._transport.carries_messages
+
+    @property
+    def is_transcribed(self) -> bool:
+        """Whether `transcribe` finds the words of turns."""
+        return self._hears is not None
+
+    def hear(self) -> None:
+        """Find the words of the turns that are over, on a worker. Any thread, without the conversation's lock."""
+        if self._hears is not None and self._conversation.pending(self) is not None:
+            self._hears.call()
+
+    def _transcribe(self) -> None:
+        conversation = self._conversation
+        while (ended := conversation.pending(self)) is not None:
+            transcribe = self._transport.transcribe
+            text = transcript_of(transcribe, ended.turn().audio) if transcribe is not None else None
+            self._tell(ended, text)
+
+    def _tell(self, ended: EndedTurn, text: str | None) -> None:
+        """Publish a turn with its words, unless that was done without them."""
+        items = self._conversation.heard(self, ended, text)
+        if items is None:
+            return
+        session = self._session()
+        if text is not None and session is not None and (recorder := session.recorder) is not None:
+            recorder.note(session, "transcript", (ended.record.timings.ended, text))
+        self.publish(items)
+
+    def _await_words(self, deadline: Deadline) -> None:
+        conversation = self._conversation
+        if not conversation.await_words(self, deadline):
+            logger.warning("The function `transcribe` does not return in time; the session ends without the last words")
+        for ended in conversation.all_pending(self):
+            self._tell(ended, None)
 
     # -- the I/O thread -------------------------------------------------------------------------------------------
 
@@ -244,18 +305,19 @@ class SessionFollower:
         is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
         return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
 
-    def item_of(self, type_: RTVIEvent, turn: EndedTurn | OpenTurn) -> Item | None:
-        """Return the queue item that delivers an event of a turn; None if it has no listener."""
+    def items_of(self, type_: RTVIEvent, turn: EndedTurn | OpenTurn) -> list[Item]:
+        """Return the queue item that delivers an event of a turn; none if it has no listener."""
         publisher = self._publisher
         if not publisher.has_listener(type_):
-            return None
+            return _NOTHING
         known = turn.record() if isinstance(turn, OpenTurn) else turn
-        return _deliver, publisher, type_, known, monotonic(), 0
+        return [(_deliver, publisher, type_, known, monotonic(), 0)]
 
     def publish(self, items: list[Item]) -> None:
         """Queue events of turns."""
         if items:
             self._publisher.enqueue(items, 0)
+        self.hear()
 
 
 def _deliver(item: Item) -> None:
@@ -292,6 +354,12 @@ class EndedTurn:
             self._cut = None
         return turn
 
+    def hear(self, text: str) -> None:
+        """Add what the bot has said. On the thread that has made the turn."""
+        self.record = attrs.evolve(self.record, bot_text=text, spoken_text=text)
+        if self._turn is not None:
+            self._turn = attrs.evolve(self._turn, bot_text=text, spoken_text=text)
+
     def forget_audio(self) -> None:
         """Forget the audio, unless it was used already."""
         if (cut := self._cut) is not None:
@@ -314,6 +382,8 @@ class ConversationTracker:
         self.max_turn_audio = max_turn_audio
         #: How many sessions were followed.
         self.sessions: int = 0
+        #: False: the transport of the last one carries no messages, so nothing tells what is said and called.
+        self.has_words: bool = True
         self._lock = threading.RLock()
         self._tracker: TurnTracker | None = None  # made with the first message, which most sessions of a load test lack
         self._follower: SessionFollower | None = None  # of the current session
@@ -321,6 +391,9 @@ class ConversationTracker:
         self._over: dict[int, EndedTurn] = {}  # by number
         # The last turns that are over, and that no call has returned yet.
         self._unclaimed: list[EndedTurn] = []
+        # Those that are over, and whose words are not known yet, of the current session.
+        self._pending: list[EndedTurn] = []
+        self._words_found = Notifier()
         self._is_used = False  # by a call, or by a handler
         #: What happened on threads that must not hold the lock, with the moment, oldest first.
         self.noted: list[tuple[SessionFollower, float, Change]] = []
@@ -344,6 +417,7 @@ class ConversationTracker:
         follower = SessionFollower(self, session, bot)
         with self._lock:
             self._follower = follower
+            self.has_words = follower.has_words
             if session.in_connect:
                 self._unclaimed.clear()
             self._is_used = self._is_used or follower.has_listener(is_explicit=True)
@@ -358,6 +432,9 @@ class ConversationTracker:
                 load_payload(event)  # before connect(), after which nothing is imported: a process may fork
             with self._lock:
                 self._use()
+                follower = self._follower
+            if follower is not None:
+                follower.hear()
         return self
 
     def _use(self) -> None:
@@ -393,6 +470,7 @@ class ConversationTracker:
                 audio_out=bot.capabilities.audio_out is not False,
                 version=parse_version(bot.version),
                 user_is_muted=follower.user_is_muted,
+                has_words=follower.has_words,
                 number=follower.number,
             )
         if follower.audio is None:
@@ -458,19 +536,32 @@ class ConversationTracker:
 
     def _report(self, follower: SessionFollower, tracker: TurnTracker, at: float, turns: list[OpenTurn]) -> list[Item]:
         """Note the turns that have started or ended, set the timer for what is due, and return the events."""
-        items: list[Item | None] = []
+        items: list[Item] = []
         for number, turn in enumerate(turns):
             if turn.is_over:
                 ended = self._ended(follower, at, turn.record(), turns[number + 1 :])
-                items.append(follower.item_of(RTVIEvent.TURN_ENDED, ended))
+                if follower.is_transcribed and len(self._pending) < MAX_TURNS:
+                    self._pending.append(ended)
+                else:
+                    items += self._tell(follower, ended)
             else:
                 if not self._is_used and follower.has_listener(is_explicit=True):
                     self._use()
-                items.append(follower.item_of(RTVIEvent.TURN_STARTED, turn))
+                items += follower.items_of(RTVIEvent.TURN_STARTED, turn)
         if turns and follower.audio is not None:
             follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
         self._set_timer(follower, tracker)
-        return [item for item in items if item is not None]
+        return items
+
+    def _tell(self, follower: SessionFollower, ended: EndedTurn) -> list[Item]:
+        """Give a turn that is over to the calls that wait for it; return its event."""
+        record = ended.record
+        if record.message_id in self.asked:
+            self.asked.discard(record.message_id)
+        elif not any(question.may_be(record) for question in self.speaking.copy()):
+            self._unclaimed.append(ended)
+            del self._unclaimed[:-MAX_TURNS]
+        return follower.items_of(RTVIEvent.TURN_ENDED, ended)
 
     @staticmethod
     def _set_timer(follower: SessionFollower, tracker: TurnTracker) -> None:
@@ -502,12 +593,41 @@ class ConversationTracker:
         over[record.number] = ended
         while len(over) > MAX_TURNS:
             del over[next(iter(over))]
-        if record.message_id in self.asked:
-            self.asked.discard(record.message_id)
-        elif not any(question.may_be(record) for question in self.speaking.copy()):
-            self._unclaimed.append(ended)
-            del self._unclaimed[:-MAX_TURNS]
         return ended
+
+    # -- words that are found in the audio ----------------------------------------------------------------------------
+
+    @property
+    def is_pending(self) -> bool:
+        """True if the words of a turn are being found."""
+        return bool(self._pending)
+
+    def pending(self, follower: SessionFollower) -> EndedTurn | None:
+        """Return the first turn of a session whose words are to be found; None: there is none, or no one wants them."""
+        if not self._pending or not (self._is_used or follower.has_listener()):
+            return None
+        return next(iter(self.all_pending(follower)), None)
+
+    def all_pending(self, follower: SessionFollower) -> list[EndedTurn]:
+        """Return the turns of a session whose words are not known yet."""
+        with self._lock:
+            return [ended for ended in self._pending if ended.record.session == follower.number]
+
+    def heard(self, follower: SessionFollower, ended: EndedTurn, text: str | None) -> list[Item] | None:
+        """Take the words of a turn, if they are known; return its events; None: the turn was told without them."""
+        with self._lock:
+            if ended not in self._pending:
+                return None
+            if text is not None:
+                ended.hear(text)
+            self._pending.remove(ended)
+            items = self._tell(follower, ended)
+        self._words_found.notify_all()
+        return items
+
+    def await_words(self, follower: SessionFollower, deadline: Deadline) -> bool:
+        """Wait until all words of a session are found, if anyone wants them; return False if `deadline` passed."""
+        return self._words_found.wait_for(lambda: self.pending(follower) is None, deadline)
 
     # -- calls that wait: any thread ----------------------------------------------------------------------------------
 
@@ -560,9 +680,14 @@ class ConversationTracker:
         with self._lock:
             tracker, follower, over = self._tracker, self._follower, self._over.copy()
             records = tracker.turns if tracker is not None else ()
+            for ended in self._pending:
+                over.pop(ended.record.number, None)
+            pending = {ended.record.number for ended in self._pending}
         bot = about_bot(follower.bot) if follower is not None else ""
         return tuple(
-            ended.turn() if (ended := over.get(record.number)) is not None else turn_of(record, bot=bot)
+            known.turn()
+            if (known := over.get(record.number)) is not None
+            else turn_of(_as_open(record) if record.number in pending else record, bot=bot)
             for record in records
         )
 
@@ -575,6 +700,11 @@ class ConversationTracker:
             self._tracker.patience = 0.0
         self.speaking.clear()
         self.ask_lock.after_fork_in_child()
+
+
+def _as_open(record: TurnRecord) -> TurnRecord:
+    """Return what is known of a turn that counts as in progress until the bot's words are known."""
+    return attrs.evolve(record, status="in_progress", timings=attrs.evolve(record.timings, ended=None))
 
 
 _RECORDED = [field.name for field in attrs.fields(TurnRecord)]

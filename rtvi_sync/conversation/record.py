@@ -115,12 +115,14 @@ class TurnRecord(Record):
         status: see `TurnStatus`.
         assumed: why it counts as complete although the bot owed something: how long was waited for what. None: nothing
             was owed.
-        user_text: what the user typed or was heard to say, 100,000 characters at most.
-        bot_text: all that the bot wrote and said, 100,000 characters at most.
+        user_text: what the user typed or was heard to say, 100,000 characters at most. None: no one can know it,
+            because the transport carries no messages, as by telephone.
+        bot_text: all that the bot wrote and said, 100,000 characters at most. Over such a transport it is what the
+            transport's `transcribe` makes of the audio; None without it.
         spoken_text: what it has spoken of that; the same as `bot_text` if it was complete.
         spoken_exact: how exactly the bot reports that: by the "word", or by the "sentence", so that a sentence it was
             interrupted in is missing. None: it does not report it.
-        function_calls: those of the answer, in the order in which they began, 100 at most.
+        function_calls: those of the answer, in the order in which they began, 100 at most; () over such a transport.
         errors: what the bot reported during the answer, 20 at most.
         metrics: the measurements that the bot sent during the answer, 50 at most.
         timeline: what happened, in order, 500 entries at most.
@@ -134,9 +136,9 @@ class TurnRecord(Record):
     message_id: str | None = None
     status: TurnStatus = "in_progress"
     assumed: str | None = None
-    user_text: str = ""
-    bot_text: str = ""
-    spoken_text: str = ""
+    user_text: str | None = ""
+    bot_text: str | None = ""
+    spoken_text: str | None = ""
     spoken_exact: Literal["word", "sentence"] | None = None
     function_calls: tuple[ReportedFunctionCall, ...] = ()
     errors: tuple[ErrorData, ...] = ()

@@ -72,6 +72,7 @@ class TurnTracker:
         self._session = 0
         self._changed: list[OpenTurn] = []  # started or ended since the last report
         self._bot = BotTraits()
+        self._has_words = True
         self._asked = Questions(self._bot)
         self._answered: OpenTurn | None = None  # the turn that the bot's output belongs to; None: output starts one
         self._fading: OpenTurn | None = None  # is still spoken, though the next answer has started
@@ -112,7 +113,13 @@ class TurnTracker:
     # -- what the client does -----------------------------------------------------------------------------------------
 
     def start_session(
-        self, *, audio_out: bool, version: Version | None, user_is_muted: bool = False, number: int | None = None
+        self,
+        *,
+        audio_out: bool,
+        version: Version | None,
+        user_is_muted: bool = False,
+        has_words: bool = True,
+        number: int | None = None,
     ) -> None:
         """Start a session, perhaps with another bot.
 
@@ -120,9 +127,11 @@ class TurnTracker:
             audio_out: False: the bot is known to send no audio.
             version: of its protocol.
             user_is_muted: the bot has reported that it does not hear the user.
+            has_words: False: only speech is reported, and no words can be known.
             number: of the session; None: the next one.
         """
         self._session = self._session + 1 if number is None else number
+        self._has_words = has_words
         self._bot = BotTraits(
             version=version,
             has_voice=None if audio_out else False,
@@ -570,7 +579,7 @@ class TurnTracker:
     def _start(self, modality: Literal["text", "audio"] | None, *, aloud: bool = True) -> OpenTurn:
         """Start a turn: of the user who typed or spoke, or of the bot (None)."""
         self._count += 1
-        turn = OpenTurn(self._count, self._session, modality, Answer(self._bot, aloud=aloud))
+        turn = OpenTurn(self._count, self._session, modality, Answer(self._bot, aloud=aloud), has_words=self._has_words)
         self._turns.append(turn)
         self._changed.append(turn)
         return turn
@@ -818,6 +827,7 @@ class OpenTurn:
     session: int
     modality: Literal["text", "audio"] | None
     answer: Answer
+    has_words: bool = True  # False: no one can know them
     message_id: str | None = None  # of a typed text
     status: TurnStatus = "in_progress"
     assumed: str | None = None
@@ -915,9 +925,9 @@ class OpenTurn:
             message_id=self.message_id,
             status=self.status,
             assumed=self.assumed,
-            user_text=self.user_text,
-            bot_text=text,
-            spoken_text=text if self.status == "complete" else answer.spoken_text,
+            user_text=self.user_text if self.has_words else None,
+            bot_text=text if self.has_words else None,
+            spoken_text=(text if self.status == "complete" else answer.spoken_text) if self.has_words else None,
             spoken_exact=answer.spoken_exact,
             function_calls=answer.calls,
             errors=(*self.errors,),

@@ -28,6 +28,13 @@ Texts: TypeAlias = str | Sequence[str]
 
 _Failure: TypeAlias = tuple[str, str, str]  # expected, got, and the kind
 
+#: What a bot does instead of what is expected of its words or its calls, if a transport brings neither.
+WORDS_UNKNOWN = (
+    "its words are not known over this transport, which carries no messages: give the transport a `transcribe`, a "
+    "function that returns the words in PCM of a sample rate"
+)
+CALLS_UNKNOWN = "calls are not known over this transport, which carries no messages: test them over one that does"
+
 # From this length on a text may have been cut: the blanks around its parts count for the limit, and are left out.
 _NEAR_LIMIT = MAX_CHARACTERS - 1000
 # Lines of a timeline in an error.
@@ -116,7 +123,8 @@ class Turn(TurnRecord):
             errors: True: the bot may have reported errors, and may have failed.
 
         Raises:
-            ExpectationError: demands are not met; the text says which, and what happened in the turn.
+            ExpectationError: demands are not met; the text says which, and what happened in the turn. Its `kind` is
+                "not_judged" if no one knows what the bot has said, or called, over the turn's transport.
         """
         checks = TurnChecks(
             contains=contains,
@@ -239,25 +247,39 @@ class TurnChecks(Record):
             yield "a complete answer", "the session ended first", "bot_ended"
 
     def _texts(self, turn: Turn) -> Iterator[_Failure]:
-        is_cut = len(turn.bot_text) >= _NEAR_LIMIT
-        said = f"it said {quoted(turn.bot_text, MAX_LENGTH)}" + (
-            f", cut at {MAX_CHARACTERS:,} characters" if is_cut else ""
-        )
+        text = turn.bot_text
+        is_cut = text is not None and len(text) >= _NEAR_LIMIT
+        said = f"it said {quoted(text, MAX_LENGTH)}" + (f", cut at {MAX_CHARACTERS:,} characters" if is_cut else "")
         for part in texts_of(self.contains):
-            if not contains(turn.bot_text, part):
-                yield f"the bot to say {part!r}", said, "text_mismatch"
-        if self.matches is not None and not matches(turn.bot_text, self.matches):
-            yield f"the bot to say what matches {pattern_of(self.matches)!r}", said, "text_mismatch"
+            expected = f"the bot to say {part!r}"
+            if text is None:
+                yield expected, WORDS_UNKNOWN, "not_judged"
+            elif not contains(text, part):
+                yield expected, said, "text_mismatch"
+        if self.matches is not None:
+            expected = f"the bot to say what matches {pattern_of(self.matches)!r}"
+            if text is None:
+                yield expected, WORDS_UNKNOWN, "not_judged"
+            elif not matches(text, self.matches):
+                yield expected, said, "text_mismatch"
         for part in texts_of(self.excludes):
-            if is_cut or contains(turn.bot_text, part):
-                yield f"the bot not to say {part!r}", said, "text_present"
+            expected = f"the bot not to say {part!r}"
+            if text is None:
+                yield expected, WORDS_UNKNOWN, "not_judged"
+            elif is_cut or contains(text, part):
+                yield expected, said, "text_present"
 
     def _calls(self, turn: Turn) -> Iterator[_Failure]:
+        has_calls = turn.user_text is not None  # messages come, which report them
         for name, given in calls_of(self.calls):
             arguments = as_received(given)
             mismatch = call_mismatch(turn.function_calls, name, arguments)
             if mismatch is not None:
-                yield f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else ""), *mismatch
+                expected = expected_call(name, arguments)
+                yield (expected, *mismatch) if has_calls else (expected, CALLS_UNKNOWN, "not_judged")
+        if not has_calls:
+            for name in self.absent_calls:
+                yield f"no call of {name}", CALLS_UNKNOWN, "not_judged"
         called = {call.function_name for call in turn.function_calls}
         for name in self.absent_calls:
             if name in called:
@@ -328,6 +350,11 @@ def call_mismatch(
         return _NO_NAME, "missing_function_call"
     others = one_line(", ".join(str(call.function_name) for call in calls))
     return f"it called {others}" if others else "it called no function", "missing_function_call"
+
+
+def expected_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return what is expected of a call, in words."""
+    return f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else "")
 
 
 def as_json(value: Any) -> str:

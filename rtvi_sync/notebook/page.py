@@ -39,7 +39,8 @@ def transcript_text(turns: Sequence[TurnRecord], status: str) -> str:
     return "\n".join([*(f"{who}: {text}" for who, text in said if text), f"({clean(status)})"])
 
 
-def _clean(text: str) -> str:
+def _clean(text: str | None) -> str:
+    text = text or ""  # not known
     pieces = (text[start : start + LONGEST_LINE] for start in range(0, min(len(text), _MAX_TEXT), LONGEST_LINE))
     return "".join(map(clean, pieces))
 

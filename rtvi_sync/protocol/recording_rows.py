@@ -5,17 +5,20 @@ A recording is a file of JSON lines, one row each. A row is a dict with the key 
 | kind | keys |
 |---|---|
 | head | format, version, wall, library, session, url |
-| bot | t, rtvi, about, capabilities |
+| bot | t, rtvi, about, capabilities, messages |
 | wav | t, file, rate_hz |
 | message | t, dir, message |
 | audio | t, until, dir, rate_hz, at, n, frames |
 | interruption | t, dropped |
 | state | t, state, error |
 | mark | t, text |
+| transcript | t, ended, text |
 | lost | t, side, seconds, rows, why |
 | end | t, code, initiator, error |
 
-``t`` is in seconds since the recording began. ``at``, ``n`` and ``dropped`` are samples of the WAV file.
+``t`` is in seconds since the recording began. ``at``, ``n`` and ``dropped`` are samples of the WAV file. ``messages``
+is False if the transport carried none, so that those of the recording are what it told by ear; ``transcript`` is what
+the bot has said in the turn that ended at ``ended``.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ _DIGITS = 6  # of a second: microseconds
 # Seconds, and samples, that no recording reaches.
 _LARGEST = 2**40
 # The keys whose values are used as what they must be, by kind. A row may lack them, but not one of audio.
-_TEXTS = {"head": ("wall", "library", "url"), "bot": ("rtvi",)}
+_TEXTS = {"head": ("wall", "library", "url"), "bot": ("rtvi",), "transcript": ("text",)}
 _COUNTS = ("at", "n", "frames")
 
 
@@ -123,6 +126,8 @@ def _is_sound(row: Row) -> bool:
         is_side = row.get("dir") in ("in", "out")
         return is_side and has_counts and _is_seconds(row.get("until")) and 0 < row["frames"] <= row["n"]
     if kind == "lost" and not _is_seconds(row.get("seconds", 0)):
+        return False
+    if kind == "transcript" and not ("text" in row and _is_seconds(row.get("ended"))):
         return False
     return all(isinstance(row.get(name, ""), str) for name in _TEXTS.get(kind, ()))
 

@@ -3,8 +3,9 @@
 Two runs of one bot differ, and the kind of question changes a latency more than most faults do. So turns are compared
 with turns of the same question, and a difference counts only if it is large and sure:
 
-1. Turns are grouped by the user's words and by whether they were typed or spoken. The baseline's median of a group is
-   subtracted from both sides, and what is left are the *rests*. Groups that only one side has are left out.
+1. Turns are grouped by the user's words and by whether they were typed or spoken; those whose words are not known are
+   one group. The baseline's median of a group is subtracted from both sides, and what is left are the *rests*. Groups
+   that only one side has are left out.
 2. The change is the percentile of the rests after, less that of the rests before. Resampling both sides 2,000 times
    gives its 95 % interval.
 3. A percentile is slower if the change is more than 50 ms and more than 5 % of the baseline's percentile, and the
@@ -97,7 +98,7 @@ def compare(
         after: the turns that are judged.
         min_change: seconds up to which a change is the same.
     """
-    texts = [{_group(turn): turn.user_text for turn in turns if turn.initiator == "user"} for turns in (before, after)]
+    texts = [{_group(turn): _words(turn) for turn in turns if turn.initiator == "user"} for turns in (before, after)]
     return Comparison(
         changes={
             measure: _changes(_by_group(before, measure), _by_group(after, measure), min_change) for measure in MEASURES
@@ -108,7 +109,11 @@ def compare(
 
 
 def _group(turn: Turn | ComparedTurn) -> _Group:
-    return "".join(filter(str.isalpha, turn.user_text)).casefold(), turn.modality
+    return "".join(filter(str.isalpha, turn.user_text or "")).casefold(), turn.modality
+
+
+def _words(turn: Turn | ComparedTurn) -> str:
+    return "(not known)" if turn.user_text is None else turn.user_text
 
 
 def _by_group(turns: Iterable[Turn | ComparedTurn], measure: str) -> dict[_Group, list[float]]:

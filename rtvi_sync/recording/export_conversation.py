@@ -25,13 +25,13 @@ def conversation(turns: Sequence[Turn]) -> str:
             said.clear()
 
     for turn in turns:
-        if user := turn.user_text.strip():
+        if user := (turn.user_text or "").strip():
             end_answer()
             messages.append({"role": "user", "content": user})
         for call in turn.function_calls:
             name, arguments = call.function_name or "", call.arguments or {}
             messages.append({"role": "tool_call", "name": name, "arguments": arguments, "cancelled": call.cancelled})
-        if bot := (turn.spoken_text if turn.interrupted else turn.bot_text).strip():
+        if bot := ((turn.spoken_text if turn.interrupted else turn.bot_text) or "").strip():
             said.append(bot)
     end_answer()
     return json.dumps(messages, ensure_ascii=False, indent=1) + "\n"

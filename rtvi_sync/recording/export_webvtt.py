@@ -38,9 +38,9 @@ def _cues(turn: Turn) -> Iterator[tuple[float, float, str, str]]:
         start, end = user
         if turn.modality == "text":
             end = start + _TYPED
-        yield from _spread("You", turn.user_text, start, end)
+        yield from _spread("You", turn.user_text or "", start, end)
     if bot is not None:
-        yield from _spread("Bot", turn.spoken_text if turn.interrupted else turn.bot_text, *bot)
+        yield from _spread("Bot", (turn.spoken_text if turn.interrupted else turn.bot_text) or "", *bot)
 
 
 def _spread(who: str, text: str, start: float, end: float) -> Iterator[tuple[float, float, str, str]]:

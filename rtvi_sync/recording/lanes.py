@@ -103,7 +103,7 @@ def _bars_of_turn(turn: Turn) -> Iterator[Bar]:
             yield Bar(lane="functions", start=call.started, end=end, turn=turn.number, text=text)
     bot = bot_span(turn)
     if bot is not None:
-        said = turn.spoken_text if turn.interrupted else turn.bot_text
+        said = (turn.spoken_text if turn.interrupted else turn.bot_text) or ""
         yield Bar(lane="bot", start=bot[0], end=bot[1], turn=turn.number, text=said, unheard=turn.interrupted)
 
 

@@ -21,7 +21,7 @@ class ComparedTurn:
     """The parts of a turn that are compared. They are plain, so that one process can tell them to another."""
 
     initiator: str
-    user_text: str
+    user_text: str | None
     modality: str | None
     voice_to_voice: float | None
     time_to_first_token: float | None
@@ -31,7 +31,10 @@ class ComparedTurn:
     def of(cls, turn: Turn) -> ComparedTurn:
         """Return those of a turn."""
         return cls(
-            turn.initiator, encodable(turn.user_text), turn.modality, *(getattr(turn, measure) for measure in MEASURES)
+            turn.initiator,
+            None if turn.user_text is None else encodable(turn.user_text),
+            turn.modality,
+            *(getattr(turn, measure) for measure in MEASURES),
         )
 
 

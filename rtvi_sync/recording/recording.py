@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..protocol.dialects import INBOUND, decode_payload, parse_version
 from ..protocol.message import RTVIMessage
 from ..protocol.recording_rows import Row, arrivals, before
 from ..protocol.recording_rows import decode as decode_rows
+from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.validation import BOOL, PATH, Rule
 from .export import FORMATS, Format, exported, format_of
 
@@ -34,6 +36,8 @@ from .export import FORMATS, Format, exported, format_of
 _FRAME = 0.02
 # Seconds of the bot's audio that a turn keeps.
 _MAX_TURN_AUDIO = 3600.0
+# Seconds by which the end of a turn that is made of a recording may differ from the client's.
+_SAME_END = 0.25
 _SUFFIXES = (".jsonl", ".wav", ".html")
 _SIDES: Final = {"bot": "in", "user": "out"}
 _SIDE = Rule('"bot" or "user"', lambda side: isinstance(side, str), lambda side: side in _SIDES)
@@ -135,6 +139,10 @@ class Recording:
     @property
     def _bot_row(self) -> Row:
         return next((row for row in self.rows if row["kind"] == "bot"), {})
+
+    @property
+    def _has_words(self) -> bool:
+        return self._bot_row.get("messages") is not False
 
     @property
     def _bot(self) -> BotReadyData:
@@ -287,7 +295,10 @@ class _TurnMaker:
         """Return the turns."""
         bot, tracker = self._bot, self._tracker
         tracker.start_session(
-            audio_out=bot.capabilities.audio_out is not False, version=parse_version(bot.version), number=1
+            audio_out=bot.capabilities.audio_out is not False,
+            version=parse_version(bot.version),
+            has_words=self._recording._has_words,
+            number=1,
         )
         for at, kind, what in self._happenings():
             self._pass_time(at)
@@ -303,7 +314,25 @@ class _TurnMaker:
             self._report(at, self._take(at, what))
         self._audio.close()
         in_progress = {each.number: turn_of(each, bot=about_bot(bot)) for each in tracker.turns}
+        self._add_transcripts()
         return [turn for _, turn in sorted((in_progress | self._turns).items())]
+
+    def _add_transcripts(self) -> None:
+        """Give the turns that are over the words that were found in their audio, by the moments of their ends."""
+        ends = sorted(
+            (turn.timings.ended or 0.0, turn.number) for turn in self._turns.values() if turn.bot_text is None
+        )
+        for row in self._recording.rows:
+            if row["kind"] != "transcript":
+                continue
+            ended = row["ended"]
+            place = bisect_left(ends, (ended, 0))
+            near = [index for index in (place - 1, place) if 0 <= index < len(ends)]
+            index = min(near, key=lambda index: abs(ends[index][0] - ended), default=None)
+            if index is not None and abs(ends[index][0] - ended) <= _SAME_END:
+                _, number = ends.pop(index)
+                text = row["text"][:MAX_CHARACTERS]
+                self._turns[number] = attrs.evolve(self._turns[number], bot_text=text, spoken_text=text)
 
     def _happenings(self) -> Iterator[tuple[float, str, Any]]:
         """Yield what happened, in order: messages, audio frames and the end."""

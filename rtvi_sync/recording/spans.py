@@ -148,7 +148,7 @@ def _turn_content(turn: Turn) -> Attributes:
         values[INPUT] = _messages("user", turn.user_text)
     if turn.bot_text:
         values[OUTPUT] = _messages("assistant", turn.bot_text)
-    if turn.interrupted:
+    if turn.interrupted and turn.spoken_text is not None:
         values[SPOKEN] = turn.spoken_text
     return values
 

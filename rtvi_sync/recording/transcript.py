@@ -80,9 +80,10 @@ class Transcript:
             if turn.modality == "audio" and turn.user_text and not shown.user and is_heard(turn):
                 shown.user = True
                 lines.append(Line("you", turn.user_text))
-            text = turn.bot_text[shown.bot_characters :].strip()
+            written = turn.bot_text or ""
+            text = written[shown.bot_characters :].strip()
             if text and (flush or not turn.is_open):
-                shown.bot_characters = len(turn.bot_text)
+                shown.bot_characters = len(written)
                 lines += [Line("bot", part) for part in textwrap.wrap(text, _LONGEST)]
             elif text:
                 self.unfinished = Line("bot", text)

@@ -812,6 +812,8 @@ class EndLimits:
     FLUSH = 1.5
     #: A sink that is slow and works continues until this share of `TEARDOWN` has passed.
     SINK_SHARE = 0.6
+    #: The application's `transcribe` may take this long for what the bot has said last.
+    TRANSCRIPTS = 3.0
     #: The result of a function that the bot called has no receiver any more, so the wait for it is shorter.
     FUNCTIONS = 1.0
     #: At exit there may be no thread that delivers events: the exiting thread does so, up to this.
@@ -905,7 +907,7 @@ class End:
             self._session.media.stop(timeout, max(timeout, sinks)), "A source, a sink or a device does not return"
         )
 
-    def close(self, _: Deadline) -> None:
+    def close(self, deadline: Deadline) -> None:
         """Queue the last events, and free the transport. From now on another session may start.
 
         First decide whether to replace a session whose bot was ready: now, because the application's rule may be slow.
@@ -918,7 +920,7 @@ class End:
             info = attrs.evolve(info, reconnecting=True)
         at = monotonic()  # the turns that the end cuts off, end at the moment of `disconnected`
         if session.follower is not None:
-            session.follower.end(info, at)
+            session.follower.end(info, at, Deadline(deadline.at_most(self._words_limit)))
         if (recorder := session.recorder) is not None:
             recorder.note(session, "end", info, at)
         self._delivered = publisher.finish(session.number, info, self._unsent, at, in_connect=session.in_connect)
@@ -951,7 +953,7 @@ class End:
         Step(announce),
         Step(close_transport, EndLimits.TRANSPORT_SHARE),  # 4 s, of which 3.6 s for sending
         Step(stop_devices, 0.85),  # 4.25 s; each device up to `FLUSH`, a slow sink until `SINK_SHARE`
-        Step(close),
+        Step(close, 0.85),  # it hardly waits, unless the application finds out what the bot has said last
         Step(await_application, 0.9),  # 4.5 s, so that the waiting call still sees its result in time
         Step(release),
     )
@@ -964,6 +966,11 @@ class End:
             session.nothing_follows = True
         if session._owner is not None:
             session.follows = session._owner.after(session)
+
+    @property
+    def _words_limit(self) -> float:
+        """Seconds to wait for the bot's last words. At exit there may be no worker left that finds them."""
+        return EndLimits.EXIT_DELIVERY if self._at_exit else EndLimits.TRANSCRIPTS
 
     @property
     def _leaves_devices(self) -> bool:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # The type of an inbound message that a transport passes to `on_message`: JSON text, a parsed document, or a message.
 Inbound: TypeAlias = str | bytes | Mapping[str, Any] | RTVIMessage
+Transcriber: TypeAlias = Callable[[bytes, int], str]
+"""Returns what is said in PCM (signed 16-bit little endian, mono) of a sample rate in Hz."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -192,6 +194,11 @@ class Transport(abc.ABC):
     #: `send_message()` is not called: whatever would send a message raises `UnsupportedFeatureError`. Of the turns
     #: nothing is known but the audio.
     carries_messages = True
+    #: If `carries_messages` is False: called on a worker thread with the bot's audio of each turn that is over, and its
+    #: rate, if turns are used; returns the words, which become the `bot_text` of the turn. The turn counts as in
+    #: progress until then. If it raises, or returns no str, that is logged, and the text is None. The end of the
+    #: session waits 3 s for it. None: no one knows the words.
+    transcribe: Transcriber | None = None
 
     #: The options and the callback of the current session, or of the last one. A thread that may outlive its session
     #: keeps references of its own.

@@ -24,7 +24,7 @@ def ask(self: Any, question: str) -> str:
     url = os.environ["RTVI_URL"]
     try:
         with RTVIClient.for_url(url, text_only=True, connect_timeout=15) as client:
-            return client.ask(question, timeout=60, audio_response=False).bot_text
+            return client.ask(question, timeout=60, audio_response=False).bot_text or ""
     except RTVIError as error:
         if is_transient(error):  # another session may succeed
             raise self.retry(exc=error, countdown=2**self.request.retries) from None

@@ -157,7 +157,7 @@ class TestAsk:
         with TalkingBot().client() as client:
 
             def ask_ten(name: str) -> list[str]:
-                return [client.ask(f"{name}.{n}", GUARD).bot_text for n in range(10)]
+                return [client.ask(f"{name}.{n}", GUARD).bot_text or "" for n in range(10)]
 
             threads = [InThread(partial(ask_ten, name)) for name in "abcde"]
             for name, thread in zip("abcde", threads, strict=True):

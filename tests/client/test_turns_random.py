@@ -178,6 +178,6 @@ def test_a_bot_in_order(steps: list[Any], cuts: bool) -> None:
                 assert turn is not None
                 assert turn.status == "complete"
             if turn is not None and turn.modality is not None:
-                whole = answer_to(turn.user_text)
+                whole = answer_to(turn.user_text or "")
                 assert turn.bot_text == whole if turn.status == "complete" else turn.bot_text in ("", whole)
         talk.end()

@@ -22,7 +22,7 @@ of_each_log = pytest.mark.parametrize("path", PATHS, ids=[f"{path.parent.name}-{
 def told(turn: TurnRecord) -> Expected:
     return Expected(
         user=turn.user_text if turn.initiator == "user" else None,
-        bot=turn.bot_text,
+        bot=turn.bot_text or "",
         status=turn.status,
         spoken=None if turn.spoken_text == turn.bot_text else turn.spoken_text,
         calls=tuple((call.function_name, call.arguments, call.result) for call in turn.function_calls),

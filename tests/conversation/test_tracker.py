@@ -150,7 +150,7 @@ def test_what_a_bot_sends_is_bounded() -> None:
         turn.hear("a" * 1000, final=True)
     record = turn.record()
     assert len(record.timeline) == 500
-    assert len(record.user_text) == MAX_CHARACTERS
+    assert len(record.user_text or "") == MAX_CHARACTERS
     turn.hear("more", final=False)
     assert turn.record().user_text == record.user_text
 

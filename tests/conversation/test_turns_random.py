@@ -127,5 +127,5 @@ def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
     assert all(turn.status != "in_progress" for turn in turns)
     assert set(over) == {turn.number for turn in turns}
     assert max([*over.values(), *begun.values()], default=1) == 1
-    whole = "".join(turn.bot_text for turn in turns)
+    whole = "".join(turn.bot_text or "" for turn in turns)
     assert [whole.count(token) for token in written] == [1] * len(written)

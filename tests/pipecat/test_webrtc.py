@@ -82,7 +82,7 @@ def test_an_interruption(pipecat_stock: BotServer) -> None:
         answer = second.result(GUARD)
     assert first.interrupted
     assert first.spoken_text
-    assert "".join(first.bot_text.split()).startswith("".join(first.spoken_text.split()))
+    assert "".join((first.bot_text or "").split()).startswith("".join((first.spoken_text or "").split()))
     assert first.spoken_text != first.bot_text
     assert answer.bot_text == "You said: Stop."
 

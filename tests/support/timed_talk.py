@@ -58,7 +58,9 @@ class Talk:
             bot=BotReadyData(version="2.0.0"),
             call_at=lambda due: None,
             has_listener=lambda is_explicit: False,
-            item_of=self._take_turn,
+            has_words=True,
+            is_transcribed=False,
+            items_of=self._take_turn,
             number=1,
             read_at=0.0,
             timer_due=None,
@@ -68,9 +70,10 @@ class Talk:
         self.conversation = ConversationTracker(max_turn_audio=120.0)
         self.conversation._follower = self.follower
 
-    def _take_turn(self, type_: RTVIEvent, turn: Any) -> None:
+    def _take_turn(self, type_: RTVIEvent, turn: Any) -> list[Any]:
         if type_ is RTVIEvent.TURN_ENDED:
             self.ended.append(turn.turn())
+        return []
 
     def tell(self, at: float, *events: str) -> None:
         """Let events of the bot arrive; those of its texts have one."""

@@ -220,7 +220,9 @@ def interruption(exam: Examination) -> Diagnosis:
     )
 
 
-def _words(text: str) -> str:
+def _words(text: str | None) -> str:
+    if text is None:
+        return "its words are not known"
     return f'"{one_line(text, _MAX_WORDS)}"' if text else "without words"
 
 

@@ -294,7 +294,7 @@ class Conversation {
       const asked = turn.modality !== null;
       const row = el("tr", { role: "row", "data-turn": turn.number, tabindex: index ? -1 : 0 },
         el("th", { scope: "row", role: "rowheader", "data-name": "Turn" }, turn.number), cell("Who began", null, WHO[turn.modality] || "bot"),
-        cell("User", asked ? "say" : "say none", turn.user_text || (asked && el("span", { class: "muted" }, "no words"))), cell("Bot", "say", this.said(turn)),
+        cell("User", asked ? "say" : "say none", turn.user_text || (asked && el("span", { class: "muted" }, turn.user_text === null ? "not known" : "no words"))), cell("Bot", "say", this.said(turn)),
         withCalls && cell("Calls", turn.calls.length ? null : "none", turn.calls.map((call) => this.call(call))), measures.map(latency), cell("Status", "status", this.status(turn)));
       this.rows.set(turn.number, row);
       return row;
@@ -316,7 +316,7 @@ class Conversation {
 
   said(turn) {
     const text = turn.bot_text, heard = turn.spoken_text;
-    if (!text) return el("span", { class: "muted" }, "nothing");
+    if (!text) return el("span", { class: "muted" }, text === null ? "not known" : "nothing");
     if (turn.status !== "interrupted" || heard === text) return text;
     if (!text.startsWith(heard)) return [heard, " ", el("del", { title: "not heard" }, text)];
     return [heard, el("del", { title: "not heard" }, text.slice(heard.length))];

@@ -251,10 +251,12 @@ def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:
     if turn.is_open:
         yield Finding(kind="Unanswered", text="The answer was not complete when the recording ended.", turn=turn.number)
     elif turn.interrupted:
-        unheard = len(turn.bot_text) - len(turn.spoken_text)
-        text = f"The bot was interrupted; {unheard} of {len(turn.bot_text)} characters were not heard."
+        text = "The bot was interrupted."
+        if turn.bot_text is not None and turn.spoken_text is not None and turn.user_text is not None:
+            whole = len(turn.bot_text)
+            text = f"The bot was interrupted; {whole - len(turn.spoken_text)} of {whole} characters were not heard."
         yield Finding(kind="Interrupted", text=text, turn=turn.number, bad=False)
-    elif turn.modality is not None and not turn.bot_text and not turn.function_calls:
+    elif turn.modality is not None and not (turn.bot_text or turn.function_calls or _was_only_heard(turn)):
         yield Finding(kind="No answer", text="The bot neither said nor called anything.", turn=turn.number)
     for call in turn.function_calls:
         if call.cancelled or (call.stopped is None and not turn.is_open):
@@ -264,6 +266,11 @@ def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:
         yield Finding(
             kind="Assumed", text=f"The answer counts as complete: {turn.assumed}.", turn=turn.number, bad=False
         )
+
+
+def _was_only_heard(turn: Turn) -> bool:
+    """Return whether the bot has said something that no one knows."""
+    return turn.bot_text is None and turn.timings.bot_started_speaking is not None
 
 
 def _slow(turns: Sequence[Turn]) -> Iterator[Finding]:

@@ -34,5 +34,5 @@ def ask(question: str, url: str, limit: float) -> Answer:
     with contextlib.closing(RTVIClient.for_url(url, text_only=True, connect_timeout=limit)) as client:
         client.connect()
         remaining = began + limit - time.monotonic()
-        text = client.ask(question, max(0.0, remaining), audio_response=False).bot_text
+        text = client.ask(question, max(0.0, remaining), audio_response=False).bot_text or ""
     return Answer(text, time.monotonic() - began)

@@ -37,7 +37,7 @@ SENDS: dict[str, Callable[[RTVIClient, Path], object]] = {
 
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
 def test_what_would_send(send: Callable[[RTVIClient, Path], object], tmp_path: Path) -> None:
-    """It raises before anything is sent, and says what to do; no turn is left, and the session goes on."""
+    """A call that would send a message raises before, and says what to do; no turn is left, and the session goes on."""
     transport = EarTransport()
     with ear_client(transport) as client:
         client.turns()
@@ -50,7 +50,7 @@ def test_what_would_send(send: Callable[[RTVIClient, Path], object], tmp_path: P
 
 
 def test_a_typed_question_does_not_wait_for_another() -> None:
-    """It raises at once, also while another thread asks."""
+    """A typed question raises at once, also while another thread asks."""
     transport = EarTransport(answers=(0,))
     with ear_client(transport) as client:
         first = InThread(lambda: client.ask(QUESTION, GUARD))
@@ -63,7 +63,7 @@ def test_a_typed_question_does_not_wait_for_another() -> None:
 
 @pytest.mark.parametrize("version", ["", "0.3.0", "1.2.0", "2.2.0"])
 def test_what_is_sent_by_itself(version: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither a request for the config nor the result of a function is sent, and nothing is logged."""
+    """Requests for the config and results of functions are not sent, and nothing is logged."""
 
     class Old(EarTransport):
         def send_ready_message(self) -> None:
@@ -98,7 +98,7 @@ def test_a_loss_after_a_refused_request_to_leave() -> None:
 
 
 def test_camera_and_screen() -> None:
-    """They raise as over any transport without video."""
+    """Enabling them raises as over any transport without video."""
     with ear_client() as client:
         for enable in (client.enable_cam, client.enable_screen_share):
             with pytest.raises(UnsupportedFeatureError):

@@ -100,7 +100,7 @@ def test_a_word_of_the_answer_that_was_interrupted(version: str) -> None:
         stop = pending.result(GUARD)
 
         assert (story.status, story.user_text) == ("interrupted", "A story")
-        assert STORY.startswith(story.spoken_text)
+        assert STORY.startswith(story.spoken_text or "")
         assert (stop.bot_text, stop.spoken_text, stop.status) == ("You said: Stop", "You said: Stop", "complete")
         mark = ("bot_llm_started", 2) if version == "1.2.0" else ("bot_interrupted", 2)
         words = until([*after(told, *mark), ("end", "")], "end", "bot_tts_text")
