@@ -741,4 +741,5 @@ def _not_heard(text: str) -> RequestTimeoutError:
 
 
 def _is_started(turn: Turn) -> bool:
-    return turn.timings.llm_started is not None or bool(turn.bot_text)
+    is_heard = turn.bot_text is None and turn.timings.bot_started_speaking is not None
+    return turn.timings.llm_started is not None or bool(turn.bot_text) or is_heard

@@ -43,6 +43,7 @@ class EarTransport(MemoryTransport):
         self.answers = itertools.chain(answers, itertools.repeat(answers[-1]))
         self._greeting = greeting
         self._is_speaking = False
+        self._is_held = False
         self._quiet = 0
 
     def send_ready_message(self) -> None:
@@ -58,6 +59,10 @@ class EarTransport(MemoryTransport):
         if is_loud and not self._is_speaking:
             self._is_speaking = True
             self.tell("user-started-speaking")
+            if self._is_held:
+                self._is_held = False
+                self.tell("bot-interrupted")
+                self.tell("bot-stopped-speaking")
         elif self._is_speaking and self._quiet == _QUIET_FRAMES:
             self._is_speaking = False
             self.tell("user-stopped-speaking")
@@ -66,6 +71,12 @@ class EarTransport(MemoryTransport):
     def tell(self, type_: str, data: Any = None) -> None:
         """Tell the client what is heard."""
         self.receive(RTVIMessage(type_, data))
+
+    def begin(self, seconds: float) -> None:
+        """Speak, as a bot that goes on until it is interrupted."""
+        self._is_held = True
+        self.tell("bot-started-speaking")
+        self.receive_audio(tone(seconds), RATE)
 
     def say(self, seconds: float) -> None:
         """Speak, as the bot."""

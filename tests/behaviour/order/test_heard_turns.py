@@ -175,6 +175,19 @@ def test_an_interrupted_answer() -> None:
     assert (turn.status, turn.bot_text) == ("interrupted", "0.2 s were said")
 
 
+def test_barge_in() -> None:
+    """The interrupted answer and the answer to the interruption are turns of their own."""
+    transport = EarTransport(seconds_said, answers=(0, 0.5))
+    with ear_client(transport) as client:
+        second = client.barge_in(QUESTION)
+        asking = InThread(lambda: client.ask(QUESTION, GUARD))
+        until(lambda: any(turn.timings.user_stopped_reported for turn in client.turns()))
+        transport.begin(0.2)
+        first = asking.get()
+        assert (first.status, first.bot_text) == ("interrupted", "0.2 s were said")
+        assert (second.result(GUARD).status, second.result().bot_text) == ("complete", "0.5 s were said")
+
+
 def test_text_of_any_length_is_cut() -> None:
     """A turn keeps 100,000 characters."""
     with ear_client(EarTransport(lambda *_: "x" * 200_000)) as client:
