@@ -176,9 +176,6 @@ class Transport(abc.ABC):
     #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
     #: of the session abandons if it hangs. A subclass that overrides `disconnect()` must set this again.
     ends_in_time: bool = False
-    #: False if no message of RTVI passes, as by telephone: the transport derives from the audio who speaks, and reports
-    #: that as messages of a bot.
-    carries_messages: bool = True
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False

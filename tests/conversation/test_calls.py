@@ -54,6 +54,7 @@ def check_answer(caller: RTVIClient) -> None:
     assert turn.audio.seconds > 0.3
     assert turn.voice_to_voice is not None
     assert turn.voice_to_voice > 0
+    assert (turn.user_text, turn.bot_text) == (None, None)
 
 
 def test_an_interruption_cuts_what_is_heard():

@@ -62,6 +62,7 @@ def test_a_conversation(call: Call, question: Path, kind: str, provider: Provide
             assert (turn.status, turn.modality, turn.initiator) == ("complete", "audio", "user")
             assert turn.audio.seconds == SPOKEN
             assert turn.voice_to_voice is not None
+            assert (turn.user_text, turn.bot_text, turn.spoken_text, turn.function_calls) == (None, None, None, ())
         with pytest.raises(UnsupportedFeatureError):
             client.ask("Hello?")
         client.send_dtmf("1#")
