@@ -215,7 +215,7 @@ def test_another_rate_of_the_bot() -> None:
 def test_an_interruption() -> None:
     """The caller interrupts: nothing of the old speech follows `clear`, and the marks in it may come back."""
     with (
-        EmbeddedBot(greeting="one two three four five six seven eight " * 5, hangover=QUICK) as bot,
+        EmbeddedBot(greeting="one two three four five six seven eight " * 5, hangover=GUARD) as bot,
         calling(bot, call_of("twilio")) as caller,
     ):
         session = bot.wait_for_session()
