@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -11,7 +10,7 @@ from urllib.parse import SplitResult, quote, urlencode
 
 import attrs
 
-from ..concurrency.clock import monotonic
+from ..concurrency.clock import monotonic, wall_time
 from ..concurrency.deadline import Deadline
 from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import ScheduledTask
@@ -213,7 +212,7 @@ class TelephonyTransport(WebSocketBase):
             self.call,
             Heard(self.name, self._hangover),
             self._impairments,
-            time.time(),
+            wall_time(),
             send=self._send_text,
             play=lambda pcm: options.media.receive_audio(pcm, RATE_HZ, 1),
             report=options.on_messages,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from rtvi_sync import RTVIClient, TelephonyTransport, connect
 from rtvi_sync.media import BytesSource, ToneSource
-from rtvi_sync.protocol.telephony import ProviderName
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
 
-PROVIDERS: list[ProviderName] = ["twilio", "telnyx", "plivo", "exotel"]
+Provider = Literal["twilio", "telnyx", "plivo", "exotel"]
+PROVIDERS: list[Provider] = ["twilio", "telnyx", "plivo", "exotel"]
 
 
-def call(bot: EmbeddedBot, provider: ProviderName = "twilio", **options) -> RTVIClient:
+def call(bot: EmbeddedBot, provider: Provider = "twilio", **options) -> RTVIClient:
     """Call the bot."""
     return connect(
         bot.ws_url,
@@ -124,7 +126,7 @@ def test_speech_of_another_rate_is_heard():
 
 
 def test_nothing_is_left():
-    """Neither threads nor sockets, after calls that end in different ways: the test's own fixtures would find them."""
+    """No thread and no socket is left by calls that end in different ways; fixtures of all tests would find them."""
     with EmbeddedBot(greeting="Welcome.") as bot:
         for number in range(6):
             caller = call(bot)

@@ -10,6 +10,8 @@ import pytest
 from rtvi_sync.media.pcm import rms, samples_of, silence
 from rtvi_sync.media.resample import HalfRate
 
+pytestmark = pytest.mark.inside
+
 RATE = 16_000
 FRAME = RATE // 50
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from rtvi_sync import DisconnectedError, RTVIClient, RTVIError, TelephonyTransport, UnsupportedFeatureError, connect
-from rtvi_sync.protocol.telephony import ProviderName
 from tests.support.slowness import GUARD
 from tests.support.wavs import tone, write_wav
 
 from .conftest import BotServer, Shared
 
-PROVIDERS: list[ProviderName] = ["twilio", "telnyx", "plivo", "exotel"]
+Provider = Literal["twilio", "telnyx", "plivo", "exotel"]
+PROVIDERS: list[Provider] = ["twilio", "telnyx", "plivo", "exotel"]
 # A provider's messages differ in no version; of the older ones one provider is called in each run.
 CALLS = [
     *(pytest.param("scripted-2.2", provider) for provider in PROVIDERS),
@@ -36,7 +36,7 @@ def call(shared_bots: Shared) -> Call:
     """Return what calls the bot of a kind, by a provider, for which a script may have more."""
 
     @contextmanager
-    def call(kind: str, provider: ProviderName, script: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
+    def call(kind: str, provider: Provider, script: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
         bot: BotServer = shared_bots.server(kind)
         bot.follow(script or {})
         transport = TelephonyTransport(provider, bot.ws_url.replace("/ws", "/call"), **options)
@@ -54,7 +54,7 @@ def question(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "provider"), CALLS)
-def test_a_conversation(call: Call, question: Path, kind: str, provider: ProviderName) -> None:
+def test_a_conversation(call: Call, question: Path, kind: str, provider: Provider) -> None:
     """Two questions are answered; the words of neither side are known, and all that is heard is."""
     with call(kind, provider, from_number="+15550100", parameters={"plan": "gold"}) as client:
         for _ in range(2):

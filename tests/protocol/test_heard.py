@@ -6,6 +6,8 @@ import pytest
 
 from rtvi_sync.protocol.heard import Heard
 
+pytestmark = pytest.mark.inside
+
 LOUD, SILENT = 3000.0, 0.0
 HANGOVER = 0.7
 
@@ -98,14 +100,14 @@ def test_an_early_question_ends_the_answer(ears):
 
 
 def test_both_may_speak_at_once(ears):
-    """As long as both are audible nobody has stopped."""
+    """As long as both are audible, neither has stopped."""
     ears.hear(0.4, bot=LOUD)
     assert ears.hear(1.0, bot=LOUD, user=LOUD) == ["user-started-speaking"]
 
 
 @pytest.mark.parametrize("is_unheard", [True, False])
 def test_clear_interrupts_a_bot_that_speaks(ears, is_unheard):
-    """It is an interruption also if all was just heard."""
+    """A `clear` is an interruption also if all was just heard."""
     ears.hear(0.4, bot=LOUD)
     ears.hear(0.2, bot=LOUD, user=LOUD)
     assert ears.clear(is_unheard=is_unheard) == ["bot-interrupted", "bot-stopped-speaking"]

@@ -16,6 +16,8 @@ from rtvi_sync.protocol.heard import Heard
 from rtvi_sync.protocol.telephony import PROVIDERS, CallAudio, ClearAudio, PhoneCall, PlaybackMark
 from rtvi_sync.transports.phone_line import STEP, Impairments, PhoneLine, decoded, encoded
 
+pytestmark = pytest.mark.inside
+
 
 def tone(seconds: float, rate: int = 8000, hz: float = 440.0, level: int = 8000) -> bytes:
     """Return a sine."""
@@ -98,7 +100,7 @@ def silent_share(pcm: bytes) -> float:
     ],
 )
 def test_silence_flows_from_the_first_moment(provider, opening):
-    """A call begins with the provider's first messages, and then sends audio, though nobody says anything."""
+    """A call begins with the provider's first messages, and then sends audio, though neither side says anything."""
     network = Network(provider)
     network.run(1.0)
     assert [message["event"] for _, message in network.sent[: len(opening)]] == opening
@@ -171,7 +173,7 @@ def test_missed_steps_are_made_up_in_order():
 
 
 def test_a_pause_of_the_process_is_not_filled_with_silence():
-    """Nobody is helped by seconds of silence sent at once."""
+    """Seconds of silence that are sent at once help neither side."""
     network = Network()
     network.run(0.2)
     before = len(network.of("media"))

@@ -23,6 +23,8 @@ from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, TEXT, close_frame, frame
 
+pytestmark = pytest.mark.inside
+
 PROVIDERS = ["twilio", "telnyx", "plivo", "exotel"]
 # A tone of 8 kHz, that is audible, as µ-law.
 SECOND = encode_mulaw(b"\x00\x20\x00\xe0" * 4000)
@@ -63,7 +65,7 @@ def path_of(head: str) -> str:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_call_begins_as_the_providers_do(server, opened, provider):
-    """It tells of itself, by ids of its own, with numbers and parameters, and sends audio though nobody speaks."""
+    """A call has ids, numbers and parameters, and sends audio though the caller is silent."""
     transport = TelephonyTransport(
         provider, server.url, from_number="+15550100", to_number="+15550199", parameters={"plan": "gold"}
     )
@@ -117,7 +119,7 @@ def test_by_name():
 
 
 def test_what_a_provider_does_not_pass_on():
-    """It is refused where it is given."""
+    """A parameter that the bot would not get is refused where it is given."""
     with pytest.raises(ValueError, match="512 bytes"):
         TelephonyTransport("plivo", parameters={"a": "x" * 512})
     with pytest.raises(ValueError, match="separate"):
@@ -131,7 +133,7 @@ def test_what_a_provider_does_not_pass_on():
 
 
 def test_nothing_private_is_shown(plain, opened, caplog):
-    """Neither numbers, nor parameters, nor the token are in the repr or in a log."""
+    """Numbers, parameters and the token are neither in the repr nor in a log."""
     caplog.set_level(logging.DEBUG, "rtvi_sync")
     transport = TelephonyTransport("twilio", plain.url, token="tok7", from_number="+49171", parameters={"pin": "4711"})
     opened(transport)
@@ -279,6 +281,6 @@ def test_keys_of_a_call_that_ends(plain, opened):
 
 
 def test_keys_without_a_call():
-    """There is nobody to hear them."""
+    """Keys are heard in a call only."""
     with pytest.raises(DisconnectedError, match="no call"):
         TelephonyTransport("twilio", "ws://127.0.0.1:1/ws").send_dtmf("1")

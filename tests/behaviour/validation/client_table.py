@@ -33,6 +33,7 @@ from rtvi_sync import (
     RTVIEventCallbacks,
     RTVIMessage,
     SmallWebRTCTransport,
+    TelephonyTransport,
     Turn,
     TurnAudio,
     WebSocketTransport,
@@ -674,6 +675,27 @@ TABLE: dict[str, Call] = {
     "EvalTransport.set_user_image": construct(
         EvalTransport().set_user_image, {"path": __file__}, path=(*NOT_PATH, None)
     ),
+    "TelephonyTransport": construct(
+        TelephonyTransport,
+        provider=(5, None, "vonage", ["twilio"]),
+        ws_url=(5, b"ws://bot.example", Path("ws"), ["ws://bot.example"]),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
+        from_number=NOT_STRING,
+        to_number=NOT_STRING,
+        parameters=NOT_STRINGS,
+        call_id=(*NOT_STRING, ""),
+        codec=(5, "opus", "PCMA", ["PCMU"]),
+        transcribe=NOT_FUNCTION,
+        loss=(5j, "0.1", -0.1, 1.1),
+        jitter=(5j, "0.1", -0.1, 11),
+        seed=(*NOT_INTEGER, -1),
+        hangover=NOT_SECONDS,
+        options="named by WebSocketTransport, whose they are",
+    ),
+    "TelephonyTransport.send_dtmf": construct(
+        TelephonyTransport().send_dtmf, {"keys": "1"}, keys=(5, None, "", "A", "1 2", ["1"])
+    ),
     "WebSocketTransport": construct(
         WebSocketTransport,
         ws_url=(5, b"ws://bot.example", Path("ws"), ["ws://bot.example"]),
@@ -698,6 +720,7 @@ TABLE: dict[str, Call] = {
             "EvalTransport": lambda _: EvalTransport().send_audio,
             "MemoryTransport": lambda targets: targets.transport().send_audio,
             "SmallWebRTCTransport": lambda targets: targets.webrtc().send_audio,
+            "TelephonyTransport": lambda _: TelephonyTransport().send_audio,
             "WebSocketTransport": lambda _: WebSocketTransport().send_audio,
         }.items()
     },

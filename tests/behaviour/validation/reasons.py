@@ -43,14 +43,17 @@ CONSTRUCTORS: Final = {
 METHODS: Final = {
     **{
         f"{transport}.{method}": _CALLED_BY_SESSION
-        for transport in ("Transport", "EvalTransport", "MemoryTransport", "SmallWebRTCTransport", "WebSocketTransport")
+        for transport in (
+            *("Transport", "EvalTransport", "MemoryTransport", "SmallWebRTCTransport", "TelephonyTransport"),
+            "WebSocketTransport",
+        )
         for method in (
             *("check_size", "connect", "enable_cam", "enable_mic", "enable_screen_share", "initialize", "send_message"),
             *("send_screen", "send_video", "serialize", "update_cam", "update_mic", "update_speaker"),
         )
     },
     "RowAudio.of": _MADE_BY_PACKAGE,
-    "Transport.send_audio": "transports implement it",
+    **dict.fromkeys(("Transport.send_audio", "Transport.send_dtmf"), "transports implement it"),
     **{
         f"MediaPort.{method}": _CALLED_BY_TRANSPORT
         for method in (

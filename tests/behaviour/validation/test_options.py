@@ -22,6 +22,7 @@ from rtvi_sync import (
     RTVIClientParams,
     RTVIError,
     SmallWebRTCTransport,
+    TelephonyTransport,
     WebSocketTransport,
     connect,
 )
@@ -167,6 +168,7 @@ PASSED_ON: dict[str, tuple[Callable[..., object], str]] = {
     "connect": (functools.partial(connect, BOT_URL), "RTVIClientOptions"),
     "ReconnectPolicy.forever": (ReconnectPolicy.forever, "ReconnectPolicy"),
     "EvalTransport": (EvalTransport, "WebSocketTransport"),
+    "TelephonyTransport": (TelephonyTransport, "WebSocketTransport"),
 }
 
 
@@ -241,6 +243,7 @@ HEADER_TAKERS: dict[str, Callable[[Any], object]] = {
     "WebSocketTransport": lambda headers: WebSocketTransport(headers=headers),
     "EvalTransport": lambda headers: EvalTransport(headers=headers),
     "SmallWebRTCTransport": lambda headers: SmallWebRTCTransport(headers=headers),
+    "TelephonyTransport": lambda headers: TelephonyTransport(headers=headers),
 }
 
 
