@@ -50,6 +50,7 @@ _LAST_WORDS = 10.0
 # Seconds that the I/O thread may take to send keys beyond the 100 ms of each.
 _KEYS_TIMEOUT = 5.0
 
+_NO_CALL = "There is no call; call connect() first"
 _PROVIDER = one_of(*PROVIDERS)
 _TRANSCRIBE = function_taking("pcm", "sample_rate_hz").or_none
 _SHARE = number(0, 1)
@@ -320,9 +321,11 @@ class TelephonyTransport(WebSocketBase):
     def send_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Send the next frame of the caller's audio."""
         pcm = checked_audio(pcm, sample_rate_hz)
-        line, runtime = self._line, self.options._runtime
-        if line is None or runtime is None:
-            return
+        line = self._line
+        if line is None:
+            raise DisconnectedError(_NO_CALL, initiator="client")
+        runtime = self.options._runtime
+        assert runtime is not None, "the session sets it"
         io = runtime.io
         if io.is_current:
             line.speak(pcm, sample_rate_hz, monotonic())
@@ -338,7 +341,7 @@ class TelephonyTransport(WebSocketBase):
         _KEY_TEXT.check(keys=keys)
         line = self._line
         if line is None or self._task is None or self._ended is not None:
-            raise DisconnectedError("There is no call; call connect() first", initiator="client")
+            raise DisconnectedError(_NO_CALL, initiator="client")
         pressed = line.press(keys)
         pressed.over.wait(Deadline(len(keys) * KEY_GAP + _KEYS_TIMEOUT))
         if pressed.left:
