@@ -436,6 +436,79 @@ def test_the_token_and_the_marker(run: Run) -> None:
     result.stdout.fnmatch_lines(["rtvi: 1 turns; voice to voice p50 * s, *; first audio p50 *"])
 
 
+def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
+    """--rtvi-transport, or the ini file, names it; that of a test has precedence, and the embedded bot needs none."""
+    code = """
+        import pytest
+
+        @pytest.mark.rtvi(live=True)
+        def test_given(rtvi_client):
+            assert rtvi_client.transport.name == "eval"
+
+        @pytest.mark.rtvi(live=True)
+        def test_own(rtvi_connect):
+            assert rtvi_connect(transport="websocket").transport.name == "websocket"
+
+        def test_usual(rtvi_client):
+            assert rtvi_client.transport.name in ("eval", "websocket")
+        """
+    with EmbeddedBot() as bot:
+        run(code, "--rtvi-url", bot.base_url, "--rtvi-transport", "eval").assert_outcomes(passed=3)
+        run(code, "--rtvi-transport", "eval").assert_outcomes(passed=1, skipped=2)
+        pytester.makeini("[pytest]\nrtvi_transport = eval")
+        run(code, "--rtvi-url", bot.base_url).assert_outcomes(passed=3)
+    result = run(code, "--rtvi-transport", "pigeon")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--rtvi-transport: 'pigeon' is none of auto, websocket, *"])
+
+
+def test_a_transport_without_messages(run: Run) -> None:
+    """A test that sends a message over it is skipped, with the reason; one that speaks runs, and may fail."""
+    result = run(
+        """
+        import pytest
+        from rtvi_sync import UnsupportedFeatureError
+        from tests.support.by_ear import QUESTION, EarTransport
+
+        @pytest.fixture
+        def client(rtvi_connect):
+            transport = EarTransport()
+            transport.start_name = "websocket"  # so that the embedded bot takes it for its own
+            return rtvi_connect(transport=transport)
+
+        @pytest.fixture
+        def greeted(client):
+            client.send_text("Hello")
+
+        def test_types(client):
+            client.ask("Hello").expect(contains="Hello")
+
+        def test_begins_by_typing(client, greeted):
+            pass
+
+        def test_speaks(client):
+            client.ask(QUESTION).expect(voice_to_voice=60)
+
+        def test_expects_the_refusal(client):
+            with pytest.raises(UnsupportedFeatureError):
+                client.ask("Hello")
+
+        def test_words(client):
+            client.ask(QUESTION).expect(contains="Hello")
+
+        def test_another_client(client, rtvi_client):
+            rtvi_client.ask("Hello").expect(contains="Hello")
+
+        def test_another_failure(client):
+            client.enable_cam(True)
+        """,
+        "-rs",
+    )
+    result.assert_outcomes(passed=3, skipped=2, failed=2)
+    result.stdout.fnmatch_lines(["SKIPPED * test_*.py:*: The by ear transport carries no messages, so a text cannot *"])
+    result.stdout.fnmatch_lines(["*not known over this transport*not_judged*"])
+
+
 def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
     """A test may give its own, also with --rtvi-url: they have precedence over those of the command line."""
     code = """
