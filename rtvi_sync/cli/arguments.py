@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rtvi_sync import BotReadyData, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
-from rtvi_sync.client.candidates import TransportName
+from rtvi_sync.client.candidates import TransportName, candidates_for
 from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.protocol.text import clean
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
@@ -164,6 +164,17 @@ def connect_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "connect_timeout": arguments.timeout,
         "transport": arguments.transport,
     }
+
+
+def check_takes_text(arguments: argparse.Namespace) -> None:
+    """Check that what is typed can reach the bot, before it is connected to.
+
+    Raises:
+        RTVIError: The transport carries no messages, or cannot reach the URL.
+    """
+    transport = candidates_for(arguments.url, arguments.transport)[0].transport
+    if not transport.carries_messages:
+        raise RTVIError(f"--transport {arguments.transport} carries no text: say an audio file instead, by --wav")
 
 
 def wrong_usage(command: str, error: Exception) -> int:

@@ -27,6 +27,7 @@ from .arguments import (
     add_connect_options,
     add_json_option,
     check_different,
+    check_takes_text,
     connect_options,
     recorded,
     url,
@@ -67,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         question = arguments.text if arguments.wav is None else WavSource(arguments.wav)
+        if arguments.text is not None:
+            check_takes_text(arguments)
         out = writable_wav(arguments.out, "--out") if arguments.out else None
         record = writable_wav(arguments.record, "--record") if arguments.record else None
         check_different({"--wav": arguments.wav, "--out": out, "--record": record})

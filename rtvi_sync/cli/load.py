@@ -25,6 +25,7 @@ from .arguments import (
     URL_HELP,
     add_connect_options,
     add_json_option,
+    check_takes_text,
     connect_options,
     count,
     count_or_zero,
@@ -78,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
         scenario = _scenario(arguments)
+        if arguments.text:
+            check_takes_text(arguments)
         if arguments.out is not None:
             arguments.out.mkdir(parents=True, exist_ok=True)
             for name in ("load.json", "load.csv", "load.html"):

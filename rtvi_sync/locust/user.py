@@ -13,6 +13,7 @@ from locust.exception import StopTest
 from rtvi_sync.errors import InvalidTransportParamsError
 from rtvi_sync.testing import MeasuredClient, Measurement
 
+from ..client.candidates import TransportName
 from ..concurrency.clock import monotonic, wall_time
 from .page import page_of
 
@@ -39,19 +40,22 @@ class RTVIUser(User):
 
     Attributes:
         host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
+        transport: how the bot is reached: a name that `RTVIClient.for_url()` takes.
         client: used by this user only.
     """
 
     abstract: bool = True
+    transport: TransportName = "auto"
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         try:
             self.client: MeasuredClient = self.make_client()
-        except (InvalidTransportParamsError, StopTest) as error:
+        except (InvalidTransportParamsError, ValueError, StopTest) as error:
             environment.process_exit_code = 1
             # Any other exception would leave Locust running without users, for the whole time of the test.
-            what = "" if isinstance(error, StopTest) else "No bot is reached at the host (--host or `host`): "
+            is_of_host = isinstance(error, InvalidTransportParamsError)
+            what = "No bot is reached at the host (--host or `host`): " if is_of_host else ""
             raise StopTest(f"{what}{error}") from None
         self._page = page_of(environment)
         self.client.on_measurement = self._on_measurement
@@ -60,14 +64,14 @@ class RTVIUser(User):
         """Return the client of this user, not connected. Override it to pass audio or other options:
 
             def make_client(self):
-                return MeasuredClient.for_url(self.host, mic=Path("question.wav"))
+                return MeasuredClient.for_url(self.host, self.transport, mic=Path("question.wav"))
 
         Raises:
             StopTest: no host is set.
         """
         if self.host is None:
             raise StopTest("No host: pass --host with the bot's URL (ws://... or http://...), or set the user's `host`")
-        return MeasuredClient.for_url(self.host)
+        return MeasuredClient.for_url(self.host, transport=self.transport)
 
     def start(self, group: Group) -> Greenlet[..., Any]:
         """Start the user's greenlet. Called by Locust."""

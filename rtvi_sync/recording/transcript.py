@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
 
 import attrs
 
@@ -15,6 +15,9 @@ from ..protocol.text import LONGEST_LINE
 
 # Longer lines are divided; what stands before them needs some room.
 _LONGEST = LONGEST_LINE - 100
+
+#: The line of a speaker whose words are not known.
+SPEAKS: Final = "(speaks)"
 
 #: The types of events after which the lines may have changed.
 EVENTS = (
@@ -50,13 +53,15 @@ class _Shown:
     """What was returned of a turn."""
 
     user: bool = False
+    bot: bool = False  # that it speaks, without words
     bot_characters: int = 0
 
 
 class Transcript:
     """Lines in the order in which they become final: what the user said, then what the bot answered.
 
-    What the user typed is no line, because it is shown where it is typed.
+    What the user typed is no line, because it is shown where it is typed. Over a transport that carries no messages a
+    line tells that one of them speaks.
 
     Attributes:
         unfinished: the line that may still change; None: there is none.
@@ -77,6 +82,7 @@ class Transcript:
         lines: list[Line] = []
         for turn in turns:
             shown = self._shown[turn.number] = before.get(turn.number) or _Shown()
+            lines += _without_words(turn, shown)
             if turn.modality == "audio" and turn.user_text and not shown.user and is_heard(turn):
                 shown.user = True
                 lines.append(Line("you", turn.user_text))
@@ -90,6 +96,17 @@ class Transcript:
             elif turn.modality == "audio" and turn.user_text and not shown.user:
                 self.unfinished = Line("you", turn.user_text)
         return lines
+
+
+def _without_words(turn: TurnRecord, shown: _Shown) -> Iterator[Line]:
+    """Yield who speaks, where the words are not known, as soon as that is heard."""
+    timings = turn.timings
+    if turn.user_text is None and timings.user_started is not None and not shown.user:
+        shown.user = True
+        yield Line("you", SPEAKS)
+    if turn.bot_text is None and timings.bot_started_speaking is not None and not shown.bot:
+        shown.bot = True
+        yield Line("bot", SPEAKS)
 
 
 def has_begun(turn: TurnRecord) -> bool:

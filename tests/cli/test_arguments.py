@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rtvi_sync import AboutBotData, BotReadyData, RTVIError
+from rtvi_sync import AboutBotData, BotReadyData, MemoryTransport, RTVIError
 from rtvi_sync.cli import arguments
-from rtvi_sync.cli.arguments import describe_bot, recorded, writable_wav
+from rtvi_sync.cli.arguments import check_takes_text, describe_bot, recorded, writable_wav
+from tests.support.by_ear import EarTransport
 from tests.support.clients import memory_client
 
 pytestmark = pytest.mark.inside
@@ -23,6 +24,14 @@ def test_a_header_is_a_name_and_a_value() -> None:
         with pytest.raises(argparse.ArgumentTypeError) as caught:
             arguments.header(wrong)
         assert "secret" not in str(caught.value)
+
+
+def test_a_text_for_a_bot_that_is_only_heard() -> None:
+    """A text is refused before the bot is connected to, if the transport carries no messages."""
+    for transport in ("auto", "websocket", MemoryTransport()):
+        check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=transport))
+    with pytest.raises(RTVIError, match="carries no text: say an audio file instead, by --wav"):
+        check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=EarTransport()))
 
 
 def test_library_and_version() -> None:

@@ -23,11 +23,13 @@ from rtvi_sync import (
 )
 from rtvi_sync.cli.console import Key, Status
 from rtvi_sync.cli.talk_session import TalkSession
-from rtvi_sync.media import BytesSink, MediaDeviceInfo, WavSource
+from rtvi_sync.media import BytesSink, BytesSource, MediaDeviceInfo, WavSource
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support import limits
+from tests.support.by_ear import ear_client
 from tests.support.clients import bot_says, memory_client, transport_of, websocket_client
 from tests.support.probes import is_answered
+from tests.support.scripted_talk import RATE, tone
 from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.inside
@@ -128,6 +130,23 @@ def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeCo
     ]
     assert console.statuses[0].state == "connecting ..."
     assert console.statuses[-1].state == "0:00"
+
+
+def test_who_speaks_without_words(console: FakeConsole) -> None:
+    """Over a transport that carries no messages lines tell who speaks, and a line that is typed is an error."""
+
+    def script() -> Script:
+        yield from ("Hello",)
+        yield from console.until(lambda: console.notes, "the latency")
+        yield Key.END
+
+    console.script = script()
+    run_session(ear_client(mic=BytesSource(tone(0.2) + bytes(RATE), RATE)), console)
+    assert console.lines[0] == "connected to ear, RTVI version unknown"
+    (refusal,) = [line for line in console.lines if "The by ear transport carries no messages" in line]
+    others = [line for line in console.lines[1:] if line != refusal]
+    assert others == ["you: (speaks)", "bot: (speaks)"]
+    assert any(note.strip().startswith("voice to voice") for note in console.notes)
 
 
 def test_lines_of_a_pipe_wait_for_the_answers_to_those_before() -> None:

@@ -82,10 +82,12 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
 
 def test_without_a_host(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
     """A user without an address, or with what is none, ends the test as a failure, and says what is missing."""
-    (absent, status), (wrong, other_status) = lives[0]["no host"]
+    (absent, *statuses), (wrong, *more), (unknown, *others), (unfit, *last) = lives[0]["no host"]
     assert absent.startswith("No host: pass --host")
     assert re.match(r"No bot is reached at the host \(--host .*put ws://", wrong)
-    assert status == other_status == 1
+    assert unknown.startswith("transport must be a Transport or one of 'auto', ")
+    assert "which the transport 'webrtc' does not use" in unfit
+    assert [*statuses, *more, *others, *last] == [1] * 4
 
 
 @pytest.mark.parametrize("way", ["connecting", "asking", "hearing", "waiting", "sleeping", "flapping"])

@@ -69,11 +69,12 @@ def talk() -> dict[str, Any]:
     return {"entries": told.copy(), "turn": [turn.time_to_first_token, turn.time_to_first_audio]}
 
 
-def without(address: str | None) -> tuple[str, int | None]:
-    """Return the reason why a user with this host ends the test, and the exit status that Locust gets."""
+def without(address: str | None, by: Any = "auto") -> tuple[str, int | None]:
+    """Return why a user with this host, or transport, ends the test, and the exit status that Locust gets."""
 
     class Nowhere(RTVIUser):
         host = address
+        transport = by
 
     environment.process_exit_code = None
     try:
@@ -133,7 +134,7 @@ limits.change(idle_runtime=0.05, idle_worker=0.05)
 before = left()
 found: dict[str, Any] = {
     **talk(),
-    "no host": [without(None), without("localhost:7860")],
+    "no host": [without(None), without("localhost:7860"), without(good, "pigeon"), without(good, "webrtc")],
     "running": {
         "connecting": kill(MeasuredClient.connect, mute, 0.05),
         "asking": kill(ask, good, 0.1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from rtvi_sync.conversation.record import TurnRecord, TurnTimings
@@ -83,6 +84,20 @@ def test_a_long_text_is_divided() -> None:
     lines = Transcript().update([unasked(1, words)])
     assert " ".join(line.text for line in lines) == words
     assert all(clean(line.text) == line.text for line in lines)
+
+
+def test_who_speaks_without_words() -> None:
+    """Where words are not known there is one line for each side that speaks; words that are found come after it."""
+    turn = TurnRecord(number=1, session=1, initiator="user", modality="audio", user_text=None, bot_text=None)
+    asked = attrs.evolve(turn, timings=TurnTimings(user_started=1.0))
+    answered = attrs.evolve(turn, timings=TurnTimings(user_started=1.0, bot_started_speaking=2.0))
+    over = attrs.evolve(answered, status="complete")
+    transcript = Transcript()
+    steps = [(turn, []), (asked, [Line("you", "(speaks)")]), (asked, []), (answered, [Line("bot", "(speaks)")])]
+    steps += [(over, []), (attrs.evolve(over, bot_text="Hi."), [Line("bot", "Hi.")])]
+    for known, lines in steps:
+        assert transcript.update([known]) == lines
+        assert transcript.unfinished is None
 
 
 def test_typed_text_is_no_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ QUESTION = BytesSource(tone(0.2), RATE)
 # The quiet frames after which the user has stopped to speak.
 _QUIET_FRAMES = 5
 _AUDIBLE = 100.0
+# Seconds of a frame of the bot's audio.
+_FRAME = 0.02
 
 
 class EarTransport(MemoryTransport):
@@ -25,7 +28,8 @@ class EarTransport(MemoryTransport):
 
     Args:
         transcribe: as of `Transport`.
-        answers: seconds of each answer, in order; the last one is repeated. 0: it says nothing.
+        answers: seconds of each answer, in order; the last one is repeated. 0: it says nothing; infinity: it goes on
+            until it is interrupted.
         greeting: seconds of what it says first; 0: nothing.
     """
 
@@ -80,9 +84,12 @@ class EarTransport(MemoryTransport):
 
     def say(self, seconds: float) -> None:
         """Speak, as the bot."""
-        if seconds:
+        if seconds == math.inf:
+            self.begin(1.0)
+        elif seconds:
             self.tell("bot-started-speaking")
-            self.receive_audio(tone(seconds), RATE)
+            for _ in range(round(seconds / _FRAME)):
+                self.receive_audio(tone(_FRAME), RATE)
             self.tell("bot-stopped-speaking")
 
 

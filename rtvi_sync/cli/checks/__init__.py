@@ -29,11 +29,13 @@ class Check:
         id: Its name, which scripts read.
         run: Does it.
         needs: The id of the check without which it makes no sense; "": none.
+        by_messages: It needs messages of the bot, and is skipped over a transport that carries none.
     """
 
     id: str
     run: Callable[[Examination], Diagnosis]
     needs: str = ""
+    by_messages: bool = False
 
 
 CHECKS: Final = (
@@ -45,18 +47,18 @@ CHECKS: Final = (
     Check("entry", reaching.entry, "port"),
     Check("eval", reaching.eval_route, "entry"),
     Check("rtvi", reaching.rtvi, "entry"),
-    Check("version", talking.version, "rtvi"),
+    Check("version", talking.version, "rtvi", by_messages=True),
     Check("greeting", talking.greeting, "rtvi"),
-    Check("answer", talking.answer, "rtvi"),
-    Check("function_reporting", talking.function_reporting, "answer"),
+    Check("answer", talking.answer, "rtvi", by_messages=True),
+    Check("function_reporting", talking.function_reporting, "answer", by_messages=True),
     Check("audio_out", talking.audio_out, "answer"),
     Check("audio_in", talking.audio_in, "rtvi"),
-    Check("mute", talking.mute, "rtvi"),
-    Check("vad", talking.vad, "audio_in"),
+    Check("mute", talking.mute, "rtvi", by_messages=True),
+    Check("vad", talking.vad, "audio_in", by_messages=True),
     Check("interruption", talking.interruption, "audio_in"),
     Check("ping", surroundings.ping, "rtvi"),
     Check("timing", surroundings.timing, "audio_out"),
-    Check("limits", surroundings.limits, "rtvi"),
+    Check("limits", surroundings.limits, "rtvi", by_messages=True),
     Check("local", surroundings.local),
 )
 
@@ -102,6 +104,8 @@ def examine(exam: Examination, started: Callable[[str], object] = lambda _: None
             blocker = lost
         if blocker:
             finding = blocked(blocker)
+        elif check.by_messages and exam.is_only_heard:
+            finding = skipped("not by telephone")
         elif exam.limit.expired and check.needs:
             finding = skipped("there was no time left")
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from rtvi_sync import RTVIClient, Turn
+from rtvi_sync import RTVIClient, RTVIError, Turn
 from rtvi_sync.concurrency.abort import AbortController, AbortSignal
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.future import Future
@@ -49,6 +49,7 @@ class Examination:
         answer: What the bot answered to the typed question; None: not asked yet, or nothing.
         voice: The audio of that answer.
         heard: What it answered to spoken words.
+        unheard: Why it has not heard them; None: it has, or nothing was said.
     """
 
     def __init__(self, url: str, options: dict[str, Any], *, question: str, speaks: bool) -> None:
@@ -68,6 +69,7 @@ class Examination:
         self.round_trip: float | None = None
         self.answer: Turn | None = None
         self.heard: Turn | None = None
+        self.unheard: RTVIError | None = None
         self.voice: list[AudioFrame] = []
         self._trial: Trial | None = None
         self._frames: TrackFrames[AudioFrame] | None = None
@@ -87,6 +89,12 @@ class Examination:
             track = self.client.tracks().bot.audio
             self._frames = None if track is None else track.frames()
         return self._trial
+
+    @property
+    def is_only_heard(self) -> bool:
+        """Return whether the bot is reached by a transport that carries no messages."""
+        transport = self.client.transport
+        return transport is not None and not transport.carries_messages
 
     def take_frames(self) -> list[AudioFrame]:
         """Return the bot's audio since the call before."""

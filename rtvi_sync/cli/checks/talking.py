@@ -11,7 +11,7 @@ from rtvi_sync.conversation.follow import about_bot
 from rtvi_sync.protocol.text import one_line
 
 from ..scripted_speech import SHIPPED, load_script
-from .arrivals import arrivals_of
+from .arrivals import Arrivals, arrivals_of
 from .diagnosis import Diagnosis, fail, of_error, ok, skipped, warn
 from .examination import Examination
 
@@ -33,6 +33,10 @@ _SILENT_MAJORS: Final = ("0", "1")
 # A question with a long answer.
 _LONG: Final = "Please count slowly from one to twenty, in words."
 
+_HEARS: Final = (
+    "Set audio_in_enabled=True in the bot's transport_params, and give it speech recognition and voice activity "
+    "detection (vad_analyzer)"
+)
 _LOG: Final = "See the bot's log: its model, its key, and the services in its pipeline"
 _VERSIONS: Final = (  # from, up to and without, and the known fault of pipecat-ai
     ((0,), (0, 0, 102), "reports no functions that its model calls: pass settle=3 to ask(), or use 0.0.102 or later"),
@@ -69,8 +73,8 @@ def greeting(exam: Examination) -> Diagnosis:
             turn = client.listen(exam.seconds(_GREETED))
         except RequestTimeoutError:
             turn = client.turns()[-1]
-            return ok(f"the bot speaks first, for long: {_words(turn.bot_text)}")
-    return ok(f"the bot speaks first: {_words(turn.bot_text)}")
+            return ok(f"the bot speaks first, for long: {_words(turn)}")
+    return ok(f"the bot speaks first: {_words(turn)}")
 
 
 def answer(exam: Examination) -> Diagnosis:
@@ -88,7 +92,7 @@ def answer(exam: Examination) -> Diagnosis:
             return fail(f"no words came: the bot reported {errors or 'nothing'}", _LOG)
         return fail(f"no words came within {_ANSWER:g} s", _LOG)
     facts = [
-        _words(turn.bot_text),
+        _words(turn),
         f"the bot reported {errors}" if errors else "",
         f"{turn.assumed}" if turn.assumed else "",
         f"not over after {_ANSWER:g} s" if turn.is_open else "",
@@ -112,6 +116,8 @@ def function_reporting(exam: Examination) -> Diagnosis:
 
 def audio_out(exam: Examination) -> Diagnosis:
     """Listen to the answer."""
+    if exam.is_only_heard:
+        return _only_heard(exam)
     turn = exam.answer
     arrivals = arrivals_of(exam.voice)
     if turn is None or arrivals is None or turn.time_to_first_audio is None:
@@ -120,13 +126,41 @@ def audio_out(exam: Examination) -> Diagnosis:
             f"the answer came as text, and {what} to hear",
             "Set audio_out_enabled=True in the bot's transport_params, and see its voice (TTS) in its log",
         )
+    return ok(_heard(arrivals, turn.time_to_first_audio))
+
+
+def _only_heard(exam: Examination) -> Diagnosis:
+    """Listen to a bot that no text reaches: to its greeting, and to the answer to what is said to it."""
+    if exam.speaks:
+        exam.heard, exam.unheard = _said(exam)
+    exam.voice = exam.take_frames()
+    arrivals = arrivals_of(exam.voice)
+    if arrivals is not None:
+        return ok(_heard(arrivals, None if exam.heard is None else exam.heard.time_to_first_audio))
+    heard = [turn.audio for turn in exam.client.turns() if turn.audio]  # before the frames were looked at
+    if heard:
+        return ok(f"{heard[0].sample_rate_hz} Hz")
+    if not exam.speaks:
+        return skipped("the bot does not speak first (--audio says something to the bot)")
+    return fail(
+        "there was nothing to hear", "Set audio_out_enabled=True in the bot's transport_params, and see its log"
+    )
+
+
+def _heard(arrivals: Arrivals, after: float | None) -> str:
+    """Return how the bot was heard.
+
+    Args:
+        arrivals: Its audio.
+        after: Seconds after the question; None: it is not known.
+    """
     facts = [
-        f"heard after {1000 * turn.time_to_first_audio:.0f} ms",
+        "" if after is None else f"heard after {1000 * after:.0f} ms",
         f"{arrivals.rate_hz} Hz in frames of {1000 * arrivals.chunk:.0f} ms",
         f"up to {arrivals.ahead:.1f} s ahead" if arrivals.ahead > 1 else "at the pace of speech",
         f"with {arrivals.gap_seconds:.2f} s of pauses" if arrivals.gaps else "without pauses",
     ]
-    return ok(", ".join(facts))
+    return ", ".join(filter(None, facts))
 
 
 def audio_in(exam: Examination) -> Diagnosis:
@@ -135,25 +169,31 @@ def audio_in(exam: Examination) -> Diagnosis:
         return skipped("--audio says something to the bot")
     if exam.is_muted():
         return Diagnosis("skipped", "the bot has muted the user", needs="mute")
+    if not exam.is_only_heard:  # else that was done to hear it
+        exam.heard, exam.unheard = _said(exam)
+    turn, unheard = exam.heard, exam.unheard
+    if unheard is not None:
+        return of_error(unheard, _HEARS)
+    if exam.is_only_heard:
+        if turn is None or turn.timings.bot_started_speaking is None:
+            return fail("the bot did not answer what was said", _HEARS)
+        return ok(f"the bot answered what was said: {_words(turn)}")
+    if turn is None or not turn.user_text:
+        return warn("the bot heard a voice, and no words", "See speech recognition (STT) in the bot's log")
+    return ok(f"the bot heard {_quoted(turn.user_text)}")
+
+
+def _said(exam: Examination) -> tuple[Turn | None, RequestTimeoutError | None]:
+    """Say something to the bot; return what it has answered, and the error if it has heard nothing."""
     speech = load_script(SHIPPED)
     said = speech.utterances[0]
     limit = exam.seconds(speech.seconds(said) + _HEARING)
     try:
-        turn: Turn | None = exam.client.ask(said, limit, sample_rate_hz=speech.sample_rate_hz)
+        return exam.client.ask(said, limit, sample_rate_hz=speech.sample_rate_hz), None
     except RequestTimeoutError as error:
-        if error.kind == "not_heard":
-            return of_error(
-                error,
-                "Set audio_in_enabled=True in the bot's transport_params, and give it speech recognition and voice "
-                "activity detection (vad_analyzer)",
-            )
-        turn = error.turn
+        return error.turn, error if error.kind == "not_heard" else None
     except BotError as error:
-        turn = error.turn
-    exam.heard = turn
-    if turn is None or not turn.user_text:
-        return warn("the bot heard a voice, and no words", "See speech recognition (STT) in the bot's log")
-    return ok(f"the bot heard {_words(turn.user_text)}")
+        return error.turn, None
 
 
 def mute(exam: Examination) -> Diagnosis:
@@ -195,7 +235,10 @@ def interruption(exam: Examination) -> Diagnosis:
     limit = Deadline(exam.seconds(_ANSWER))
     pending = exam.client.barge_in(speech.utterances[0], delay=_DELAY, sample_rate_hz=speech.sample_rate_hz)
     try:
-        turn = exam.client.ask(_LONG, limit.remaining())
+        if exam.is_only_heard:
+            turn = exam.client.ask(speech.utterances[-1], limit.remaining(), sample_rate_hz=speech.sample_rate_hz)
+        else:
+            turn = exam.client.ask(_LONG, limit.remaining())
     except (RequestTimeoutError, BotError) as error:
         if error.turn is None or error.turn.timings.bot_started_speaking is None:
             return skipped("there was no speech to interrupt")
@@ -220,9 +263,14 @@ def interruption(exam: Examination) -> Diagnosis:
     )
 
 
-def _words(text: str | None) -> str:
-    if text is None:
-        return "its words are not known"
+def _words(turn: Turn) -> str:
+    """Return what the bot has said; where that is not known, for how long it has spoken."""
+    if turn.bot_text is not None:
+        return _quoted(turn.bot_text)
+    return f"{turn.audio.seconds:.1f} s" if turn.audio else "it goes on"
+
+
+def _quoted(text: str) -> str:
     return f'"{one_line(text, _MAX_WORDS)}"' if text else "without words"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 
 from rtvi_sync import RTVIClient
 from rtvi_sync.cli.checks import CHECKS, Examination, examine
+from rtvi_sync.cli.checks.diagnosis import Diagnosis
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.by_ear import EarTransport
 from tests.support.doctor import IDS, nothing
 from tests.support.slowness import GUARD
 
@@ -28,6 +32,46 @@ def test_all_checks_are_there() -> None:
     ids = [check.id for check in CHECKS]
     assert ids == IDS
     assert all(check.needs in ("", *ids[:number]) for number, check in enumerate(CHECKS))
+
+
+NOT_BY_TELEPHONE = {"version", "answer", "function_reporting", "mute", "vad", "limits"}
+
+
+def examined_by_ear(transport: EarTransport, *, speaks: bool) -> dict[str, Diagnosis]:
+    """Return what is found of a bot that is only heard."""
+    options: dict[str, Any] = {"token": None, "headers": None, "connect_timeout": GUARD, "transport": transport}
+    # The bot is the transport's; what listens at the URL is for the first check alone.
+    with EmbeddedBot() as bot, Examination(bot.ws_url, options, question="Hello", speaks=speaks) as exam:
+        return {result.id: result.finding for result in examine(exam)}
+
+
+def test_a_bot_that_is_only_heard() -> None:
+    """What needs messages is skipped, and all else is found by its audio."""
+    found = examined_by_ear(EarTransport(answers=(0.3, math.inf, 0.3), greeting=0.4), speaks=True)
+    assert {name for name, each in found.items() if each.text == "not by telephone"} == NOT_BY_TELEPHONE
+    assert not {name for name, each in found.items() if each.status in ("warn", "fail")}
+    assert found["greeting"].text == "the bot speaks first: 0.4 s"
+    assert re.match(r"heard after \d+ ms, 24000 Hz in frames", found["audio_out"].text)
+    assert found["audio_in"].text == "the bot answered what was said: 0.3 s"
+    assert re.match(r"the bot was interrupted \d+ ms after", found["interruption"].text)
+    assert found["timing"].status == found["local"].status == "ok"
+
+
+def test_a_bot_that_is_only_heard_and_not_spoken_to() -> None:
+    """Without --audio there is its greeting to hear, or nothing."""
+    found = examined_by_ear(EarTransport(greeting=0.4), speaks=False)
+    assert found["audio_out"].text == "24000 Hz"
+    found = examined_by_ear(EarTransport(), speaks=False)
+    assert found["audio_out"].text == "the bot does not speak first (--audio says something to the bot)"
+    assert not {name for name, each in found.items() if each.status == "fail"}
+
+
+def test_a_bot_that_is_only_heard_and_says_nothing() -> None:
+    """A bot that does not answer what is said fails."""
+    found = examined_by_ear(EarTransport(answers=(0,)), speaks=True)
+    assert (found["audio_out"].status, found["audio_out"].text) == ("fail", "there was nothing to hear")
+    assert (found["audio_in"].status, found["audio_in"].text) == ("fail", "the bot did not answer what was said")
+    assert found["timing"].text == "needs audio_out"
 
 
 def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
