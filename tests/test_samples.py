@@ -246,6 +246,12 @@ def test_bot_test_with_a_bot_elsewhere(tmp_path: Path) -> None:
     assert re.match(r"5 passed, 1 deselected in", end)
 
 
+def test_phone_test(tmp_path: Path) -> None:
+    """The embedded bot is called as by Twilio."""
+    *_, end = run(tmp_path, "phone_test", "-q", "-W", "error", *WARM_PYTEST, "-p", "no:timeout")
+    assert re.match(r"4 passed in", end)
+
+
 def test_ask_text(tmp_path: Path) -> None:
     """An answer to each question."""
     assert run(tmp_path, "ask_text") == [

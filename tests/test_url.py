@@ -156,7 +156,7 @@ def places(**options: Any) -> Iterator[tuple[EmbeddedBot, ScriptedServer, Script
 
 def test_each_sample_is_tried() -> None:
     """Each sample is tried, except those that bring a transport or a bot, and those for pytest and Locust."""
-    others = {"line_transport", "video_transport", "video_call", "local_bot", "load_test", "bot_test"}
+    others = {"line_transport", "video_transport", "video_call", "local_bot", "load_test", "bot_test", "phone_test"}
     samples = {
         path.stem for path in (ROOT / "samples").iterdir() if path.suffix == ".py" or (path / "__main__.py").exists()
     }

@@ -109,7 +109,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
                 404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
                 * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
-            transport: a transport, or its name: "websocket", "webrtc" or "eval". "auto": `connect()` tries them in this
+            transport: a transport, or its name: "websocket", "webrtc" or "eval", or the telephone provider as which the
+                client calls ("twilio", "telnyx", "plivo", "exotel"). "auto": `connect()` tries the first three in this
                 order, WebRTC if its extra is installed, or WebRTC first if the camera or the screen is on, each with a
                 start request and a connection of its own, until the bot is ready. A bot that is silent on one of them
                 gets two thirds of the time on the first of them, and an even part of what is left on the others (10 s

@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -223,13 +223,15 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
 
     def connect(**options: Any) -> RTVIClient:
         seconds = config.getoption("--rtvi-timeout")
-        given = _with_defaults({**marked.get("client", {}), **options}, seconds)
+        way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
+        if way == "webrtc" and not _live_url(config):
+            way = "auto"  # the embedded bot has no WebRTC
+        given = _with_defaults({"transport": way, **marked.get("client", {}), **options}, seconds)
         if _live_url(config):
             from rtvi_sync.net.urls import merged_headers
 
             headers = merged_headers(dict(config.getoption("--rtvi-header")), given.get("headers") or {})
-            way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
-            given = {"token": config.getoption("--rtvi-token"), "transport": way, **given, "headers": headers}
+            given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}
         client = _client_class(seconds).for_url(rtvi_url, **given)
         if "connect" in marked:
             client.params.request_data = marked["connect"]
@@ -444,7 +446,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         figures = [(_TURNS, len(turns)), *_latencies(turns)]
         for properties in (item.user_properties, report.user_properties):
             properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
-        setattr(report, _ANSWERS, _plain(turns))
+        setattr(report, _ANSWERS, [(_door(client), _plain(_turns_of(client))) for client in clients])
     if report.failed:
         item.stash[_has_failed] = True
     if call.when == "teardown" and not (item.stash.get(_has_failed, True) or item.config.getoption("--rtvi-record")):
@@ -503,7 +505,11 @@ def _timeline(turns: list[Turn]) -> str:
     return "\n".join(timeline_of(turn) for turn in turns)
 
 
-def _plain(turns: list[Turn]) -> list[tuple[Any, ...]]:
+def _door(client: RTVIClient) -> str:
+    return client.transport.name if client.transport is not None else ""
+
+
+def _plain(turns: Iterable[Turn]) -> list[tuple[Any, ...]]:
     """Return what the summary needs of turns, as values that xdist can send."""
     import attrs
 
@@ -524,15 +530,21 @@ class _Summary:
         self._baseline = _recorded(config, config.rootpath / folder) if folder else None
         self._name = folder
         self._comparison: Comparison | None = None
-        # By test; a report of a subtest, or of a run that is repeated, comes before the last.
-        self._of_tests: dict[str, list[tuple[Any, ...]]] = {}
+        # By test, the answers to each client, with its transport's name; a report of a subtest, or of a run that is
+        # repeated, comes before the last.
+        self._of_tests: dict[str, list[tuple[str, list[tuple[Any, ...]]]]] = {}
 
     @property
-    def _answers(self) -> list[tuple[str, ComparedTurn]]:
-        """Return all answers, each with its test."""
+    def _answers(self) -> list[tuple[str, str, ComparedTurn]]:
+        """Return all answers, each with its test and the transport by which it came."""
         from rtvi_sync.recording.percentiles import ComparedTurn
 
-        return [(test, ComparedTurn(*each)) for test, plain in self._of_tests.items() for each in plain]
+        return [
+            (test, transport, ComparedTurn(*each))
+            for test, clients in self._of_tests.items()
+            for transport, plain in clients
+            for each in plain
+        ]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the answers of a test."""
@@ -545,7 +557,7 @@ class _Summary:
             return
         from rtvi_sync.recording.compare import compare
 
-        self._comparison = compare(self._baseline, [answer for _, answer in self._answers])
+        self._comparison = compare(self._baseline, [answer for *_, answer in self._answers])
         if self._comparison.is_slower and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -557,16 +569,39 @@ class _Summary:
 
         answers = self._answers
         words = [f"{len(answers)} turns"]
-        for measure, of in percentiles_of([answer for _, answer in answers]).items():
+        for measure, of in percentiles_of([answer for *_, answer in answers]).items():
             if measure in _LATENCIES and of.count:
-                where = next(test for test, answer in answers if getattr(answer, measure) == of.max)
+                where = next(test for test, _, answer in answers if getattr(answer, measure) == of.max)
                 words.append(
                     f"{_LATENCIES[measure].removeprefix('rtvi_').replace('_', ' ')} p50 {of.p50:.3f} s, "
                     f"p95 {of.p95:.3f} s, slowest {of.max:.3f} s ({where})"
                 )
         terminalreporter.write_line(f"rtvi: {'; '.join(words)}")
+        self._write_transports(terminalreporter, answers)
         if self._comparison is not None:
             self._write_comparison(terminalreporter, self._comparison)
+
+    @staticmethod
+    def _write_transports(
+        terminalreporter: pytest.TerminalReporter, answers: list[tuple[str, str, ComparedTurn]]
+    ) -> None:
+        """Write the median latencies of each transport, if the tests have used several."""
+        from rtvi_sync.recording.percentiles import percentiles_of
+        from rtvi_sync.recording.tables import columns
+
+        by_transport: dict[str, list[ComparedTurn]] = {}
+        for _, transport, answer in answers:
+            by_transport.setdefault(transport, []).append(answer)
+        if len(by_transport) < 2:
+            return
+        rows = []
+        for transport, turns in by_transport.items():
+            found = percentiles_of(turns)
+            medians = (found[measure].p50 for measure in _LATENCIES)
+            rows.append([transport, str(len(turns)), *("" if p50 is None else f"{p50:.3f} s" for p50 in medians)])
+        head = ["median by", "turns", *(shown.removeprefix("rtvi_").replace("_", " ") for shown in _LATENCIES.values())]
+        for line in columns(head, rows, 1):
+            terminalreporter.write_line(f"rtvi: {line}")
 
     def _write_comparison(self, terminalreporter: pytest.TerminalReporter, comparison: Comparison) -> None:
         from rtvi_sync.protocol.text import clean

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -109,3 +112,36 @@ def test_the_runner(pipecat_process: Callable[..., BotServer], question: Path) -
         assert client.ask(question, GUARD).status == "complete"
     with pytest.raises(RTVIError, match="needs the entry 'telnyx' in its transport_params, and the credentials"):
         connect(bot.base_url, transport="telnyx", mic=False, speaker=False, connect_timeout=GUARD)
+
+
+DOORS = """
+from pathlib import Path
+import pytest
+
+DOORS = {"websocket": "Hello", "webrtc": Path("question.wav"), "twilio": Path("question.wav")}
+
+@pytest.mark.parametrize("door", DOORS)
+def test_it(rtvi_connect, door):
+    turn = rtvi_connect(transport=door).ask(DOORS[door])
+    turn.expect(first_audio=30)
+    assert turn.audio.seconds > 0.6
+"""
+
+
+def test_one_scenario_by_each_door(pipecat_process: Callable[..., BotServer], question: Path, tmp_path: Path) -> None:
+    """Text, browser and telephone reach one bot in one test; the summary has their latencies side by side."""
+    bot = pipecat_process("stock", "--entries", "websocket,webrtc,twilio")
+    (tmp_path / "test_doors.py").write_text(DOORS)
+    assert question.parent == tmp_path
+    plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "-p", "no:cacheprovider", "--rtvi-url", bot.base_url)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, "-W", "error", "test_doors.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=4 * GUARD,
+    )
+    assert done.returncode == 0, done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("rtvi: ")]
+    assert {row[1]: len(row) for row in rows[-3:]} == {"websocket": 5, "webrtc": 7, "twilio": 7}

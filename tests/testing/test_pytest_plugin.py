@@ -437,7 +437,7 @@ def test_the_token_and_the_marker(run: Run) -> None:
 
 
 def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
-    """--rtvi-transport, or the ini file, names it; that of a test has precedence, and the embedded bot needs none."""
+    """--rtvi-transport, or the ini file, names it, also for the embedded bot; that of a test has precedence."""
     code = """
         import pytest
 
@@ -450,16 +450,41 @@ def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
             assert rtvi_connect(transport="websocket").transport.name == "websocket"
 
         def test_usual(rtvi_client):
-            assert rtvi_client.transport.name in ("eval", "websocket")
+            assert rtvi_client.transport.name in ("eval", "twilio")
         """
     with EmbeddedBot() as bot:
         run(code, "--rtvi-url", bot.base_url, "--rtvi-transport", "eval").assert_outcomes(passed=3)
-        run(code, "--rtvi-transport", "eval").assert_outcomes(passed=1, skipped=2)
+        run(code, "--rtvi-transport", "twilio").assert_outcomes(passed=1, skipped=2)
         pytester.makeini("[pytest]\nrtvi_transport = eval")
         run(code, "--rtvi-url", bot.base_url).assert_outcomes(passed=3)
     result = run(code, "--rtvi-transport", "pigeon")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--rtvi-transport: 'pigeon' is none of auto, websocket, *"])
+
+
+def test_several_transports(run: Run) -> None:
+    """The summary has the latencies of each beside the others, if the tests have used more than one."""
+    code = """
+        import pytest
+        from rtvi_sync.media import ToneSource
+
+        @pytest.mark.parametrize("transport", ["websocket", "eval", "twilio"])
+        def test_it(rtvi_connect, transport):
+            client = rtvi_connect(transport=transport)
+            client.ask("Hello" if transport == "websocket" else ToneSource(440, 0.4)).expect(first_audio=30)
+        """
+    result = run(code)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "rtvi: median by  turns  voice to voice  first audio",
+            "rtvi: websocket      1                      *.* s",
+            "rtvi: eval           1         *.* s      *.* s",
+            "rtvi: twilio         1         *.* s      *.* s",
+        ]
+    )
+    result = run(code, "-k", "eval")
+    result.stdout.no_fnmatch_line("rtvi: median by*")
 
 
 def test_a_transport_without_messages(run: Run) -> None:

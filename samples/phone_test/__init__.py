@@ -1,0 +1,1 @@
+"""Tests of a phone bot with pytest, without a phone."""
