@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
+from rtvi_sync import MemoryTransport, RTVIMessage
 from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
 from tests.support.webrtc import FarLoop
 
@@ -29,6 +31,26 @@ class TestMemory(Ours):
     """`MemoryTransport`."""
 
     make = staticmethod(memory)
+    test_given_up_while_connect_waits = None  # type: ignore[assignment]  # its connect() never waits
+
+
+class HeardTransport(MemoryTransport):
+    """A transport that carries no messages, to a bot that is ready when it is called."""
+
+    carries_messages = False
+
+    def send_ready_message(self) -> None:
+        super().send_ready_message()
+        self.receive(RTVIMessage("bot-ready", {"version": ""}))
+
+    def send_message(self, message: RTVIMessage) -> None:
+        raise AssertionError(f"it was given {message}")
+
+
+class TestHeard(Ours):
+    """A transport that carries no messages."""
+
+    make = staticmethod(partial(memory, kind=HeardTransport))
     test_given_up_while_connect_waits = None  # type: ignore[assignment]  # its connect() never waits
 
 
