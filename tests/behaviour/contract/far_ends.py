@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from rtvi_sync import CloseInfo, EvalTransport, MemoryTransport, RTVIMessage, SmallWebRTCTransport, WebSocketTransport
+from rtvi_sync import (
+    CloseInfo,
+    EvalTransport,
+    MemoryTransport,
+    RTVIMessage,
+    SmallWebRTCTransport,
+    TelephonyTransport,
+    Transport,
+    WebSocketTransport,
+)
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from rtvi_sync.testing.transport_contract import Bot, FarEnd
 from samples.line_transport.transport import LineTransport
@@ -45,9 +54,7 @@ def memory(bot: Bot, _: int, kind: type[MemoryTransport] = MemoryTransport) -> I
 class WebSocketEnd(FarEnd):
     """A WebSocket server."""
 
-    def __init__(
-        self, server: EmbeddedBot, hanging_port: int, kind: type[WebSocketTransport] | type[EvalTransport]
-    ) -> None:
+    def __init__(self, server: EmbeddedBot, hanging_port: int, kind: Callable[[], Transport]) -> None:
         self.transport = kind()
         self.auth_bundle = {"ws_url": server.ws_url}
         self.hanging_bundle = {"ws_url": f"ws://127.0.0.1:{hanging_port}"}
@@ -69,7 +76,7 @@ class WebSocketEnd(FarEnd):
 
 @contextmanager
 def websocket(
-    bot: Bot, hanging_port: int, kind: type[WebSocketTransport] | type[EvalTransport] = WebSocketTransport
+    bot: Bot, hanging_port: int, kind: Callable[[], Transport] = WebSocketTransport
 ) -> Iterator[WebSocketEnd]:
     def handle(session: BotSession, message: dict[str, Any]) -> bool:
         for answer in bot(json.dumps(message)):
@@ -82,6 +89,19 @@ def websocket(
 
 def eval_route(bot: Bot, hanging_port: int) -> AbstractContextManager[WebSocketEnd]:
     return websocket(bot, hanging_port, EvalTransport)
+
+
+class PhoneEnd(WebSocketEnd):
+    """A bot that is called by telephone."""
+
+    def send(self, text: str) -> None:
+        self._session.send_raw(text)
+
+
+@contextmanager
+def telephony(bot: Bot, hanging_port: int) -> Iterator[PhoneEnd]:
+    with EmbeddedBot() as server:
+        yield PhoneEnd(server, hanging_port, TelephonyTransport)
 
 
 class LineEnd(FarEnd):

@@ -11,7 +11,7 @@ from rtvi_sync import MemoryTransport, RTVIMessage
 from rtvi_sync.testing.transport_contract import Bot, FarEnd, TransportContract
 from tests.support.webrtc import FarLoop
 
-from .far_ends import eval_route, lines, memory, webrtc, websocket
+from .far_ends import eval_route, lines, memory, telephony, webrtc, websocket
 
 
 class Ours(TransportContract):
@@ -64,6 +64,12 @@ class TestEval(Ours):
     """`EvalTransport`."""
 
     make = staticmethod(eval_route)
+
+
+class TestTelephony(Ours):
+    """`TelephonyTransport`."""
+
+    make = staticmethod(telephony)
 
 
 class TestLines(Ours):
