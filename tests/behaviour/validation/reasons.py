@@ -34,7 +34,7 @@ CONSTRUCTORS: Final = {
             ),
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
-            *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation", "Timeline"),
+            *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Talk", "Instrumentation", "Timeline"),
         ),
         _MADE_BY_PACKAGE,
     ),
