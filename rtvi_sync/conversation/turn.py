@@ -6,18 +6,22 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from ..errors import ExpectationError
+from ..errors import ExpectationError, UsageError
 from ..media.turn_audio import TurnAudio
 from ..protocol.record import Record
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.text import MAX_LENGTH, one_line, quoted
-from ..protocol.validation import BOOL, WAIT, Rule
+from ..protocol.validation import BOOL, NAME, WAIT, Rule, function_taking, number
 from ..session.params import Seconds
 from .record import ReportedFunctionCall, TimelineEntry, TurnRecord
+from .words import word_error_rate
+
+if TYPE_CHECKING:
+    from ..transports.base import Transcriber
 
 __tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
 
@@ -34,6 +38,8 @@ WORDS_UNKNOWN = (
     "function that returns the words in PCM of a sample rate"
 )
 CALLS_UNKNOWN = "calls are not known over this transport, which carries no messages: test them over one that does"
+
+_NO_AUDIO = "the bot did not speak, or not over this transport, or the client was not made to keep its audio"
 
 # From this length on a text may have been cut: the blanks around its parts count for the limit, and are left out.
 _NEAR_LIMIT = MAX_CHARACTERS - 1000
@@ -95,6 +101,25 @@ class Turn(TurnRecord):
         starts = (timings.user_started, timings.llm_started, timings.bot_started_speaking, timings.first_audio)
         return _between(next((start for start in starts if start is not None), None), timings.ended)
 
+    def transcribe(self, transcribe: Transcriber) -> str:
+        """Return the words that a function finds in the bot's audio.
+
+        Args:
+            transcribe: ``transcribe(pcm, sample_rate_hz)``; called once, on this thread, with `audio`. What it raises
+                is raised.
+
+        Raises:
+            UsageError: the turn has no audio.
+            TypeError: `transcribe` is not such a function, or has returned no str.
+        """
+        _TRANSCRIBE.check(transcribe=transcribe)
+        if not self.audio:
+            raise UsageError(f"There is no audio to transcribe: {_NO_AUDIO}")
+        text = transcribe(self.audio.pcm, self.audio.sample_rate_hz)
+        if not isinstance(text, str):
+            raise TypeError(f"transcribe must return a str, and has returned {type(text).__name__}")
+        return text
+
     def expect(
         self,
         *,
@@ -105,6 +130,9 @@ class Turn(TurnRecord):
         absent_calls: Sequence[str] = (),
         voice_to_voice: Seconds | None = None,
         first_audio: Seconds | None = None,
+        wer: float | None = None,
+        reference: str | None = None,
+        transcribe: Transcriber | None = None,
         interrupted: bool = False,
         errors: bool = False,
     ) -> Turn:
@@ -119,12 +147,18 @@ class Turn(TurnRecord):
             absent_calls: functions that it must not have called; a call that is reported without a name may be any.
             voice_to_voice, first_audio: the longest latency allowed, in seconds; the second one is
                 `time_to_first_audio`.
+            wer: the highest word error rate allowed, from 0.0 to 1.0, as `rtvi_sync.testing.word_error_rate()` counts
+                it, of `bot_text`, or of what `transcribe` finds, against `reference`.
+            reference: what the bot should have said; None: `spoken_text`, which `transcribe` shall find.
+            transcribe: as of `transcribe()`.
             interrupted: True: it must have been interrupted; False: it must not.
             errors: True: the bot may have reported errors, and may have failed.
 
         Raises:
             ExpectationError: demands are not met; the text says which, and what happened in the turn. Its `kind` is
                 "not_judged" if no one knows what the bot has said, or called, over the turn's transport.
+            TypeError, ValueError: an argument cannot be used.
+            Exception: what `transcribe` raises.
         """
         checks = TurnChecks(
             contains=contains,
@@ -134,6 +168,9 @@ class Turn(TurnRecord):
             absent_calls=absent_calls,
             voice_to_voice=voice_to_voice,
             first_audio=first_audio,
+            wer=wer,
+            reference=reference,
+            transcribe=transcribe,
             interrupted=interrupted,
             errors=errors,
         )
@@ -194,6 +231,7 @@ def _is_pattern(given: str | re.Pattern[str]) -> bool:
 
 
 PATTERN = Rule("a regular expression", lambda given: _is_text(getattr(given, "pattern", given)), _is_pattern)
+_TRANSCRIBE = function_taking("pcm", "sample_rate_hz")
 _NAMES = Rule("a list of names", lambda given: _are(given, _is_text), lambda _: True)
 _CALLS = Rule(
     "a mapping of names to arguments that are JSON, or a list of names and of (name, arguments)",
@@ -217,8 +255,20 @@ class TurnChecks(Record):
     absent_calls: Sequence[str] = attrs.field(default=(), validator=_NAMES)
     voice_to_voice: float | None = attrs.field(default=None, validator=WAIT.or_none)
     first_audio: float | None = attrs.field(default=None, validator=WAIT.or_none)
+    wer: float | None = attrs.field(default=None, validator=number(0, 1).or_none)
+    reference: str | None = attrs.field(default=None, validator=NAME.or_none)
+    transcribe: Transcriber | None = attrs.field(default=None, validator=_TRANSCRIBE.or_none)
     interrupted: bool = attrs.field(default=False, validator=BOOL)
     errors: bool = attrs.field(default=False, validator=BOOL)
+
+    def __attrs_post_init__(self) -> None:
+        has_words = self.reference is not None or self.transcribe is not None
+        if has_words and self.wer is None:
+            raise ValueError("reference and transcribe go with wer, the highest word error rate allowed")
+        if self.wer is not None and not has_words:
+            raise ValueError(
+                "wer needs reference, what the bot should have said, or transcribe, which finds what it did"
+            )
 
     def failures(self, turn: Turn) -> Iterator[_Failure]:
         """Yield each unmet demand: what was expected, what the bot did instead, and the kind."""
@@ -232,6 +282,8 @@ class TurnChecks(Record):
         ):
             if limit is not None and (seconds is None or seconds > limit):
                 yield f"{name} within {limit:g} s", _got_latency(turn, seconds), "latency"
+        if self.wer is not None:  # last, because it may take long
+            yield from self._errors_of_words(turn, self.wer)
 
     def _status(self, turn: Turn) -> Iterator[_Failure]:
         if turn.is_open:
@@ -268,6 +320,19 @@ class TurnChecks(Record):
                 yield expected, WORDS_UNKNOWN, "not_judged"
             elif is_cut or contains(text, part):
                 yield expected, said, "text_present"
+
+    def _errors_of_words(self, turn: Turn, most: float) -> Iterator[_Failure]:
+        meant, said = self.reference or turn.spoken_text, turn.bot_text
+        expected = f"a word error rate of at most {most:g}" + ("" if meant is None else f" for {quoted(meant)}")
+        if self.transcribe is not None:
+            if not turn.audio:
+                yield expected, f"it has no audio: {_NO_AUDIO}", "text_mismatch"
+                return
+            said = turn.transcribe(self.transcribe)
+        if meant is None or said is None:
+            yield expected, WORDS_UNKNOWN, "not_judged"
+        elif (rate := word_error_rate(meant, said)) > most:
+            yield expected, f"it is {rate:.2g} for {quoted(said)}", "text_mismatch"
 
     def _calls(self, turn: Turn) -> Iterator[_Failure]:
         has_calls = turn.user_text is not None  # messages come, which report them
@@ -372,8 +437,8 @@ def timeline_of(turn: Turn) -> str:
     entries, latency = turn.timeline, _latency_of(turn)
     start = entries[0].at if entries else 0.0
     lines = []
-    for number, entry in enumerate(entries, 1):
-        mark = ">" if turn.is_open and number == len(entries) else " "
+    for count, entry in enumerate(entries, 1):
+        mark = ">" if turn.is_open and count == len(entries) else " "
         line = f"  {mark} {entry.at - start:7.3f}  {entry.who or '..':<4}  {words_of(entry)}"
         if latency and (entry.who, entry.kind) == ("bot", "silent"):
             line, latency = f"{line:<60}  {latency}", ""

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rtvi_sync import ErrorData, ExpectationError, ReportedFunctionCall, TimelineEntry, Turn, TurnTimings
+from rtvi_sync import (
+    ErrorData,
+    ExpectationError,
+    ReportedFunctionCall,
+    TimelineEntry,
+    Turn,
+    TurnAudio,
+    TurnTimings,
+    UsageError,
+)
 from rtvi_sync.conversation.turn import timeline_of
 
 pytestmark = pytest.mark.inside
@@ -172,3 +182,97 @@ def test_all_that_is_not_met() -> None:
     assert text.count("(typed)") == 1
     assert caught.value.kind == "text_mismatch"
     assert [kind for _, _, kind in caught.value.others] == ["function_args_mismatch", "latency"]
+
+
+VOICE = TurnAudio(pcm=bytes(16_000), sample_rate_hz=8_000)
+
+
+def hears(text: Any) -> Callable[[bytes, int], Any]:
+    """Return a function that finds this text in the audio of `VOICE`."""
+
+    def transcribe(pcm: bytes, sample_rate_hz: int) -> Any:
+        assert (pcm, sample_rate_hz) == (VOICE.pcm, VOICE.sample_rate_hz)
+        return text
+
+    return transcribe
+
+
+def test_the_words_of_the_voice() -> None:
+    """What a function finds in the bot's audio is returned, whatever it is."""
+    assert turn_of(audio=VOICE).transcribe(hears("it is training")) == "it is training"
+    with pytest.raises(UsageError, match="no audio to transcribe: the bot did not speak"):
+        turn_of().transcribe(hears("it is raining"))
+    with pytest.raises(TypeError, match="must return a str, and has returned NoneType"):
+        turn_of(audio=VOICE).transcribe(hears(None))
+    with pytest.raises(ZeroDivisionError):
+        turn_of(audio=VOICE).transcribe(lambda pcm, rate: f"{1 / 0}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "demands"),
+    [
+        ({}, {"wer": 0, "reference": "it is RAINING"}),
+        ({}, {"wer": 0.34, "reference": "it is snowing"}),
+        ({"audio": VOICE, "spoken_text": "It is"}, {"wer": 0, "transcribe": hears("it is")}),
+    ],
+)
+def test_few_errors(fields: dict[str, Any], demands: dict[str, Any]) -> None:
+    """The bot's text is compared with a reference, or what is heard with what was spoken."""
+    turn = turn_of(**fields)
+    assert turn.expect(**demands) is turn
+
+
+NOT_KNOWN = {"bot_text": None, "spoken_text": None, "user_text": None}
+
+
+@pytest.mark.parametrize(
+    ("fields", "demands", "kind", "words"),
+    [
+        (
+            {},
+            {"wer": 0.3, "reference": "It is snowing."},
+            "text_mismatch",
+            "a word error rate of at most 0.3 for 'It is snowing.'\nbut it is 0.33 for 'It is raining.'",
+        ),
+        (
+            {"audio": VOICE, "spoken_text": "It is raining."},
+            {"wer": 0.1, "transcribe": hears("it is training")},
+            "text_mismatch",
+            "0.33 for 'it is training'",
+        ),
+        (
+            {"audio": VOICE, "bot_text": "right"},
+            {"wer": 0, "transcribe": hears("wrong"), "reference": "right"},
+            "text_mismatch",
+            "1 for 'wrong'",
+        ),
+        ({}, {"wer": 0.1, "transcribe": hears("")}, "text_mismatch", "it has no audio: the bot did not speak"),
+        (NOT_KNOWN, {"wer": 0.1, "reference": "It"}, "not_judged", "not known over this transport"),
+        ({**NOT_KNOWN, "audio": VOICE}, {"wer": 0.1, "transcribe": hears("it")}, "not_judged", "not known over this"),
+    ],
+)
+def test_too_many_errors(fields: dict[str, Any], demands: dict[str, Any], kind: str, words: str) -> None:
+    """The error has both texts and the rate; where one of them is not known, nothing is judged."""
+    with pytest.raises(ExpectationError, match=re.escape(words)) as raised:
+        turn_of(**fields).expect(**demands)
+    assert raised.value.kind == kind
+
+
+def test_words_over_a_transport_without_messages() -> None:
+    """What a function hears is compared with a reference where nothing else is known."""
+    turn = turn_of(**NOT_KNOWN, audio=VOICE)
+    assert turn.expect(wer=0, reference="It is raining.", transcribe=hears("it is raining")) is turn
+
+
+@pytest.mark.parametrize(
+    ("demands", "words"),
+    [
+        ({"wer": 0.1}, "wer needs reference"),
+        ({"reference": "It"}, "go with wer"),
+        ({"transcribe": hears("it")}, "go with wer"),
+    ],
+)
+def test_an_error_rate_of_nothing(demands: dict[str, Any], words: str) -> None:
+    """A rate needs something to compare."""
+    with pytest.raises(ValueError, match=words):
+        turn_of(audio=VOICE).expect(**demands)

@@ -52,6 +52,7 @@ from tests.behaviour.validation.calls import (
     NOT_INTEGER,
     NOT_MAPPING,
     NOT_NAME,
+    NOT_NUMBER,
     NOT_PATH,
     NOT_RATE,
     NOT_SECONDS,
@@ -472,8 +473,14 @@ TABLE: dict[str, Call] = {
         absent_calls=(5, "f", None, [5]),
         voice_to_voice=NOT_WAIT,
         first_audio=NOT_WAIT,
+        wer=(*NOT_NUMBER, -0.1, 1.1),
+        reference=(*NOT_STRING, ""),
+        transcribe=NOT_FUNCTION,
         interrupted=(*NOT_BOOL, None),
         errors=(*NOT_BOOL, None),
+    ),
+    "Turn.transcribe": call(
+        lambda _: Turn(number=1, session=1, initiator="bot").transcribe, transcribe=(*NOT_FUNCTION, None)
     ),
     "Recording.load": call(lambda _: Recording.load, {"path": os.devnull}, path=(*NOT_PATH, None)),
     "Recording.load_all": call(lambda _: Recording.load_all, {}, paths=tuple((each,) for each in (*NOT_PATH, None))),
