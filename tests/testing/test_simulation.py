@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import BotNotReadyError, DisconnectedError, RequestTimeoutError, RTVIClient, Turn, connect
+from rtvi_sync import (
+    BotNotReadyError,
+    DisconnectedError,
+    RequestTimeoutError,
+    RTVIClient,
+    TelephonyTransport,
+    Turn,
+    connect,
+)
 from rtvi_sync.media import BytesSource, NoisySource
 from rtvi_sync.testing import EmbeddedBot, Fault, simulate
 from tests.support.slowness import GUARD
@@ -221,3 +229,16 @@ def test_what_is_no_line(client: RTVIClient, line: Any, error: type[Exception]) 
     """Whatever else the function returns is an error that names it."""
     with pytest.raises(error, match=r"what next_line returns must be a text .* or None, not"):
         simulate(client, lambda turns: line, timeout=GUARD)
+
+
+def test_a_caller_by_telephone() -> None:
+    """A line is said where no text can be sent, and what the bot says is what is heard."""
+    question = BytesSource(tone(0.4), 16_000)
+    with EmbeddedBot() as bot:
+        transport = TelephonyTransport("twilio", bot.ws_url, transcribe=lambda pcm, rate: f"{rate} Hz")
+        with RTVIClient(transport=transport, mic=False, speaker=False) as client:
+            talk = simulate(client, saying(question, NoisySource(question, snr_db=10)), timeout=GUARD)
+
+    assert talk.ended_by == "next_line"
+    assert talk.lines == [("bot", "8000 Hz")] * 2
+    assert all(turn.audio for turn in talk.turns)
