@@ -159,8 +159,7 @@ class BotMessages(ClientBase):
         KEYS.check(keys=keys)
         session = self._life.session()
         if not session.transport.carries_messages:
-            session.check_ready()
-            session.transport.send_dtmf(keys)
+            session.press(keys)
             return
         for message in dtmf_messages(keys, session.engine.version):
             session.send(message)

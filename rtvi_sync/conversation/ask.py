@@ -478,6 +478,11 @@ class SpokenQuestion(Question):
                 f"The bot has not heard what was said within {deadline.timeout} s, because it had muted the user: it "
                 "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
             )
+        if not self._conversation.has_words:
+            return _not_heard(
+                f"Nothing of the question was audible within {deadline.timeout} s, so it is no turn. "
+                f"{self._account().describe()}Listen to its audio: it is silent, or very soft."
+            )
         return _not_heard(
             f"{self._reported(deadline)}The bot has not heard what was said within {deadline.timeout} s: it reported "
             f"neither speech nor words of the user. {self._account().describe()}See that the bot has a transport with "

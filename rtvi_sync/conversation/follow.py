@@ -35,6 +35,7 @@ from ..media.media import Media
 from ..messages import BotReadyData, RTVIMessage
 from ..protocol.dialects import load_payload, parse_version
 from ..protocol.engine import Deliver
+from ..protocol.heard import moment_of
 from ..protocol.sent_text import SAYING
 from ..protocol.session_payloads import ErrorData
 from ..protocol.states import CloseInfo
@@ -135,9 +136,10 @@ class SessionFollower:
         self._publisher: EventPublisher = session.publisher
         self._session = weakref.ref(session)
         self._transport = transport = session.transport
-        # Finds the words of turns; None: messages bring them, or nothing does.
-        is_heard = not transport.carries_messages and transport.transcribe is not None
-        self._hears: SerialWork | None = SerialWork(self._transcribe, session.runtime.workers) if is_heard else None
+        # Finds the words of turns; None: messages bring them.
+        self._hears: SerialWork | None = (
+            None if transport.carries_messages else SerialWork(self._transcribe, session.runtime.workers)
+        )
         self._io = session.runtime.io
         self._media: Media = session.media
         self.bot = bot
@@ -160,7 +162,8 @@ class SessionFollower:
             The events of turns, for the queue, to be put behind the event of the message.
         """
         try:
-            items = self._conversation.take(self, effect.event, at, effect.decode())
+            moment = None if self.has_words else moment_of(effect.data, at)
+            items = self._conversation.take(self, effect.event, at, effect.decode(), moment)
         except ProtocolError:
             return _NOTHING  # the event `unknown_message` reports it
         except Exception:
@@ -224,7 +227,7 @@ class SessionFollower:
     @property
     def is_transcribed(self) -> bool:
         """Whether `transcribe` finds the words of turns."""
-        return self._hears is not None
+        return self._hears is not None and self._transport.transcribe is not None
 
     def hear(self) -> None:
         """Find the words of the turns that are over, on a worker. Any thread, without the conversation's lock."""
@@ -479,8 +482,10 @@ class ConversationTracker:
 
     # -- what happens: each returns the events of turns, for the queue -------------------------------------------------
 
-    def take(self, follower: SessionFollower, event: RTVIEvent, at: float, data: Any) -> list[Item]:
-        """Take an event of the bot; see `TurnTracker.take()`."""
+    def take(
+        self, follower: SessionFollower, event: RTVIEvent, at: float, data: Any, moment: float | None = None
+    ) -> list[Item]:
+        """Take an event of the bot, which happened at `moment`, or just now; see `TurnTracker.take()`."""
         with self._lock:
             items = self._take_noted() if self.noted else _NOTHING
             if follower is not self._follower:
@@ -491,7 +496,7 @@ class ConversationTracker:
             self._read_audio(follower, tracker, at)
             if event is RTVIEvent.ERROR:
                 self._last_error = at, data
-            turns = tracker.take(event, at, data)
+            turns = tracker.take(event, at if moment is None else moment, data)
             if turns:
                 return items + self._report(follower, tracker, at, turns)
             self._set_timer(follower, tracker)

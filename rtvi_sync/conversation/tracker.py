@@ -17,7 +17,7 @@ import attrs
 from ..events import RTVIEvent
 from ..protocol.dialects import Version
 from ..protocol.message import RTVIMessage
-from ..protocol.sent_text import sent_text
+from ..protocol.sent_text import pressed_keys, sent_text
 from ..protocol.session_payloads import ErrorData
 from ..protocol.spoken_text import MAX_CHARACTERS, SpokenText, letters_of
 from ..protocol.text import one_line
@@ -178,6 +178,8 @@ class TurnTracker:
             self._asked.add_silently(message.id)
         elif message.type == "llm-function-call-result" and isinstance(message.data, Mapping):
             self._result_sent(at, str(message.data.get("tool_call_id")), message.data.get("result"))
+        elif message.type == "dtmf" and (current := self._answered or self._asked.first) is not None:
+            current.note(at, "you", "pressed", pressed_keys(message.data))
         return self._changes()
 
     def unsent(self, at: float, message_id: str) -> list[OpenTurn]:
@@ -885,9 +887,12 @@ class OpenTurn:
         self.moments = moments | self.moments
 
     def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
-        """Append to the timeline."""
+        """Add to the timeline, at its place: what is only heard is reported late."""
         if len(self.timeline) < _MAX_TIMELINE:
-            self.timeline.append(TimelineEntry(at, who, kind, text[:_MAX_ENTRY]))
+            place = len(self.timeline)
+            while place and self.timeline[place - 1].at > at:
+                place -= 1
+            self.timeline.insert(place, TimelineEntry(at, who, kind, text[:_MAX_ENTRY]))
 
     def note_end_of_call(
         self, at: float, who: Literal["you", "bot"], call_id: str, result: Any, *, cancelled: bool = False

@@ -1,14 +1,19 @@
 """Who speaks in a call without RTVI, by what is heard: the levels of both sides, and the bot's orders to be silent.
 
 A side speaks from its first audible frame until it has been silent for the hang-over, or until the other side speaks
-after a short pause. The result are the messages that an RTVI bot would have sent. Pure: times are given.
+after a short pause. The result are the messages that an RTVI bot would have sent; one that a side has stopped says in
+`AGO` for how long it has been silent. Pure: times are given.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from .message import RTVIMessage
+
+#: The key in the data of a message by ear: how many seconds ago it happened.
+AGO: Final = "ago"
 
 #: RMS, of 32768, below which a frame is silent; the noise of G.711 is below it.
 _FLOOR: Final = 30.0
@@ -20,6 +25,12 @@ _FADING: Final = 0.996
 _PAUSE: Final = 0.2
 # Frames in a row from which on the caller speaks: a click is shorter, and would be a question that no bot answers.
 _ONSET: Final = 3
+
+
+def moment_of(data: Any, at: float) -> float:
+    """Return when something happened that was reported at `at`, by the data of its message."""
+    ago = data.get(AGO) if isinstance(data, Mapping) else None
+    return at - ago if isinstance(ago, float) and 0.0 < ago < 60.0 else at
 
 
 class HeardSide:
@@ -59,10 +70,10 @@ class HeardSide:
         """Return the message that the side speaks."""
         return RTVIMessage(f"{self._name}-started-speaking")
 
-    def stop(self) -> RTVIMessage:
+    def stop(self, at: float) -> RTVIMessage:
         """Let the side be silent, and return the message of that."""
         self.is_speaking, self._audible_frames = False, 0
-        return RTVIMessage(f"{self._name}-stopped-speaking")
+        return RTVIMessage(f"{self._name}-stopped-speaking", {AGO: max(0.0, at - self.audible_at)})
 
 
 class Heard:
@@ -95,10 +106,10 @@ class Heard:
         if self._user.take(level, at):
             messages.append(self._user.started())
         if self._user.has_paused(at, self._hangover):
-            messages.append(self._user.stop())
+            messages.append(self._user.stop(at))
         # What the bot says next is no more of what it has said: it may answer before the hang-over has passed.
         if self._user.is_speaking and self._bot.has_paused(self._user.audible_at, _PAUSE):
-            messages.append(self._bot.stop())
+            messages.append(self._bot.stop(at))
         return messages
 
     def bot(self, level: float, at: float) -> list[RTVIMessage]:
@@ -106,11 +117,11 @@ class Heard:
         messages: list[RTVIMessage] = []
         begins = self._bot.take(level, at)
         if self._bot.is_speaking and self._user.has_paused(self._bot.audible_at, _PAUSE):
-            messages.append(self._user.stop())
+            messages.append(self._user.stop(at))
         if begins:
             messages.append(self._bot.started())
         if self._bot.has_paused(at, self._hangover):
-            messages.append(self._bot.stop())
+            messages.append(self._bot.stop(at))
         return messages
 
     def cleared(self, at: float, *, is_unheard: bool) -> list[RTVIMessage]:
@@ -121,10 +132,10 @@ class Heard:
             is_unheard: some of it was not heard yet.
         """
         if not is_unheard and (not self._bot.is_speaking or self._bot.has_paused(at, _PAUSE)):
-            return [self._bot.stop()] if self._bot.is_speaking else []
-        stopped = [self._bot.stop()] if self._bot.is_speaking else []
+            return [self._bot.stop(at)] if self._bot.is_speaking else []
+        stopped = [self._bot.stop(at)] if self._bot.is_speaking else []
         return [RTVIMessage("bot-interrupted"), *stopped]
 
-    def closed(self) -> list[RTVIMessage]:
+    def closed(self, at: float) -> list[RTVIMessage]:
         """Take that nothing will be heard any more."""
-        return [side.stop() for side in (self._user, self._bot) if side.is_speaking]
+        return [side.stop(at) for side in (self._user, self._bot) if side.is_speaking]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from .message import RTVIMessage
 
-#: The types of messages that may say something in a conversation.
-SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result"})
+#: The types of messages that may say or do something in a conversation.
+SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "llm-function-call-result", "dtmf"})
 
 
 class SentText(NamedTuple):
@@ -45,6 +45,13 @@ def sent_text(message: RTVIMessage) -> SentText | None:
         contents = [_text(each.get("content")) for each in _mappings(given.get("messages"))]
         return SentText(" ".join(contents), bool(given.get("run_immediately", False)))
     return None
+
+
+def pressed_keys(data: Any) -> str:
+    """Return the keys of a telephone in the data of a `dtmf` message."""
+    given = data if isinstance(data, Mapping) else {}
+    keys = given.get("buttons", [given.get("button")])
+    return "".join(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else ""
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:

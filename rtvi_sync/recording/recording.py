@@ -25,6 +25,7 @@ from ..media.turn_audio import TurnAudio
 from ..messages import BotReadyData
 from ..protocol import envelope
 from ..protocol.dialects import INBOUND, decode_payload, parse_version
+from ..protocol.heard import moment_of
 from ..protocol.message import RTVIMessage
 from ..protocol.recording_rows import Row, arrivals, before
 from ..protocol.recording_rows import decode as decode_rows
@@ -356,7 +357,8 @@ class _TurnMaker:
             spec = INBOUND.get(type_)
             if spec is None or spec.event is None or not spec.event.in_turns:
                 return []
-            return self._tracker.take(spec.event, at, decode_payload(spec, data))
+            moment = at if self._recording._has_words else moment_of(data, at)
+            return self._tracker.take(spec.event, moment, decode_payload(spec, data))
         except ProtocolError:
             return []
 

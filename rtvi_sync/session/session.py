@@ -447,6 +447,16 @@ class Session:
         self.check_takes(message)
         self._transmit(message)
 
+    def press(self, keys: str) -> None:
+        """Press keys of a telephone, over a transport that carries no messages. Blocks until they are sent."""
+        self.check_ready()
+        message, at = RTVIMessage("dtmf", {"buttons": list(keys)}), monotonic()
+        if (follower := self.follower) is not None:
+            follower.sent(message)
+        if (recorder := self.recorder) is not None:
+            recorder.sent(self, message, at)
+        self.transport.send_dtmf(keys)
+
     def _send_result(self, message: RTVIMessage) -> None:
         """Send the result of a function, unless there is no way: the bot then has called it without waiting for one."""
         if self.transport.carries_messages:

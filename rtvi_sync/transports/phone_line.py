@@ -219,10 +219,10 @@ class PhoneLine:
         if (text := self._writer.stop()) is not None:
             self._send(text, 0.0)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Nothing will be heard or sent any more."""
         self._waiting.clear()
-        self._tell(self._heard.closed())
+        self._tell(self._heard.closed(now))
 
     # -- the caller ---------------------------------------------------------------------------------------------------
 

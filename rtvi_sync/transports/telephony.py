@@ -18,7 +18,7 @@ from ..errors import DisconnectedError, ProtocolError, UnsupportedFeatureError
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.heard import Heard
-from ..protocol.states import CloseInfo
+from ..protocol.states import CloseInfo, TransportState
 from ..protocol.telephony import (
     KEYS,
     PROVIDERS,
@@ -50,6 +50,13 @@ _LAST_WORDS = 10.0
 # Seconds that the I/O thread may take to send keys beyond the 100 ms of each.
 _KEYS_TIMEOUT = 5.0
 
+# The environment of a Pipecat bot, without which its serializer refuses a call; any text will do.
+_CREDENTIALS = {
+    "twilio": ("TWILIO_ACCOUNT_SID", "TWILIO_AUTH_TOKEN"),
+    "telnyx": ("TELNYX_API_KEY",),
+    "plivo": ("PLIVO_AUTH_ID", "PLIVO_AUTH_TOKEN"),
+    "exotel": (),
+}
 _NO_CALL = "There is no call; call connect() first"
 _PROVIDER = one_of(*PROVIDERS)
 _TRANSCRIBE = function_taking("pcm", "sample_rate_hz").or_none
@@ -156,7 +163,8 @@ class TelephonyTransport(WebSocketBase):
             raise ValueError(f"codec of a call by {provider} must be {known}, which its bots hear, not {codec!r}")
         check_parameters(provider, parameters or {}, from_number, to_number)
         self.name = self.start_name = provider
-        credentials = "" if provider == "exotel" else f", and the credentials of {provider} in its environment"
+        keys = _CREDENTIALS[provider]
+        credentials = f", and {' and '.join(keys)} in its environment" if keys else ""
         self.needs = f"A bot of Pipecat's runner needs the entry {provider!r} in its transport_params{credentials}"
         self.transcribe = transcribe
         self._impairments = Impairments(loss=loss, jitter=jitter, seed=seed)
@@ -252,7 +260,7 @@ class TelephonyTransport(WebSocketBase):
                 ended[0].on_closed(ended[1])
             return None
         if ended is not None and (not line.is_playing or now >= ended[2]):
-            line.close()
+            line.close(now)
             ended[0].on_closed(ended[1])
             return None
         self._due = max(self._due + STEP, now - _MOST_BEHIND)
@@ -267,9 +275,11 @@ class TelephonyTransport(WebSocketBase):
 
     def _report_end(self, options: TransportOptions, info: CloseInfo) -> None:
         """Report the end of the call when all that the bot has said was heard, as a telephone plays it."""
-        if self._hung_up and isinstance(info.error, (ConnectionError, type(None))):
+        # Before, the attempt's own error says so, by `diagnosis()`.
+        is_connected = self.state is TransportState.READY
+        if is_connected and self._hung_up and isinstance(info.error, (ConnectionError, type(None))):
             error = DisconnectedError(
-                f"The bot has refused the call, or failed when it began: see its log. {self.needs}",
+                f"The bot has hung up before it had said anything: see its log. {self.needs}",
                 code=info.code,
                 initiator=info.initiator,
             )

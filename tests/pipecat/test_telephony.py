@@ -110,7 +110,7 @@ def test_the_runner(pipecat_process: Callable[..., BotServer], question: Path) -
     bot = pipecat_process("stock", "--entries", "twilio", "--ws-auth", "token")
     with connect(bot.base_url, transport="twilio", mic=False, speaker=False, connect_timeout=GUARD) as client:
         assert client.ask(question, GUARD).status == "complete"
-    with pytest.raises(RTVIError, match="needs the entry 'telnyx' in its transport_params, and the credentials"):
+    with pytest.raises(RTVIError, match="needs the entry 'telnyx' in its transport_params, and TELNYX_API_KEY"):
         connect(bot.base_url, transport="telnyx", mic=False, speaker=False, connect_timeout=GUARD)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rtvi_sync.protocol.heard import Heard
+from rtvi_sync.protocol.heard import Heard, moment_of
 
 pytestmark = pytest.mark.inside
 
@@ -29,6 +31,11 @@ class Ears:
             self.report(self.heard.caller(user, at))
             self.report(self.heard.bot(bot, at))
         return [name for _, name in self.reported[before:]]
+
+    def next_of_bot(self):
+        """Let 20 ms pass in silence; return the messages about the bot."""
+        self.frames += 1
+        return self.heard.bot(SILENT, self.frames / 50)
 
     def clear(self, *, is_unheard: bool) -> list[str]:
         """Let the bot drop its audio."""
@@ -131,5 +138,24 @@ def test_clear_before_the_first_word_is_an_interruption(ears):
 def test_the_end_ends_what_is_said(ears):
     """No side speaks after the call."""
     ears.hear(0.4, bot=LOUD, user=LOUD)
-    assert [message.type for message in ears.heard.closed()] == ["user-stopped-speaking", "bot-stopped-speaking"]
-    assert ears.heard.closed() == []
+    assert [message.type for message in ears.heard.closed(ears.frames / 50)] == [
+        "user-stopped-speaking",
+        "bot-stopped-speaking",
+    ]
+    assert ears.heard.closed(ears.frames / 50) == []
+
+
+def test_a_stop_tells_when_it_was(ears):
+    """A side is known to be silent only after the hang-over, and has stopped when it was audible last."""
+    ears.hear(0.4, bot=LOUD)
+    ears.hear(0.6)
+    last = ears.frames / 50 - 0.6
+    stops = [(message, ears.frames / 50) for _ in range(10) for message in ears.next_of_bot()]
+    assert [moment_of(message.data, at) for message, at in stops] == [pytest.approx(last)]
+
+
+def test_a_stop_of_a_bot_is_not_believed_blindly():
+    """A message may have any data."""
+    wrong: list[Any] = [None, [], {}, {"ago": "1"}, {"ago": -1.0}, {"ago": 1e9}, {"ago": float("nan")}, {"ago": True}]
+    for data in wrong:
+        assert moment_of(data, 5.0) == 5.0

@@ -157,7 +157,7 @@ def test_a_refused_call_says_why(plain):
         bot.reset()
         with pytest.raises((ConnectError, DisconnectedError)) as raised:
             connecting.get()
-    assert "'telnyx' in its transport_params, and the credentials of telnyx in its environment" in str(raised.value)
+    assert "'telnyx' in its transport_params, and TELNYX_API_KEY in its environment" in str(raised.value)
 
 
 def test_a_call_that_fails_later_says_why(plain):
@@ -170,7 +170,7 @@ def test_a_call_that_fails_later_says_why(plain):
         bot.reset()
         ended = next(iter(events))
     assert "'exotel' in its transport_params" in str(ended.data.error)
-    assert "credentials" not in str(ended.data.error)
+    assert "environment" not in str(ended.data.error)
 
 
 # -- what a call does not carry ---------------------------------------------------------------------------------------
