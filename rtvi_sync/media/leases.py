@@ -78,7 +78,7 @@ class Lease:
                 continue
             name = repr(thing) if hasattr(thing, "lease_key") else f"This {type(thing).__name__}"
             question = ", by a question of this client," if device == "mic" else ""
-            used = f"is used by another session{question} or by this one already; give each a {device} of its own"
+            used = f"is used by another session{question} or by this one already; give each one of its own"
             if holder._ends:
                 used = "was used before, and a call of its methods has not returned yet; let them return sooner"
             raise DeviceError(f"{name} {used}", devices=(device,), type="in-use")
