@@ -32,7 +32,7 @@ def test_one_session_at_a_time() -> None:
     sink = BytesSink()
     lease = Lease(sink, "speaker")
     assert sink in Lease.leased()
-    with pytest.raises(DeviceError, match=r"This BytesSink is used by another session.*a speaker of its own") as caught:
+    with pytest.raises(DeviceError, match=r"This BytesSink is used by another session.*one of its own") as caught:
         Lease(sink, "speaker")
     assert (caught.value.type, caught.value.devices) == ("in-use", ("speaker",))
     lease.release()
@@ -40,7 +40,7 @@ def test_one_session_at_a_time() -> None:
     Lease(sink, "speaker").release()
 
 
-@pytest.mark.parametrize(("ends", "advice"), [(False, "a mic of its own"), (True, "has not returned yet")])
+@pytest.mark.parametrize(("ends", "advice"), [(False, "one of its own"), (True, "has not returned yet")])
 def test_one_that_ends(ends: bool, advice: str) -> None:
     """A lease that ends soon is waited for, up to the deadline; one of a session that goes on is not."""
     source = PushSource()
