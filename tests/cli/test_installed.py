@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
         "",
         r"rtvi-sync devices: [^\n]*\[audio\][^\n]*\nrtvi-sync devices: [^\n]*\[video\][^\n]*\n",
     ),
+    "mcp": (["mcp"], 1, "", r"rtvi-sync mcp: [^\n]*\[mcp\][^\n]*\n"),
     "devices --levels": (["devices", "--levels", "1"], 1, "", r"rtvi-sync devices: [^\n]*\[audio\][^\n]*\n"),
 }
 

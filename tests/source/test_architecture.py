@@ -73,7 +73,7 @@ def test_each_class_is_named_once() -> None:
 
 def test_threads_begin_in_one_place() -> None:
     """Invariant "threads": every thread is started by `concurrency/lifecycle.py`, and nowhere else; no pool, no
-    process, and no loop but that of `concurrency/loop_thread.py`, which the modules of aiortc use."""
+    process, and no loop but that of `concurrency/loop_thread.py`, which the modules of aiortc use, and that of mcp."""
     elsewhere = [
         dotted(path)
         for path in MODULES
@@ -85,6 +85,12 @@ def test_threads_begin_in_one_place() -> None:
         )
     ]
     assert elsewhere == []
+
+
+def test_mcp_is_used_in_one_place() -> None:
+    """Invariant "asyncio": only `cli/agent_server.py` imports mcp, and runs its loop."""
+    users = [dotted(path) for path in MODULES if re.search(r"^\s*(from|import) (mcp|anyio)", path.read_text(), re.M)]
+    assert users == ["rtvi_sync.cli.agent_server"]
 
 
 def test_patched_modules_are_used_through_the_module() -> None:

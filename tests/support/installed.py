@@ -24,6 +24,7 @@ EXTRAS = {
     "files": ("soundfile",),
     "cli": ("rich", "prompt_toolkit"),
     "speed": ("orjson",),
+    "mcp": ("mcp", "mcp_types"),
 }
 MODULES = tuple(dict.fromkeys(module for modules in EXTRAS.values() for module in modules))
 
