@@ -53,14 +53,18 @@ class Notes:
         self._told: dict[int, _Told] = {}  # by the number of the turn
 
     def calls(self, turns: Iterable[Turn]) -> list[str]:
-        """Return a line for each call of a function that has started since the last time."""
+        """Return a line for each call of a function that has started since the last time, when its arguments are known:
+        they are reported after its name, or never.
+        """
         lines: list[str] = []
         for turn in turns:
             told = self._told.setdefault(turn.number, _Told())
             for call in turn.function_calls[told.calls :]:
+                if call.arguments is None and call.stopped is None and turn.is_open:
+                    break
+                told.calls += 1
                 arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if call.arguments else ""
                 lines.append(f"calls {call.function_name or 'a function'}({one_line(arguments, _MAX_TEXT)})")
-            told.calls = len(turn.function_calls)
         return lines
 
     def ends(self, turns: Iterable[Turn]) -> list[str]:
