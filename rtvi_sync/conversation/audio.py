@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
@@ -31,7 +32,11 @@ _MAX_LATE = 5.0
 _MAX_LAG = 30.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
-
+# Seconds of the user's audio that come together before it is looked what of it is needed, if no turn keeps any.
+_UNSORTED_SECONDS = 1.0
+# Their levels are compared by one sample of so many, which takes a fifth of the time. No tone of whole Hz is silent at
+# all of these, because no usual sample rate is a multiple of eleven.
+_STEP = 11
 
 # Seconds of the bot's audio that are kept while no turn is open, if turns are not used yet: in a load test a thousand
 # sessions start at once.
@@ -101,6 +106,9 @@ class Side:
             idle: no turn is open that the frames so far could belong to.
             at: up to when it is known what has happened.
         """
+        if self._has_enough and not idle:
+            self._lose(at)  # what came meanwhile
+            return
         frames = self._unread()
         if track is not self._track:  # the last one has ended, or the session
             self.close()
@@ -115,6 +123,13 @@ class Side:
             self._lost = self._lost if self._lost[1] > at else _NOTHING
             frames = [frame for frame in frames if frame.timestamp >= at - self._lead]
         self.add(frames)
+        if self._has_enough and not idle:
+            self.close()  # each frame that is read takes time
+
+    @property
+    def _has_enough(self) -> bool:
+        """True if nothing is kept, and what was heard first is there."""
+        return not self._is_kept and self._seconds >= self._limit and bool(self._frames[0].pcm.strip(b"\0"))
 
     def _unread(self) -> list[AudioFrame]:
         """Return what the reader has got since the last call."""
@@ -155,17 +170,23 @@ class Side:
 
     def forget(self) -> None:
         """Read the track no longer, and forget what it has brought."""
-        if self._track is not None:
+        if self._track is not None or self._frames:
             self._lost = _ALL
         self.close()
         self._frames, self._seconds = [], 0.0
 
 
 class UserSide(Side):
-    """The frames of the user that no turn has taken yet: of those of a speech the newest are kept."""
+    """The frames of the user that no turn has taken yet: of those of a speech the newest are kept.
 
-    def __init__(self) -> None:
+    Args:
+        is_kept: False: no turn keeps them, so that of a speech only those are kept that may prove to be its end.
+    """
+
+    def __init__(self, *, is_kept: bool) -> None:
         super().__init__(_MAX_USER_SECONDS, _USER_LEAD)
+        self._has_only_ends = not is_kept
+        self._room = self._limit if is_kept else _USER_LEAD + _UNSORTED_SECONDS
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
         """Append frames; `hear()` makes room."""
@@ -181,10 +202,14 @@ class UserSide(Side):
             at: up to when it is known what has happened.
         """
         self.read(track, idle=not speeches, at=at)
-        if self._seconds <= self._limit:
+        if self._seconds <= self._room:
             return
         spans = [(begin - self._lead, end) for begin, end in (*speeches, (at, math.inf))]
-        kept = [frame for frame in self._frames if any(begin <= frame.timestamp <= end for begin, end in spans)]
+        if self._has_only_ends:
+            recent = bisect.bisect_left(self._frames, at - self._lead, key=lambda frame: frame.timestamp)
+            kept = [*_possible_ends(self._frames[:recent], spans), *self._frames[recent:]]
+        else:
+            kept = [frame for frame in self._frames if any(begin <= frame.timestamp <= end for begin, end in spans)]
         self._seconds = sum(frame.duration for frame in kept)
         dropped = 0
         while self._seconds > _MAX_USER_SECONDS:
@@ -192,6 +217,27 @@ class UserSide(Side):
             self._lose(kept[dropped].timestamp)
             dropped += 1
         self._frames = kept[dropped:]
+
+
+def _possible_ends(frames: Sequence[AudioFrame], spans: Sequence[Speech]) -> list[AudioFrame]:
+    """Return the frames each of which may prove to be the last audible one of a speech: those that no later frame of it
+    equals, of which the first is the loudest. They are few, however long it is.
+
+    Args:
+        frames: of the user, oldest first.
+        spans: of the speeches.
+    """
+    ends: list[AudioFrame] = []
+    loudest = dict.fromkeys(spans, -1.0)
+    for frame in reversed(frames):
+        for span in spans:
+            if span[0] <= frame.timestamp <= span[1]:
+                level = rms(frame.pcm, _STEP)
+                if level > loudest[span]:
+                    loudest[span] = level
+                    ends.append(frame)
+                break
+    return ends[::-1]
 
 
 class TakenAudio(NamedTuple):
@@ -279,7 +325,7 @@ class SessionAudio:
         self._media = media
         self._max_seconds = max_seconds
         self._bot = Side(max_seconds, _BOT_LEAD)
-        self._user = UserSide()
+        self._user = UserSide(is_kept=max_seconds > 0)
         self._in_full = in_full
         #: Any audio is read.
         self.is_read: bool = True

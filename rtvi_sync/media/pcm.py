@@ -226,9 +226,14 @@ def pcm_of_floats(samples: array.array[float]) -> bytes:
     return pcm
 
 
-def rms(pcm: bytes) -> float:
-    """Return the root mean square of samples, 0 to 32768; an incomplete last sample is ignored."""
-    samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])
+def rms(pcm: bytes, step: int = 1) -> float:
+    """Return the root mean square of samples, 0 to 32768; an incomplete last sample is ignored.
+
+    Args:
+        pcm: the samples.
+        step: of so many samples one is measured.
+    """
+    samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])[::step]
     _swap_on_big_endian(samples)
     return math.hypot(*samples) / math.sqrt(max(1, len(samples)))
 

@@ -214,6 +214,75 @@ def test_an_interruption_after_more_than_a_minute() -> None:
     assert not second.user_audio.truncated
 
 
+def test_a_speech_without_end_of_which_nothing_is_kept() -> None:
+    """Some seconds of it are in memory, however long it is."""
+    talk = Talk(max_turn_audio=0.0)
+    talk.tell(0.0, "user-started-speaking")
+    talk.hear(0.0, 100, 3000)
+    assert talk.user_seconds < 5
+
+
+@pytest.mark.parametrize(
+    "loudness",
+    [
+        [(5, 3000), (20, 0)],
+        [(1, 30_000), (8, 3000), (20, 1000)],  # breath and noise
+        [(3, 1000), (5, 0), (2, 3000), (30, 20)],
+        [(8, 3000), (1, 2900), (1, 2800), (1, 2700), (9, 25)],
+        [(30, 20), (2, 3000), (15, 0)],
+    ],
+)
+def test_the_end_of_a_speech_of_which_nothing_is_kept(loudness: list[tuple[int, int]]) -> None:
+    """It is where it is if all is kept, also if the bot reports it late."""
+    ends = []
+    for max_turn_audio in (120.0, 0.0):
+        talk, at = Talk(max_turn_audio), 0.5
+        talk.tell(0.5, "user-started-speaking")
+        for seconds, level in loudness:
+            talk.hear(at, seconds, level)
+            at += seconds
+        talk.tell(at, "user-stopped-speaking")
+        talk.hear(at, 10, 5000)  # of no turn yet
+        talk.answer(at + 10)
+        (turn,) = talk.end(at + 20.0)
+        ends.append(turn.timings.user_stopped)
+        assert bool(turn.user_audio) == bool(max_turn_audio)
+    assert ends[0] == ends[1] is not None
+
+
+def test_two_speeches_of_which_nothing_is_kept() -> None:
+    """A louder one does not displace the end of the one before."""
+    talk = Talk(max_turn_audio=0.0)
+    talk.ask(2)
+    talk.hear(3.0, 10, 0)
+    talk.tell(13.0, "user-started-speaking", "bot-interrupted")
+    talk.hear(13.0, 20, 20_000)
+    talk.hear(33.0, 5, 0)
+    talk.tell(38.0, "user-stopped-speaking")
+    first, second = talk.end(39.0)
+    assert first.timings.user_stopped == pytest.approx(2.0)
+    assert second.timings.user_stopped == pytest.approx(33.0)
+
+
+def test_answers_of_which_nothing_is_kept() -> None:
+    """The bot's audio is read until enough of it is there, and again for the next turn."""
+    talk = Talk(max_turn_audio=0.0)
+    heard = []
+    for at in (0.0, 100.0, 200.0):
+        talk.tell(at, "bot-llm-started", "bot-started-speaking")
+        send(talk.media.bot, [*frames(0, at, 5), *frames(3000, at + 0.5, 30)])
+        talk.tell(at + 4.0, "bot-llm-text")
+        assert not talk.media.bot.readers
+        send(talk.media.bot, frames(3000, at + 4.0, 300))
+        talk.tell(at + 35.0, "bot-llm-text", "bot-llm-stopped", "bot-stopped-speaking")
+        heard.append(at + 0.5)
+        assert talk.media.bot.readers
+    turns = talk.end(300.0)
+    assert [turn.timings.first_audio for turn in turns] == heard
+    assert [turn.audio.truncated for turn in turns] == [True] * 3
+    assert not any(turn.audio for turn in turns)
+
+
 def test_another_turn_ends_while_the_user_speaks() -> None:
     """The end of a greeting, or of the answer to a typed text, costs nothing of what the user is saying."""
     talk = Talk()

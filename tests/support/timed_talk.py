@@ -49,9 +49,9 @@ class FakeMedia:
 class Talk:
     """A conversation whose time the test tells, with a bot that reports its interruptions."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_turn_audio: float = 120.0) -> None:
         self.media = FakeMedia()
-        self.audio = SessionAudio(cast("Any", self.media), 120.0)
+        self.audio = SessionAudio(cast("Any", self.media), max_turn_audio)
         self.ended: list[Turn] = []
         follower = SimpleNamespace(
             audio=self.audio,
@@ -67,7 +67,7 @@ class Talk:
             user_is_muted=False,
         )
         self.follower = cast("Any", follower)
-        self.conversation = ConversationTracker(max_turn_audio=120.0)
+        self.conversation = ConversationTracker(max_turn_audio=max_turn_audio)
         self.conversation._follower = self.follower
 
     def _take_turn(self, type_: RTVIEvent, turn: Any) -> list[Any]:
