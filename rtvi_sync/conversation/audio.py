@@ -32,10 +32,10 @@ _MAX_LATE = 5.0
 _MAX_LAG = 30.0
 # Seconds of silence that divide what the user says.
 _PAUSE = 0.3
-# Seconds of the user's audio that come together before it is looked what of it is needed, if no turn keeps any.
+# Seconds of the user's audio that are collected before what is not needed is dropped, if no turn keeps any.
 _UNSORTED_SECONDS = 1.0
-# Their levels are compared by one sample of so many, which takes a fifth of the time. No tone of whole Hz is silent at
-# all of these, because no usual sample rate is a multiple of eleven.
+# Their levels are compared by every eleventh sample, which takes a fifth of the time. No usual sample rate is a
+# multiple of eleven, so no tone of whole Hz is silent at all of these.
 _STEP = 11
 
 # Seconds of the bot's audio that are kept while no turn is open, if turns are not used yet: in a load test a thousand

@@ -231,7 +231,7 @@ def rms(pcm: bytes, step: int = 1) -> float:
 
     Args:
         pcm: the samples.
-        step: of so many samples one is measured.
+        step: 1: all samples are measured; 2: every second one; and so on.
     """
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])[::step]
     _swap_on_big_endian(samples)

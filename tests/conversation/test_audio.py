@@ -233,7 +233,7 @@ def test_a_speech_without_end_of_which_nothing_is_kept() -> None:
     ],
 )
 def test_the_end_of_a_speech_of_which_nothing_is_kept(loudness: list[tuple[int, int]]) -> None:
-    """It is where it is if all is kept, also if the bot reports it late."""
+    """The end is where it is if all is kept, also if the bot reports it late."""
     ends = []
     for max_turn_audio in (120.0, 0.0):
         talk, at = Talk(max_turn_audio), 0.5
