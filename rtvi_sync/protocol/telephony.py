@@ -21,7 +21,7 @@ import attrs
 from ..errors import ProtocolError
 from .envelope import parse_json, to_json
 from .record import Record
-from .text import quoted
+from .text import encodable
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -36,6 +36,8 @@ RATE_HZ: Final = 8000
 KEYS: Final = frozenset("0123456789*#")
 #: The largest audio that one message may have, in bytes: a minute of 16-bit samples.
 MAX_PAYLOAD: Final = 1_000_000
+#: The longest name of a mark, in characters: providers send it back, and keep it until then.
+MAX_MARK: Final = 1000
 
 _TWILIO_ACCOUNT = "AC00000000000000000000000000000000"
 _PLIVO_MAX_BYTES = 512
@@ -177,7 +179,7 @@ class Provider(ABC):
         if event == self._clear_event:
             return ClearAudio()
         if event == self._mark_event:
-            return PlaybackMark(_text_of(self._name_in(document), f"{event} has no name"))
+            return _mark_of(self._name_in(document))
         return None
 
     def _name_in(self, document: Mapping[str, Any]) -> Any:
@@ -229,7 +231,7 @@ class Provider(ABC):
         if event == "stop":
             return CallEnd()
         if event == self.played("")["event"]:
-            return PlaybackMark(_text_of(self._name_in(document), f"{quoted(event)} has no name"))
+            return _mark_of(self._name_in(document))
         return None
 
     def bot_audio(self, call: PhoneCall, payload: bytes) -> bytes:
@@ -580,6 +582,14 @@ def _text_of(value: Any, fault: str) -> str:
     if not isinstance(value, str):
         raise ProtocolError(fault)
     return value
+
+
+def _mark_of(name: Any) -> PlaybackMark:
+    """Return the mark of a name that can be sent back."""
+    text = _text_of(name, "a mark has no name")
+    if len(text) > MAX_MARK or text != encodable(text):
+        raise ProtocolError(f"the name of a mark has more than {MAX_MARK} characters, or half a character")
+    return PlaybackMark(text)
 
 
 def _is_id(value: Any) -> TypeGuard[str]:

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from ..concurrency.latch import Latch
+from ..errors import ProtocolError
 from ..media import pcm as pcm_tools
 from ..media.g711 import alaw, mulaw
 from ..media.pcm import MICROPHONE_RATE_HZ
@@ -33,6 +34,8 @@ from ..protocol.telephony import (
 STEP: Final = 0.02
 #: Seconds of the bot's audio that wait to be heard; more is dropped.
 MAX_WAITING: Final = 60.0
+# Marks that wait for audio to be heard: one each 20 ms of a minute, and some.
+_MAX_MARKS: Final = 4000
 #: Seconds without a refusal after which the bot has the call.
 PATIENCE: Final = 0.5
 #: Seconds between two keys: equipment for tones does not tell closer ones apart.
@@ -292,11 +295,17 @@ class PhoneLine:
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def take(self, message: FromBot, now: float) -> float:
-        """Take a message of the bot; return the seconds of audio in it."""
+        """Take a message of the bot; return the seconds of audio in it.
+
+        Raises:
+            ProtocolError: too many marks wait.
+        """
         self._tell(self._heard.answered())
         if isinstance(message, ClearAudio):
             self._clear(now)
         elif isinstance(message, PlaybackMark):
+            if len(self._marks) >= _MAX_MARKS:
+                raise ProtocolError(f"a mark, while {_MAX_MARKS} others wait for the audio before them to be heard")
             self._marks.append((self._played + len(self._waiting), message.name))
             self._answer_marks()
         elif isinstance(message, CallAudio):

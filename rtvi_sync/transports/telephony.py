@@ -88,11 +88,10 @@ class PhoneReceiver(WebSocketReceiver):
         for payload in payloads:
             try:
                 message = self._provider.read_bot(payload)
+                if message is not None:
+                    self.audio += self._line.take(message, monotonic())
             except ProtocolError as error:
                 self.refuse(error)
-                continue
-            if message is not None:
-                self.audio += self._line.take(message, monotonic())
 
 
 class TelephonyTransport(WebSocketBase):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync.errors import ProtocolError
 from rtvi_sync.media.convert import decode_mulaw, encode_mulaw
 from rtvi_sync.protocol.heard import Heard
 from rtvi_sync.protocol.telephony import PROVIDERS, CallAudio, ClearAudio, PhoneCall, PlaybackMark
@@ -306,6 +307,19 @@ def test_a_mark_without_audio_is_answered_at_once():
     network = Network()
     network.line.take(PlaybackMark("m1"), network.now)
     assert len(network.of("mark")) == 1
+
+
+def test_marks_without_end_are_refused():
+    """A bot that sends them while a minute waits must not fill the memory; those before are answered."""
+    network = Network()
+    network.say(tone(1.0))
+    with pytest.raises(ProtocolError, match="while 4000 others wait"):
+        for number in range(5000):
+            network.line.take(PlaybackMark(str(number)), network.now)
+    network.run(1.1)
+    assert len(network.of("mark")) == 4000
+    network.line.take(PlaybackMark("again"), network.now)
+    assert len(network.of("mark")) == 4001
 
 
 def test_more_than_a_minute_is_dropped_and_counted():

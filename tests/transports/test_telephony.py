@@ -196,6 +196,7 @@ def test_hostile_messages_are_skipped(plain, opened):
         *(b"", b"{", b"[]", b"1", b"null", b'"media"', b'{"event": 1}', b'{"event": "media"}'),
         *(b'{"event": "media", "media": []}', b'{"event": "media", "media": {"payload": 7}}'),
         *(b'{"event": "mark"}', b'{"event": "mark", "mark": {"name": {}}}', b'{"event": "unknown"}', b"[" * 90_000),
+        b'{"event": "mark", "mark": {"name": "\\ud800"}}',
         b'{"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}',
         b'{"event": "media", "media": {"payload": "%s"}}' % (b"A" * 2_000_000),
     ):
