@@ -87,7 +87,7 @@ class KeySequence:
 
     Attributes:
         left: those that were not sent yet.
-        over: set when the last one was sent, or when the call has ended.
+        over: set when the last one was sent, or when no more are to be sent. Any thread may set it.
     """
 
     def __init__(self, keys: str) -> None:
@@ -195,11 +195,11 @@ class PhoneLine:
             self._say(_SILENCE, now)
         if self._held and now >= self._held_until:
             self._release()
+        while self._keys and self._keys[0].over.is_set():
+            self._keys.popleft()
         if self._keys and now - self._key_at >= KEY_GAP:
             self._key_at = now
             self._send(self._writer.key(self._keys[0].take(), now - self._began_at), 0.0)
-            if not self._keys[0].left:
-                self._keys.popleft()
         self.play(now)
 
     def press(self, keys: str) -> KeySequence:

@@ -32,7 +32,7 @@ from ..protocol.telephony import (
 )
 from ..protocol.validation import NAME, SECONDS, STRING, STRINGS, Rule, function_taking, integer, number, one_of
 from .base import TransportOptions, TransportStats
-from .phone_line import KEY_GAP, STEP, Impairments, PhoneLine
+from .phone_line import STEP, Impairments, PhoneLine
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import TEXT
 
@@ -47,8 +47,6 @@ logger = package_logger(__name__)
 _MOST_BEHIND = 1.0
 # Seconds for which the bot's last words are played after it has hung up.
 _LAST_WORDS = 10.0
-# Seconds that the I/O thread may take to send keys beyond the 100 ms of each.
-_KEYS_TIMEOUT = 5.0
 
 # The environment of a Pipecat bot, without which its serializer refuses a call; any text will do.
 _CREDENTIALS = {
@@ -253,11 +251,11 @@ class TelephonyTransport(WebSocketBase):
                 line.play(now)
         except Exception as error:
             logger.exception("The line of a call failed; the call ends")
-            if ended is None and (connection := self._connection) is not None:
-                connection.on_failure(error)
-            elif ended is not None:
+            if ended is not None:
                 ended[0].on_closed(ended[1])
-            return None
+                return None
+            if (connection := self._connection) is not None:
+                connection.on_failure(error)  # sets `_ended`, which the next step reports
         if ended is not None and (not line.is_playing or now >= ended[2]):
             line.close(now)
             ended[0].on_closed(ended[1])
@@ -352,6 +350,9 @@ class TelephonyTransport(WebSocketBase):
         if line is None or self._task is None or self._ended is not None:
             raise DisconnectedError(_NO_CALL, initiator="client")
         pressed = line.press(keys)
-        pressed.over.wait(Deadline(len(keys) * KEY_GAP + _KEYS_TIMEOUT))
+        try:
+            pressed.over.wait(Deadline(None))  # other threads may press keys, too; the end of the call ends the wait
+        finally:
+            pressed.over.set()  # Ctrl-C: the rest is not pressed
         if pressed.left:
             raise DisconnectedError("The call ended before all keys were sent", initiator="network")

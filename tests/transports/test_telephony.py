@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import signal
+import threading
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -22,6 +24,7 @@ from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, TEXT, close_frame, frame
+from tests.support.websocket_bots import Session
 
 pytestmark = pytest.mark.inside
 
@@ -243,6 +246,23 @@ def test_the_last_words_are_heard_before_the_end(plain, opened):
         transport.send_dtmf("1")
 
 
+def test_a_line_that_fails(plain, opened, runtime):
+    """The call ends with the error, also if that happens while the bot is heard."""
+
+    class Fails(Session):
+        def _take(self, messages):
+            super()._take(messages)
+            if messages[0].type == "bot-started-speaking":
+                raise ValueError("failed")
+
+    session = Fails(runtime)
+    opened(TelephonyTransport("twilio", plain.url), session=session)
+    _, bot = plain.arrival()
+    say(bot)
+    session.wait(lambda: session.ends)
+    assert str(session.ends[0].error) == "failed"
+
+
 def test_disconnecting_does_not_wait_for_the_last_words(plain, opened):
     """The caller hangs up while they are played."""
     transport = TelephonyTransport("twilio", plain.url)
@@ -279,6 +299,39 @@ def test_keys_of_a_call_that_ends(plain, opened):
         bot.send(close_frame(1000))
         with pytest.raises(DisconnectedError, match="before all keys were sent"):
             pressing.get()
+
+
+def test_keys_of_two_threads(plain, opened):
+    """One presses after the other, however long that takes."""
+    transport = TelephonyTransport("twilio", plain.url)
+    opened(transport)
+    _, bot = plain.arrival()
+    with running(lambda: transport.send_dtmf("1" * 60)) as first:
+        next_of(bot, "dtmf")
+        with running(lambda: transport.send_dtmf("2")) as second:
+            keys = [next_of(bot, "dtmf")["dtmf"]["digit"] for _ in range(60)]
+            first.get()
+            second.get()
+    assert keys == [*"1" * 59, "2"]
+
+
+def test_keys_that_are_interrupted(plain, opened):
+    """Ctrl-C ends the call that presses them, and the rest is not pressed."""
+    transport = TelephonyTransport("twilio", plain.url)
+    opened(transport)
+    _, bot = plain.arrival()
+
+    def interrupt():
+        next_of(bot, "dtmf")
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with running(interrupt), pytest.raises(KeyboardInterrupt):
+        transport.send_dtmf("1" * 100)
+    transport.send_dtmf("2")
+    keys = "1"
+    while not keys.endswith("2"):
+        keys += next_of(bot, "dtmf")["dtmf"]["digit"]
+    assert len(keys) < 50
 
 
 def test_keys_without_a_call():
