@@ -217,10 +217,11 @@ class PhoneLine:
             pressed.over.set()
 
     def hang_up(self) -> None:
-        """Tell the bot that the caller hangs up."""
+        """Tell the bot that the caller hangs up. Nothing is sent after that."""
         self._release()
         if (text := self._writer.stop()) is not None:
             self._send(text, 0.0)
+        self._send = _send_nothing
 
     def close(self, now: float) -> None:
         """Nothing will be heard or sent any more."""
@@ -343,6 +344,10 @@ class PhoneLine:
     def _tell(self, messages: list[RTVIMessage]) -> None:
         if messages:
             self._report(messages)
+
+
+def _send_nothing(_text: bytes, _seconds: float) -> None:
+    """Take the place of the function that sends, once the caller has hung up."""
 
 
 def _converter(sample_rate_hz: int) -> HalfRate | RateConverter | None:

@@ -12,6 +12,7 @@ import attrs
 
 from ..concurrency.clock import monotonic, wall_time
 from ..concurrency.deadline import Deadline
+from ..concurrency.latch import Latch
 from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import ScheduledTask
 from ..errors import DisconnectedError, ProtocolError, UnsupportedFeatureError
@@ -55,6 +56,9 @@ _CREDENTIALS = {
     "plivo": ("PLIVO_AUTH_ID", "PLIVO_AUTH_TOKEN"),
     "exotel": (),
 }
+# Seconds to wait for the I/O thread, which never blocks, before the call ends without `stop`.
+_STOP_TIMEOUT = 0.5
+
 _NO_CALL = "There is no call; call connect() first"
 _PROVIDER = one_of(*PROVIDERS)
 _TRANSCRIBE = function_taking("pcm", "sample_rate_hz").or_none
@@ -291,15 +295,34 @@ class TelephonyTransport(WebSocketBase):
 
     def disconnect(self) -> None:
         """Hang up."""
-        with self._lock:
-            task, self._task = self._task, None
-        if task is not None:
+        line, task = self._line, self._task
+        if line is not None and task is not None:
             task.cancel()
-            if (line := self._line) is not None:
-                line.drop_keys()
-                if self._ended is None:
-                    line.hang_up()
-        super().disconnect()
+            line.drop_keys()
+            if self._ended is None:
+                self._hang_up(line)
+        try:
+            super().disconnect()
+        finally:
+            # Until now, so that an end by the bot meanwhile waits for a step that does not come, and is not reported;
+            # and again, because the session may have opened meanwhile.
+            with self._lock:
+                task, self._task = self._task, None
+            if task is not None:
+                task.cancel()
+
+    def _hang_up(self, line: PhoneLine) -> None:
+        """Have the I/O thread, which may be sending, send the last message."""
+        runtime = self.options._runtime
+        assert runtime is not None, "the session sets it"
+        is_told = Latch()
+
+        def tell() -> None:
+            line.hang_up()
+            is_told.set()
+
+        runtime.io.call(tell)
+        is_told.wait(Deadline(_STOP_TIMEOUT))
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's call."""

@@ -230,6 +230,26 @@ def test_hanging_up(plain, opened):
     assert session.ends == []
 
 
+def test_nothing_is_sent_after_stop(plain, opened):
+    """All messages are numbered in order, whatever the bot asks for in the last moment."""
+    mark = frame(TEXT, b'{"event": "mark", "mark": {"name": "m"}}')
+    for _ in range(20):
+        transport = TelephonyTransport("twilio", plain.url)
+        opened(transport)
+        _, bot = plain.arrival()
+        next_of(bot, "media")
+        received = []
+        with running(transport.disconnect) as ending:
+            bot.send(200 * mark)
+            while (message := bot.receive())[0] == TEXT:
+                received.append(json.loads(message[1]))
+            bot.send(close_frame(1000))
+            ending.get()
+        assert received[-1]["event"] == "stop"
+        numbers = [int(message["sequenceNumber"]) for message in received]
+        assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
 def test_the_last_words_are_heard_before_the_end(plain, opened):
     """The bot hangs up when it has sent them, and a telephone plays them to their end."""
     transport = TelephonyTransport("twilio", plain.url)
@@ -271,6 +291,8 @@ def test_disconnecting_does_not_wait_for_the_last_words(plain, opened):
     say(bot, 9 * SECOND)
     bot.send(close_frame(1000))
     session.wait(lambda: any(message.type == "bot-started-speaking" for message in session.messages))
+    while bot.receive()[0] == TEXT:
+        pass  # up to the close frame, with which the transport knows that the bot has hung up
     transport.disconnect()
     assert session.ends == []
 
