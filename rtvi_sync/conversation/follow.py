@@ -38,7 +38,7 @@ from ..protocol.engine import Deliver
 from ..protocol.heard import moment_of
 from ..protocol.sent_text import SAYING
 from ..protocol.session_payloads import ErrorData
-from ..protocol.states import CloseInfo
+from ..protocol.states import CloseInfo, is_loss
 from ..protocol.text import MAX_LENGTH, one_line, quoted
 from ..session.event_bus import EventPublisher
 from .audio import SessionAudio, TurnCut
@@ -211,7 +211,7 @@ class SessionFollower:
             deadline: Limit of the wait for the words of what the bot has said last.
         """
         try:
-            self.publish(self._conversation.end_session(self, at, lost=_is_loss(info)))
+            self.publish(self._conversation.end_session(self, at, lost=is_loss(info)))
             if self._hears is not None:
                 self._await_words(deadline)
         except Exception:
@@ -728,10 +728,3 @@ def about_bot(bot: BotReadyData) -> str:
     """Return what a bot is: "RTVI 2.2.0, pipecat-ai 1.14.0"."""
     library = " ".join(filter(None, (bot.about.library, bot.about.library_version)))
     return one_line(", ".join(filter(None, (f"RTVI {bot.version}" if bot.version else "", library))))
-
-
-def _is_loss(info: CloseInfo) -> bool:
-    """Return whether a session was cut off. A normal end has the code 1000, or 1005, which stands for a close frame
-    without one (RFC 6455, section 7.4.1); WebRTC has none.
-    """
-    return info.initiator == "network" or info.error is not None or info.code not in (None, 1000, 1005)

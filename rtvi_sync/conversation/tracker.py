@@ -152,8 +152,9 @@ class TurnTracker:
         """
         for turn in (self._fading, self._answered):
             if turn is not None:
-                if not lost:
-                    turn.answer.speaking = False  # Pipecat 0.0.73 closes before it reports that
+                # Pipecat 0.0.73 closes before it reports that. Who is only heard has not stopped.
+                if not lost and turn.has_words:
+                    turn.answer.speaking = False
                 self._end(turn, at, self._status_at_end(turn, lost=lost))
         for asked in self._asked:
             self._end(asked, at, "failed")

@@ -129,3 +129,10 @@ class CloseInfo(Record):
 
 #: How a session ends by the application's wish. One object, because each is validated when it is made.
 BY_CLIENT: Final = CloseInfo(initiator="client")
+
+
+def is_loss(info: CloseInfo) -> bool:
+    """Return whether a session was cut off. A normal end has the code 1000, or 1005, which stands for a close frame
+    without one (RFC 6455, section 7.4.1); WebRTC has none.
+    """
+    return info.initiator == "network" or info.error is not None or info.code not in (None, 1000, 1005)

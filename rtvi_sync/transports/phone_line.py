@@ -224,8 +224,7 @@ class PhoneLine:
         self._send = _send_nothing
 
     def close(self, now: float) -> None:
-        """Nothing will be heard or sent any more."""
-        self._waiting.clear()
+        """Report that what is said ends here. Nothing will be heard any more."""
         self._tell(self._heard.closed(now))
 
     # -- the caller ---------------------------------------------------------------------------------------------------

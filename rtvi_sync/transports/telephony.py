@@ -19,7 +19,7 @@ from ..errors import DisconnectedError, ProtocolError, UnsupportedFeatureError
 from ..media.pcm import checked_audio
 from ..messages import RTVIMessage
 from ..protocol.heard import Heard
-from ..protocol.states import CloseInfo, TransportState
+from ..protocol.states import CloseInfo, TransportState, is_loss
 from ..protocol.telephony import (
     KEYS,
     PROVIDERS,
@@ -261,7 +261,8 @@ class TelephonyTransport(WebSocketBase):
             if (connection := self._connection) is not None:
                 connection.on_failure(error)  # sets `_ended`, which the next step reports
         if ended is not None and (not line.is_playing or now >= ended[2]):
-            line.close(now)
+            if not is_loss(ended[1]):
+                line.close(now)  # else the bot did not stop to speak, but was cut off
             ended[0].on_closed(ended[1])
             return None
         self._due = max(self._due + STEP, now - _MOST_BEHIND)

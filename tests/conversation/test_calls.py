@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from rtvi_sync import RTVIClient, TelephonyTransport, connect
+from rtvi_sync import DisconnectedError, RTVIClient, TelephonyTransport, connect
 from rtvi_sync.media import BytesSource, ToneSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD
@@ -104,6 +104,24 @@ def test_the_bot_hangs_up():
         assert [event.type.value for event in happened] == ["turnEnded", "disconnected"]
         assert (happened[1].data.initiator, happened[1].data.code) == ("server", 1000)
         assert happened[0].data.audio.seconds > 0.3
+
+
+@pytest.mark.parametrize("how", ["the caller hangs up", "the line breaks", "the bot fails"])
+def test_an_answer_that_is_cut_off(how):
+    """It is not complete, though its last word is not known."""
+    story = " ".join(["word"] * 40)
+    with EmbeddedBot(replies=lambda _: story) as bot, call(bot) as caller:
+        session = bot.sessions[0]
+        end = {
+            "the caller hangs up": caller.disconnect,
+            "the line breaks": session.drop,
+            "the bot fails": lambda: session.close(1011),
+        }[how]
+        caller.on("bot_started_speaking", end)
+        with pytest.raises(DisconnectedError):
+            caller.ask(question())
+        (turn,) = caller.turns()
+        assert turn.status == "failed"
 
 
 def test_a_call_after_a_call():
