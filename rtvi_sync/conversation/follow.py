@@ -128,7 +128,7 @@ class SessionFollower:
     # An idle session has one and nothing else of turns, and a process may have thousands.
     __slots__ = (
         *("__weakref__", "_conversation", "_hears", "_io", "_media", "_publisher", "_session", "_transport"),
-        *("_will_catch_up", "audio", "bot", "number", "read_at", "timer_due", "user_is_muted"),
+        *("_will_catch_up", "audio", "bot", "is_telling", "number", "read_at", "timer_due", "user_is_muted"),
     )
 
     def __init__(self, conversation: ConversationTracker, session: Session, bot: BotReadyData) -> None:
@@ -146,6 +146,7 @@ class SessionFollower:
         #: Number of the session, among those that were followed.
         self.number: int = conversation.sessions
         self.user_is_muted: bool = session.engine.user_is_muted
+        self.is_telling = False  # a turn that was transcribed; changed in single steps
         self._will_catch_up = False  # the I/O thread; changed in single steps
         # The rest is guarded by the conversation's lock.
         #: None until something happens in the session, or turns are used.
@@ -243,13 +244,19 @@ class SessionFollower:
 
     def _tell(self, ended: EndedTurn, text: str | None) -> None:
         """Publish a turn with its words, unless that was done without them."""
-        items = self._conversation.heard(self, ended, text)
-        if items is None:
-            return
-        session = self._session()
-        if text is not None and session is not None and (recorder := session.recorder) is not None:
-            recorder.note(session, "transcript", (ended.record.timings.ended, text))
-        self.publish(items)
+        self.is_telling = True  # the end of the session waits for all of it, because its own events come after it
+        try:
+            items = self._conversation.heard(self, ended, text)
+            if items is None:
+                return
+            session = self._session()
+            if text is not None and session is not None and (recorder := session.recorder) is not None:
+                at = ended.record.timings.ended  # not now, which may be after the end of the session
+                recorder.note(session, "transcript", (at, text), at)
+            self.publish(items)
+        finally:
+            self.is_telling = False
+            self._conversation.words_found.notify_all()
 
     def _await_words(self, deadline: Deadline) -> None:
         conversation = self._conversation
@@ -396,7 +403,8 @@ class ConversationTracker:
         self._unclaimed: list[EndedTurn] = []
         # Those that are over, and whose words are not known yet, of the current session.
         self._pending: list[EndedTurn] = []
-        self._words_found = Notifier()
+        #: Notified when a turn was told with its words, or without.
+        self.words_found: Notifier = Notifier()
         self._is_used = False  # by a call, or by a handler
         #: What happened on threads that must not hold the lock, with the moment, oldest first.
         self.noted: list[tuple[SessionFollower, float, Change]] = []
@@ -626,13 +634,11 @@ class ConversationTracker:
             if text is not None:
                 ended.hear(text)
             self._pending.remove(ended)
-            items = self._tell(follower, ended)
-        self._words_found.notify_all()
-        return items
+            return self._tell(follower, ended)
 
     def await_words(self, follower: SessionFollower, deadline: Deadline) -> bool:
-        """Wait until all words of a session are found, if anyone wants them; return False if `deadline` passed."""
-        return self._words_found.wait_for(lambda: self.pending(follower) is None, deadline)
+        """Wait until all words of a session are told, if anyone wants them; return False if `deadline` passed."""
+        return self.words_found.wait_for(lambda: self.pending(follower) is None and not follower.is_telling, deadline)
 
     # -- calls that wait: any thread ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import ExpectationError, Recording, RequestTimeoutError, Turn
+from rtvi_sync import DisconnectedError, ExpectationError, Recording, RequestTimeoutError, Turn
 from tests.support.by_ear import QUESTION, EarTransport, ear_client
 from tests.support.scripted_talk import RATE
 from tests.support.slowness import GUARD
@@ -263,6 +264,31 @@ def test_a_recording(transcribe: Callable[[bytes, int], str] | None, tmp_path: P
     for form in ("html", "vtt", "otlp", "chrome", "conversation"):
         assert "None" not in recording.export(format=form)
     assert recording.report()
+
+
+@pytest.mark.parametrize("who", ["bot", "user"])
+def test_a_recording_of_the_last_words(who: str, tmp_path: Path) -> None:
+    """The words of an answer that ends with the session are recorded, too."""
+
+    class HangsUp(EarTransport):
+        def say(self, seconds: float) -> None:
+            if who == "bot":
+                super().say(seconds)
+                self.end()
+            else:
+                self.begin(seconds)
+
+    client = ear_client(HangsUp(seconds_said))
+    if who == "user":
+        client.on("bot_started_speaking", client.disconnect)
+    with client.record(tmp_path / "a"), client:
+        with contextlib.suppress(DisconnectedError):
+            client.ask(QUESTION, GUARD)
+        until(lambda: not client.connected)
+    (turn,) = client.turns()
+    (recorded,) = Recording.load(tmp_path / "a").turns()
+    assert turn.bot_text is not None
+    assert (recorded.bot_text, recorded.status) == (turn.bot_text, turn.status)
 
 
 def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
