@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from rtvi_sync import BotReadyData, HandlerError, RecordingSession, RTVIClient, Turn
+    from rtvi_sync import BotReadyData, HandlerError, RecordingSession, RTVIClient, RTVIError, Turn
     from rtvi_sync.recording.compare import Comparison
     from rtvi_sync.recording.percentiles import ComparedTurn
     from rtvi_sync.testing import EmbeddedBot
@@ -49,6 +49,7 @@ _NOT_OF_THE_BOT = ("live", "client", "connect")
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 _recordings: pytest.StashKey[list[RecordingSession]] = pytest.StashKey()
+_not_connected: pytest.StashKey[list[RTVIError]] = pytest.StashKey()
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
 
 MARKER = """\
@@ -213,10 +214,13 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     session, a source or sink in use, a thread that is busy with a handler or a source) and an answer over
     --rtvi-latency-budget.
     """
+    from rtvi_sync import RTVIError
+
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
     recordings = request.node.stash[_recordings] = []
+    not_connected = request.node.stash[_not_connected] = []
     request.node.stash[_has_failed] = False
     failures: list[HandlerError] = []
     before = _in_use()
@@ -246,7 +250,14 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
         client.connect()
         return client
 
-    yield connect
+    def connect_or_note(**options: Any) -> RTVIClient:
+        try:
+            return connect(**options)
+        except RTVIError as error:
+            not_connected.append(error)
+            raise
+
+    yield connect_or_note
     del request.node.stash[_clients]  # it lives as long as pytest, and the clients keep their turns with the audio
     with contextlib.ExitStack() as stack:
         for client in clients:
@@ -428,7 +439,7 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Add the timeline of the last turns to the report of a failed test, and the latencies to every report.
 
-    A turn that the error itself shows is not shown again. A test that would send a message over a transport that
+    A turn that the error itself shows is not shown again. A bot that was not reached is told in a line. A test that would send a message over a transport that
     carries none, as by telephone, is skipped.
     """
     outcome = yield
@@ -437,6 +448,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and call.excinfo is not None and _needs_messages(call.excinfo.value, clients):
         path, line, _ = item.reportinfo()
         report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
+    elif report.failed and call.excinfo is not None and not item.config.getoption("fulltrace"):
+        if any(error is call.excinfo.value for error in item.stash.get(_not_connected, ())):
+            report.longrepr = _in_a_line(call.excinfo, item)
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
@@ -453,6 +467,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         for recording in item.stash.get(_recordings, []):
             for path in recording.paths:
                 path.unlink(missing_ok=True)
+
+
+def _in_a_line(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
+    """Return how an error of connect() is shown: without the frames and the causes inside this package."""
+    lines = error.traceback.filter(lambda entry: entry.path == item.path)
+    if not lines:  # a fixture has connected
+        return error.getrepr(style="value", chain=False)
+    return error.getrepr(style="short", tbfilter=lambda _: lines, chain=False)
 
 
 def _needs_messages(error: BaseException, clients: list[RTVIClient]) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from rtvi_sync import Recording
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.processes import run_python
+from tests.support.processes import free_port, run_python
 from tests.support.recordings import Script
 from tests.support.slowness import GUARD
 from tests.support.warm import WARM_PYTEST
@@ -135,6 +135,27 @@ def test_the_report_of_a_failure(run: Run) -> None:
         ]
     )
     result.stdout.no_fnmatch_line("*- rtvi timeline -*")
+
+
+def test_a_bot_that_is_not_reached_is_told_in_a_line(run: Run) -> None:
+    """No line of this package is shown, nor the causes: the error, and the line of the test that connects itself."""
+    code = """
+        def test_by_the_fixture(rtvi_client):
+            pass
+
+        def test_by_itself(rtvi_connect):
+            rtvi_connect()
+        """
+    url = f"http://127.0.0.1:{free_port()}/start"
+    result = run(code, "--rtvi-url", url)
+    result.assert_outcomes(errors=1, failed=1)
+    refused = f"The request to {url} failed: *refused*"
+    result.stdout.fnmatch_lines(["*ERROR at setup of test_by_the_fixture*", refused, "*= FAILURES =*"], consecutive=True)
+    result.stdout.fnmatch_lines(
+        ["*.py:5: in test_by_itself", "    rtvi_connect()", f"E *StartBotError: {refused}"], consecutive=True
+    )
+    result.stdout.no_fnmatch_line("*direct cause*")
+    run(code, "--rtvi-url", url, "--full-trace").stdout.fnmatch_lines(["*direct cause*"])
 
 
 def test_the_timeline_of_turns_that_the_error_does_not_show(run: Run) -> None:
