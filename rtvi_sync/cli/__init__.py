@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rtvi_sync import ConnectError, RTVIError, __version__
 from rtvi_sync.concurrency.shield import shielded
@@ -35,6 +36,22 @@ class CleanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a record, and clean each of its lines."""
         return "\n".join(map(clean, super().format(record).splitlines()))
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose positional arguments may stand before, between and behind the options."""
+
+    _is_parsing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments of a command."""
+        if self._is_parsing:  # up to Python 3.11 the intermixed kind is made of this one
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rtvi-sync", description="Talk to RTVI voice bots.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for name in COMMANDS:
         module = importlib.import_module(f".{name.replace('-', '_')}", __name__)
         description = module.__doc__ or ""

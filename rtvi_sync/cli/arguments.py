@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from rtvi_sync import BotReadyData, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
+from rtvi_sync import BotReadyData, DeviceError, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
 from rtvi_sync.client.candidates import TransportName, candidates_for
+from rtvi_sync.media import WavSource
 from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.protocol.text import clean
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
@@ -27,6 +28,8 @@ URL_HELP = (
     "ws:// or wss:// of its WebSocket; http:// or https:// of its start or connect endpoint "
     "(http://localhost:7860/start), or of the server that has one of them"
 )
+
+SAMPLE_HELP = 'a sentence of this package, which is said instead: "Can you hear me when I speak ...?"'
 
 
 def url(text: str) -> str:
@@ -174,7 +177,21 @@ def check_takes_text(arguments: argparse.Namespace) -> None:
     """
     transport = candidates_for(arguments.url, arguments.transport)[0].transport
     if not transport.carries_messages:
-        raise RTVIError(f"--transport {arguments.transport} carries no text: say an audio file instead, by --wav")
+        raise RTVIError(f"--transport {arguments.transport} carries no text: pass --wav FILE or --sample instead")
+
+
+def question_file(path: Path) -> WavSource:
+    """Return the source of an audio file that is said to the bot.
+
+    Raises:
+        RTVIError: It cannot be read.
+    """
+    try:
+        return WavSource(path)
+    except DeviceError as error:
+        if error.type != "not-found":
+            raise
+        raise RTVIError(f"{error}. Record a question, or pass --sample in place of --wav") from error
 
 
 def wrong_usage(command: str, error: Exception) -> int:

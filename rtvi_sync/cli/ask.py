@@ -17,18 +17,20 @@ from typing import Any
 from rtvi_sync import BotReadyData, RTVIClient, RTVIError, Turn
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.conversation.follow import about_bot
-from rtvi_sync.media import NullSink, WavSource
+from rtvi_sync.media import AudioSource, NullSink
 from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.recording.percentiles import MEASURES
 from rtvi_sync.recording.summary import turn_as_data
 
 from .arguments import (
+    SAMPLE_HELP,
     URL_HELP,
     add_connect_options,
     add_json_option,
     check_different,
     check_takes_text,
     connect_options,
+    question_file,
     recorded,
     url,
     words,
@@ -36,6 +38,7 @@ from .arguments import (
     wrong_usage,
 )
 from .screen import PlainScreen
+from .scripted_speech import sample
 
 # What an answer has in JSON, of what `turn_as_data()` returns.
 _OF_TURN = ("spoken_text", "status", "calls", *MEASURES)
@@ -44,9 +47,9 @@ _OF_TURN = ("spoken_text", "status", "calls", *MEASURES)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
-    question = parser.add_mutually_exclusive_group(required=True)
-    question.add_argument("text", nargs="?", type=words, metavar="TEXT", help="the question, which is typed")
-    question.add_argument("--wav", type=Path, metavar="FILE", help="an audio file, which is said instead")
+    parser.add_argument("text", nargs="?", type=words, metavar="TEXT", help="the question, which is typed")
+    parser.add_argument("--wav", type=Path, metavar="FILE", help="an audio file, which is said instead")
+    parser.add_argument("--sample", action="store_true", help=SAMPLE_HELP)
     parser.add_argument("--out", type=Path, metavar="WAV", help="write what the bot said to this file")
     parser.add_argument(
         "--record",
@@ -67,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
-        question = arguments.text if arguments.wav is None else WavSource(arguments.wav)
+        question = _question(arguments)
         if arguments.text is not None:
             check_takes_text(arguments)
         out = writable_wav(arguments.out, "--out") if arguments.out else None
@@ -90,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
                 turn, problem = getattr(error, "turn", None), error
         if out is not None and turn is not None and turn.audio:
             turn.audio.save(out)
+            print(f"The bot's voice is in {out}", file=sys.stderr)
     except (RTVIError, OSError) as error:  # of a file, which must not cost the answer
         problem = problem or error
     if arguments.json:
@@ -100,6 +104,22 @@ def run(arguments: argparse.Namespace) -> int:
     if problem is not None:
         raise problem
     return 0
+
+
+def _question(arguments: argparse.Namespace) -> str | AudioSource:
+    """Return what is asked.
+
+    Raises:
+        RTVIError: It is none of the three, or several, or the file cannot be read.
+    """
+    if (arguments.text is not None) + (arguments.wav is not None) + arguments.sample != 1:
+        raise RTVIError("Pass one question: TEXT, --wav FILE or --sample")
+    if arguments.sample:
+        return sample()
+    if arguments.wav is None:
+        text: str = arguments.text
+        return text
+    return question_file(arguments.wav)
 
 
 def _print_answer(turn: Turn) -> None:

@@ -1,8 +1,8 @@
 """Run a bot on this machine that answers by rules, for an application or a client to talk to.
 
-It is the embedded bot of `rtvi_sync.testing`: no key, no model, no network. It prints its URL first. To what fits no
---reply it answers "You said: ...". It detects speech and does not understand it: to spoken words it says how long they
-were. Ctrl-C ends it (status 130), and so does SIGTERM.
+It is the embedded bot of `rtvi_sync.testing`: no key, no model, no network. It prints its URL first, then that of its
+WebSocket, which takes telephone calls, too. To what fits no --reply it answers "You said: ...". It detects speech and
+does not understand it: to spoken words it says how long they were. Ctrl-C ends it (status 130), and so does SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN=TEXT",
         help="what it says to words in which the pattern (a regular expression without =) is found; may be given "
-        "several times, and the first one that fits counts",
+        "several times, and the first one that fits counts; an empty pattern fits all",
     )
     parser.add_argument("--greeting", type=words, metavar="TEXT", help="what it says first")
     parser.add_argument("--wav-rate", type=_rate, metavar="HZ", help="the rate of its audio; that of the user's")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _reply(text: str) -> tuple[str, str]:
     pattern, equals, answer = text.partition("=")
-    if not (equals and pattern and answer):
+    if not (equals and answer):
         raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=TEXT, such as 'time=It is noon.'")
     try:
         re.compile(pattern)

@@ -41,7 +41,7 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
-    """Run a bot and print where it is; block until the process is told to end.
+    """Run a bot and print its URL, then that of its WebSocket; block until the process is told to end.
 
     Args:
         bot: Not started yet.
@@ -65,7 +65,7 @@ def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
             if as_json:
                 print(json.dumps({"url": bot.base_url, "ws_url": bot.ws_url}), flush=True)
             else:
-                print(bot.base_url, flush=True)
+                print(bot.base_url, bot.ws_url, sep="\n", flush=True)
                 if sys.stdout.isatty():
                     print("Ctrl-C ends the bot.", flush=True)
             Latch().wait(Deadline(None))  # which Ctrl-C interrupts everywhere

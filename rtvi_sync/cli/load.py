@@ -1,7 +1,7 @@
 """Run many sessions with a bot at once, and report which failed, how long answers took, and where audio was lost.
 
-Each session asks the questions of --text, then those of --wav, and waits for each answer. With --scenario it calls a
-function of yours instead, with the connected client.
+Each session asks the questions of --text, then those of --wav and --sample, and waits for each answer. With --scenario
+it calls a function of yours instead, with the connected client.
 
 Exit status: 0 if all is well; 1 if more sessions failed than --max-failed; 2 if a file cannot be used.
 """
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from rtvi_sync import RTVIError
-from rtvi_sync.media import WavSource
 from rtvi_sync.protocol.validation import FUNCTION
 from rtvi_sync.testing import MeasuredClient, Report, run_many
 from rtvi_sync.testing.load.many import Scenario
 
 from .arguments import (
+    SAMPLE_HELP,
     URL_HELP,
     add_connect_options,
     add_json_option,
@@ -30,11 +30,13 @@ from .arguments import (
     count,
     count_or_zero,
     limit,
+    question_file,
     url,
     words,
     writable_path,
     wrong_usage,
 )
+from .scripted_speech import sample
 
 _INTERRUPTED = 130
 
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="a spoken one; may be given several times",
     )
+    parser.add_argument("--sample", action="store_true", help=SAMPLE_HELP)
     parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="called with the client instead of questions")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html there")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write the page of the report")
@@ -129,20 +132,20 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
 
     Raises:
         ValueError: It cannot be made of these arguments.
-        OSError: A file cannot be read.
+        RTVIError, OSError: A file cannot be read.
     """
     questions: list[str | Path] = [*arguments.text, *arguments.wav]
     if arguments.scenario is not None:
-        if questions:
-            raise ValueError("--scenario asks by itself: leave out --text and --wav, or --scenario")
+        if questions or arguments.sample:
+            raise ValueError("--scenario asks by itself: leave out --text, --wav and --sample, or --scenario")
         return _function(arguments.scenario)
     for path in arguments.wav:
-        WavSource(path)  # else each session would fail with it
-    if not questions:
-        raise ValueError("There is nothing to ask: pass --text, --wav or --scenario FILE.py:FUNCTION")
+        question_file(path)  # else each session would fail with it
+    if not (questions or arguments.sample):
+        raise ValueError("There is nothing to ask: pass --text, --wav, --sample or --scenario FILE.py:FUNCTION")
 
     def ask(client: MeasuredClient) -> None:
-        for question in questions:
+        for question in [*questions, *([sample()] if arguments.sample else [])]:
             client.ask(question)
 
     return ask

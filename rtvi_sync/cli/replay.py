@@ -1,7 +1,7 @@
 """Run the bot of a recording: it sends what that bot has sent, at the same times after what the client says.
 
-It prints its URL first. The client has to say what the client in the recording has said; what it does otherwise is
-listed at the end, and the replay goes on. Ctrl-C ends it (status 130), and so does SIGTERM.
+It prints its URL first, then that of its WebSocket. The client has to say what the client in the recording has said;
+what it does otherwise is listed at the end, and the replay goes on. Ctrl-C ends it (status 130), and so does SIGTERM.
 """
 
 from __future__ import annotations

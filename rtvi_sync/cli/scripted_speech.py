@@ -1,4 +1,4 @@
-"""The utterances of the demo."""
+"""The utterances of the demo, and of what says something to a bot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from rtvi_sync import DeviceError
-from rtvi_sync.media import WavSource
+from rtvi_sync.media import BytesSource, WavSource
 from rtvi_sync.media.levels import WINDOWS_PER_SECOND, audible_windows
 
 SHIPPED = Path(__file__).with_name("speech.wav")
@@ -60,6 +60,12 @@ def load_script(path: Path) -> ScriptedSpeech:
     lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
     words = tuple(line.strip() for line in lines if line.strip())
     return ScriptedSpeech(utterances=utterances, sample_rate_hz=source.sample_rate_hz, words=words, words_from=text)
+
+
+def sample() -> BytesSource:
+    """Return the first utterance of this package's own recording."""
+    speech = load_script(SHIPPED)
+    return BytesSource(speech.utterances[0], speech.sample_rate_hz)
 
 
 def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ def test_a_text_for_a_bot_that_is_only_heard() -> None:
     """A text is refused before the bot is connected to, if the transport carries no messages."""
     for transport in ("auto", "websocket", MemoryTransport()):
         check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=transport))
-    with pytest.raises(RTVIError, match="carries no text: say an audio file instead, by --wav"):
+    with pytest.raises(RTVIError, match="carries no text: pass --wav FILE or --sample instead"):
         check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=EarTransport()))
 
 

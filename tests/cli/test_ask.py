@@ -65,6 +65,35 @@ def test_a_spoken_question_and_files(
     assert [turn.user_text for turn in Recording.load(record).turns()] == ["Hello my bot."]
 
 
+@pytest.mark.parametrize("order", ["UtTo", "UoTt", "toUT", "oUtT", "tUTo"])
+def test_the_text_stands_anywhere(order: str, bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
+    """The question may stand before, between and behind the options."""
+    words = {"U": [bot.ws_url], "T": ["How are you?"], "t": ["--transport", "eval"], "o": ["--timeout", "20"]}
+    assert main(["ask", *(word for each in order for word in words[each])]) == 0
+    assert capsys.readouterr() == ("You said: How are you?\n", "")
+
+
+def test_a_text_that_looks_like_an_option(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text with a hyphen at its begin stands behind --."""
+    assert main(["ask", bot.ws_url, "--transport", "eval", "--", "-5 degrees?"]) == 0
+    assert capsys.readouterr().out == "You said: -5 degrees?\n"
+
+
+def test_the_sample_by_telephone(bot: EmbeddedBot, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A phone bot can be asked without a file of one's own; the command says where the answer is."""
+    out = tmp_path / "answer.wav"
+    assert main(["ask", bot.ws_url, "--transport", "twilio", "--sample", "--out", str(out)]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == f"The bot's voice is in {out}"
+    with wave.open(str(out)) as file:
+        assert file.getnframes() / file.getframerate() > 0.2
+
+
+def test_a_file_that_is_missing(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names what can be said without a file."""
+    assert main(["ask", bot.ws_url, "--wav", "nosuch.wav"]) == 2
+    assert "or pass --sample in place of --wav" in capsys.readouterr().err
+
+
 def test_a_long_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """All of a long line is printed."""
     long = "word " * 500 + "end"
@@ -118,6 +147,7 @@ def test_no_bot(capsys: pytest.CaptureFixture[str]) -> None:
         [],
         [""],
         ["Hello", "--wav", "a.wav"],
+        ["Hello", "--sample"],
         ["--wav", "nosuch.wav"],
         ["Hello", "--out", "a.mp3"],
         ["Hi", "--timeout", "0"],

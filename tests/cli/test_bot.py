@@ -25,10 +25,22 @@ def test_a_bot_that_answers_by_rules() -> None:
     assert (said[0].bot, said[0].audio.sample_rate_hz) == ("RTVI 1.0.0", 8000)
 
 
+def test_a_bot_that_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second line is the URL of the WebSocket, which takes calls; a reply without a pattern answers everything."""
+    with served("bot", "--port", "0", "--reply", "=One moment, please.") as (url, process):
+        assert process.stdout is not None
+        ws_url = process.stdout.readline().strip()
+        assert (url[:7], ws_url[:5]) == ("http://", "ws://")
+        assert main(["ask", ws_url, "Hello", "--transport", "eval"]) == 0
+        assert capsys.readouterr().out == "One moment, please.\n"
+        assert main(["ask", ws_url, "--sample", "--transport", "telnyx"]) == 0
+        assert "The bot has spoken for " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["bot", "--reply", text] for text in ("hello", "=x", "x=", "(=x")),
+        *(["bot", "--reply", text] for text in ("hello", "x=", "(=x")),
         *(["bot", "--port", text] for text in ("-1", "65536", "x")),
         ["bot", "--wav-rate", "1"],
         ["replay", "x.jsonl", "--pace", "slow"],

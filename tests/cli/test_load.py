@@ -41,6 +41,12 @@ def test_a_spoken_question(url: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert data["audio"]["sent"] > 0.3
 
 
+def test_the_sample(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentence of the package is said; it is longer than 2 s."""
+    assert main(["load", url, "--sessions", "1", "--sample", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["audio"]["sent"] > 2
+
+
 def test_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder gets JSON, CSV and the page, which may have a place of its own, too; `show` reads the JSON."""
     out, page = tmp_path / "new" / "out", tmp_path / "page.html"
