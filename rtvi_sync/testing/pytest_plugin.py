@@ -214,50 +214,43 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     session, a source or sink in use, a thread that is busy with a handler or a source) and an answer over
     --rtvi-latency-budget.
     """
-    from rtvi_sync import RTVIError
-
     config, marked = request.config, _marked(request.node)
     # Of this run of the test alone: plugins that repeat a test use its item again.
     clients = request.node.stash[_clients] = []
     recordings = request.node.stash[_recordings] = []
-    not_connected = request.node.stash[_not_connected] = []
+    not_connected: list[RTVIError] = []
+    request.node.stash[_not_connected] = not_connected
     request.node.stash[_has_failed] = False
     failures: list[HandlerError] = []
     before = _in_use()
 
     def connect(**options: Any) -> RTVIClient:
-        seconds = config.getoption("--rtvi-timeout")
-        way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
-        if way == "webrtc" and not _live_url(config):
-            way = "auto"  # the embedded bot has no WebRTC
-        given = _with_defaults({"transport": way, **marked.get("client", {}), **options}, seconds)
-        if _live_url(config):
-            from rtvi_sync.net.urls import merged_headers
+        with _noted(not_connected):
+            seconds = config.getoption("--rtvi-timeout")
+            way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
+            if way == "webrtc" and not _live_url(config):
+                way = "auto"  # the embedded bot has no WebRTC
+            given = _with_defaults({"transport": way, **marked.get("client", {}), **options}, seconds)
+            if _live_url(config):
+                from rtvi_sync.net.urls import merged_headers
 
-            headers = merged_headers(dict(config.getoption("--rtvi-header")), given.get("headers") or {})
-            given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}
-        client = _client_class(seconds).for_url(rtvi_url, **given)
-        if "connect" in marked:
-            client.params.request_data = marked["connect"]
-        _turns_of(client)  # from now on they have audio, and the latencies that are measured by it
-        clients.append(client)
-        if (folder := _folder(config)) is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / _recording_name(request.node.nodeid, len(clients))
-            recordings.append(client.record(path, overwrite=True))
-        client.on("handler_error", failures.append)
-        client.on("reconnecting", lambda: client.once("connected", lambda: _ask_for_calls(client)))
-        client.connect()
-        return client
+                headers = merged_headers(dict(config.getoption("--rtvi-header")), given.get("headers") or {})
+                given = {"token": config.getoption("--rtvi-token"), **given, "headers": headers}
+            client = _client_class(seconds).for_url(rtvi_url, **given)
+            if "connect" in marked:
+                client.params.request_data = marked["connect"]
+            _turns_of(client)  # from now on they have audio, and the latencies that are measured by it
+            clients.append(client)
+            if (folder := _folder(config)) is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                path = folder / _recording_name(request.node.nodeid, len(clients))
+                recordings.append(client.record(path, overwrite=True))
+            client.on("handler_error", failures.append)
+            client.on("reconnecting", lambda: client.once("connected", lambda: _ask_for_calls(client)))
+            client.connect()
+            return client
 
-    def connect_or_note(**options: Any) -> RTVIClient:
-        try:
-            return connect(**options)
-        except RTVIError as error:
-            not_connected.append(error)
-            raise
-
-    yield connect_or_note
+    yield connect
     del request.node.stash[_clients]  # it lives as long as pytest, and the clients keep their turns with the audio
     with contextlib.ExitStack() as stack:
         for client in clients:
@@ -269,6 +262,18 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
     _check_handlers(failures)
     if not request.node.stash[_has_failed]:  # its report has the latency, and a late answer is one failure
         _check_budget(clients, config.getoption("--rtvi-latency-budget"))
+
+
+@contextlib.contextmanager
+def _noted(errors: list[RTVIError]) -> Iterator[None]:
+    """Add the error of this package that the block raises."""
+    from rtvi_sync import RTVIError
+
+    try:
+        yield
+    except RTVIError as error:
+        errors.append(error)
+        raise
 
 
 @pytest.fixture
@@ -439,8 +444,8 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Add the timeline of the last turns to the report of a failed test, and the latencies to every report.
 
-    A turn that the error itself shows is not shown again. A bot that was not reached is told in a line. A test that would send a message over a transport that
-    carries none, as by telephone, is skipped.
+    A turn that the error itself shows is not shown again. A bot that was not reached is told in a line. A test that
+    would send a message over a transport that carries none, as by telephone, is skipped.
     """
     outcome = yield
     report = outcome.get_result()
@@ -448,9 +453,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and call.excinfo is not None and _needs_messages(call.excinfo.value, clients):
         path, line, _ = item.reportinfo()
         report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
-    elif report.failed and call.excinfo is not None and not item.config.getoption("fulltrace"):
-        if any(error is call.excinfo.value for error in item.stash.get(_not_connected, ())):
-            report.longrepr = _in_a_line(call.excinfo, item)
+    elif report.failed and (shown := _in_a_line(call, item)) is not None:
+        report.longrepr = shown
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
@@ -469,11 +473,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
                 path.unlink(missing_ok=True)
 
 
-def _in_a_line(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
-    """Return how an error of connect() is shown: without the frames and the causes inside this package."""
+def _in_a_line(call: pytest.CallInfo[None], item: pytest.Item) -> Any:
+    """Return how a bot that was not reached is shown: without the frames and the causes inside this package.
+
+    None: the test has failed by another error, or pytest is to show all frames.
+    """
+    error = call.excinfo
+    is_ours = error is not None and any(each is error.value for each in item.stash.get(_not_connected, ()))
+    if error is None or not is_ours or item.config.getoption("fulltrace"):
+        return None
     lines = error.traceback.filter(lambda entry: entry.path == item.path)
     if not lines:  # a fixture has connected
-        return error.getrepr(style="value", chain=False)
+        return error.getrepr(style="no", tbfilter=lambda each: each.traceback[-1:], chain=False)
     return error.getrepr(style="short", tbfilter=lambda _: lines, chain=False)
 
 
