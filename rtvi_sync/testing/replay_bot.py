@@ -36,6 +36,7 @@ _LOOK: Final = 0.005
 # What differs between two sessions though the client asks the same.
 _VOLATILE: Final = frozenset({"id", "msg_id", "tool_call_id", "timestamp"})
 _FAILED: Final = 1011
+_NO_CALLS: Final = "A recording of a call is replayed over the WebSocket, too: connect() without transport="
 
 
 @attrs.frozen
@@ -75,7 +76,8 @@ class ReplayBot:
             print(client.ask("Hello").bot_text)
 
     What the bot sent is sent again, counted from the last message of the client that was matched, and before the first
-    one from `client-ready`. Each session replays the recording from its beginning.
+    one from `client-ready`. Each session replays the recording from its beginning. A recording of a telephone call is
+    replayed over the WebSocket, too: `connect(bot.ws_url)`. Calls are refused.
 
     Args:
         path: either file of the recording.
@@ -122,6 +124,7 @@ class ReplayBot:
         self._bot = EmbeddedBot(
             version=recording.rtvi or NEWEST, handler=self._received, speech_threshold=math.inf, port=port
         )
+        self._bot._refuses_calls = _NO_CALLS
 
     @property
     def base_url(self) -> str:

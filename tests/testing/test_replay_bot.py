@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import DisconnectedError, Recording, RequestTimeoutError, connect
+from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import EmbeddedBot, ReplayBot
 from tests.support.slowness import GUARD
 from tests.support.waiting import until
@@ -54,6 +55,25 @@ def test_fast_takes_no_time(talk):
         assert client.ask("Really?", GUARD).bot_text == "Well."
     assert time.monotonic() - began < GUARD
     assert bot.mismatches == []
+
+
+def test_a_call_is_replayed_over_the_websocket(tmp_path, caplog):
+    """A recording of a call is replayed over the WebSocket; a call is refused at once, and the log says why."""
+    question = ToneSource(440, 0.5)
+    with (
+        EmbeddedBot() as bot,
+        connect(bot.ws_url, transport="twilio", **OPTIONS) as caller,
+        caller.record(tmp_path / "call"),
+    ):
+        assert caller.ask(question, GUARD).audio
+    with ReplayBot(tmp_path / "call") as replay:
+        with connect(replay.ws_url, **OPTIONS) as client:
+            assert client.ask(ToneSource(440, 0.5), GUARD).audio
+        assert replay.mismatches == []
+        assert caplog.records == []
+        with pytest.raises(DisconnectedError), connect(replay.ws_url, transport="twilio", **OPTIONS) as caller:
+            caller.ask(ToneSource(440, 0.5), GUARD)  # a busy machine may take the refusal for a bot that is silent
+    assert "A recording of a call is replayed over the WebSocket, too" in caplog.text
 
 
 def test_another_question_is_told_and_answered(talk):

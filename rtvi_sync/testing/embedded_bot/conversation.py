@@ -46,6 +46,7 @@ logger: logging.Logger = package_logger(__name__)
 # The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
 _ABOUT_SINCE: Final = (1, 1)
 _CAPABILITIES_SINCE: Final = (2, 2)
+_REFUSED: Final = 1008  # the close code of a call that is not taken
 
 
 class Handshake:
@@ -314,9 +315,16 @@ class BotConversation:
         elif isinstance(frame, MessageFrame):
             self._message(parse(frame.data))
         elif isinstance(frame, BotCall):
-            self._handshake.answer_call()
+            self._answer_call()
         elif isinstance(frame, TranscriptionFrame):
             self._speech_input.transcribe(frame.text, final=True)
+
+    def _answer_call(self) -> None:
+        if reason := self._options._refuses_calls:
+            logger.warning("A telephone call was refused. %s", reason)
+            self._session.close(_REFUSED, reason)
+        else:
+            self._handshake.answer_call()
 
     def _message(self, received: Any) -> None:
         if not isinstance(received, dict):

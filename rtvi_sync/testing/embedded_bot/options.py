@@ -89,6 +89,8 @@ class BotOptions:
     action_stream: bool = attrs.field(default=True, validator=BOOL)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=STRINGS)
     quirks: bool = attrs.field(default=False, validator=BOOL)
+    # Why a bot that takes no telephone calls takes none; "": it takes them.
+    _refuses_calls: str = attrs.field(init=False, default="", repr=False)
 
     @property
     def has_config(self) -> bool:
