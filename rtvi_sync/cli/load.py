@@ -68,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a spoken one; may be given several times",
     )
     parser.add_argument("--sample", action="store_true", help=SAMPLE_HELP)
+    parser.add_argument(
+        "--answer-timeout", type=limit, default=30.0, metavar="S", help="fail if an answer takes longer (%(default)g)"
+    )
     parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="called with the client instead of questions")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html there")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write the page of the report")
@@ -146,7 +149,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
 
     def ask(client: MeasuredClient) -> None:
         for question in [*questions, *([sample()] if arguments.sample else [])]:
-            client.ask(question)
+            client.ask(question, arguments.answer_timeout)
 
     return ask
 

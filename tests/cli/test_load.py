@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,16 @@ def test_the_sample(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The sentence of the package is said; it is longer than 2 s."""
     assert main(["load", url, "--sessions", "1", "--sample", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["audio"]["sent"] > 2
+
+
+def test_the_limit_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """--answer-timeout limits each answer; calls without any answer are told apart, with the delay of the process."""
+    words = ["--transport", "telnyx", "--sessions", "2", "--sample", "--answer-timeout", "0.5"]
+    with EmbeddedBot(ready=False, speech_threshold=math.inf) as bot:
+        assert main(["load", bot.ws_url, *words]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "2 sessions got no answer at all: the bot, or its process, may be overloaded" in lines
+    assert re.search(r"the thread of this process that sends was at most \d+ ms late$", lines[-1])
 
 
 def test_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

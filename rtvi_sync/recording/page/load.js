@@ -105,7 +105,7 @@ function loadPage() {
     }
   }
   const failed = rows.length - (count.passed || 0);
-  head("Load test", `${counted(rows.length, "session")}, ${failed ? `${grouped(failed)} failed` : "all passed"}`, [data.name, `in ${clock(report.seconds, 1)}`, ...OUTCOMES.filter((outcome) => count[outcome]).map((outcome) => `${grouped(count[outcome])} ${outcome}`)], null);
+  head("Load test", `${counted(rows.length, "session")}, ${failed ? `${grouped(failed)} failed` : "all passed"}`, [data.name, report.transport && `by ${report.transport}`, report.url, report.rate && `${counted(report.rate, "session")} a second at most`, report.date && report.date.replace("T", " ").replace("Z", " UTC"), `in ${clock(report.seconds, 1)}`, ...OUTCOMES.filter((outcome) => count[outcome]).map((outcome) => `${grouped(count[outcome])} ${outcome}`)], null);
   if (report.errors.length || report.sides.length) main.append(el("section", { "aria-labelledby": "findings-title" }, el("h2", { id: "findings-title" }, "What stands out"), el("ul", { class: "findings" },
     report.sides.map((words) => el("li", {}, el("span", { class: "tag bad" }, "Voice"), el("span", {}, words[0].toUpperCase() + words.slice(1)))),
     report.errors.map((line) => { const [, times, error] = line.match(/^(\d+) x (.*)$/s) || [null, null, line]; return el("li", {}, times ? el("span", { class: "tag bad" }, `${grouped(Number(times))} ×`) : el("span"), el("span", {}, error)); }))));

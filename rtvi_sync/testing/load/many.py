@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timezone
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -19,12 +20,13 @@ from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_thread
 from rtvi_sync.concurrency.logs import package_logger
+from rtvi_sync.net.urls import printable
 from rtvi_sync.protocol.validation import BOOL, COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
 from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
 from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.load.report import Outcome, Report, Row, RowAudio, error_text, kind_of
 
-from ...concurrency.clock import monotonic
+from ...concurrency.clock import monotonic, wall_time
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -98,7 +100,7 @@ def run_many(
     SECONDS.or_none.check(session_timeout=session_timeout)
     BOOL.or_none.check(progress=progress)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
-    run = _LoadRun(scenario, make, connect, on_row, session_timeout, LoadProgress(n, shown=progress))
+    run = _LoadRun(scenario, make, connect, on_row, session_timeout, spawn_rate, LoadProgress(n, shown=progress))
     due = run.began
     try:
         for number in range(n):
@@ -151,6 +153,7 @@ class _LoadRun:
         connect: Callable[[MeasuredClient], object],
         on_row: Callable[[Row], object] | None,
         timeout: float | None,
+        rate: float,
         progress: LoadProgress,
     ) -> None:
         self._scenario = scenario
@@ -161,6 +164,10 @@ class _LoadRun:
         #: Shown by the calling thread while it waits.
         self.progress: LoadProgress = progress
         self.began = monotonic()
+        self._date = datetime.fromtimestamp(wall_time(), timezone.utc)
+        self._rate = rate
+        # Of the bot, as the first session that was connected knows them. Written by the threads of sessions.
+        self._url, self._transport = "", ""
         # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
         self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
@@ -218,6 +225,10 @@ class _LoadRun:
         return Report(
             rows=tuple(rows[number] for number in sorted(rows)),
             seconds=monotonic() - self.began,
+            date=self._date.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            url=self._url,
+            transport=self._transport,
+            rate=None if self._rate == math.inf else self._rate,
             secrets=frozenset(self._secrets.copy()),
         )
 
@@ -294,7 +305,12 @@ class _LoadRun:
         self, session: _LoadSession, outcome: Outcome, error: BaseException | str | None, trace: str | None = None
     ) -> None:
         if session.client is not None:
-            self._secrets |= address_of(session.client._life)[1]
+            url, secrets = address_of(session.client._life)
+            self._secrets |= secrets
+            if not self._url or (session.connected and not self._transport):
+                self._url = printable(url) if url else ""
+                transport = session.client.transport if session.connected else None
+                self._transport = "" if transport is None else transport.name
         row = Row(
             number=session.number,
             outcome=outcome,

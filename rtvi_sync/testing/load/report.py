@@ -149,6 +149,12 @@ class Row:
         return sum(done.kind == "answer" and kind_of(done.error) == "timeout" for done in self.measurements)
 
     @property
+    def is_unanswered(self) -> bool:
+        """Return whether nothing came in time of any answer to its questions, not even late."""
+        answers = [done for done in self.measurements if done.kind == "answer"]
+        return bool(answers) and all(kind_of(done.error) == "timeout" and done.name != "complete" for done in answers)
+
+    @property
     def lost_seconds(self) -> LostSeconds:
         """Return how much audio was lost on each side; `audio` says where."""
         audio = self.audio
@@ -189,11 +195,19 @@ class Report:
     Attributes:
         rows: the sessions, in the order in which they began.
         seconds: the duration of the run.
+        date: when it began, in UTC: "2026-11-28T09:00:00Z"; "": it is not known, as in the three below.
+        url: where the bot is, without what may be secret in it.
+        transport: the name of that by which the first session that was connected was.
+        rate: how many sessions were to begin in a second, at most.
         secrets: what the clients know of keys and tokens. An error may quote it; the report has `***` in its place.
     """
 
     rows: tuple[Row, ...]
     seconds: float
+    date: str = ""
+    url: str = ""
+    transport: str = ""
+    rate: float | None = None
     secrets: frozenset[str] = attrs.field(default=frozenset(), repr=False)
 
     @property
@@ -229,11 +243,16 @@ class Report:
         """Return the report as a JSON document, and write it to a file if `path` is given. Times are in seconds."""
         PATH.or_none.check(path=path)
         document = {
+            "date": self.date,
+            "url": self.url,
+            "transport": self.transport,
+            "rate": self.rate,
             "seconds": self.seconds,
             "sessions": len(self.rows),
             "failed": len(self.failed),
             "not_heard": sum(row.not_heard for row in self.rows),
             "late_answers": sum(row.late_answers for row in self.rows),
+            "unanswered": sum(row.is_unanswered for row in self.rows),
             "audio": {name: sum(getattr(row.audio, name) for row in self.rows) for name in _AUDIO},
             "max_delay": self._max_delay,
             "errors": self._errors(),
@@ -357,8 +376,10 @@ class Report:
     def _sides(self) -> list[str]:
         """Return a line for each side on which audio was lost, or a question or an answer."""
         lines = []
+        if silent := sum(row.is_unanswered for row in self.rows):
+            lines.append(f"{_sessions(silent)} got no answer at all: the bot, or its process, may be overloaded")
         for what, name in _SIDES.items():
-            counts = [getattr(row, name) for row in self.rows if getattr(row, name)]
+            counts = [getattr(row, name) for row in self.rows if getattr(row, name) and not row.is_unanswered]
             if counts:
                 lines.append(f"{what}: {sum(counts)} in {_sessions(len(counts))}")
         for what, name in _LOSSES.items():
@@ -367,7 +388,7 @@ class Report:
             if losses:
                 lines.append(f"{what}: {sum(losses):.1f} s in {_sessions(len(losses))}, at most {max(losses):.1f} s")
         losing = sum(max(row.lost_seconds) >= _LEAST for row in self.rows)
-        if losing or any(row.not_heard for row in self.rows):
+        if losing or any(row.audio.sent for row in self.failed):
             lost = f"{_sessions(losing)} lost audio: the bot or this machine is overloaded; " if losing else ""
             lines.append(
                 f"{lost}the thread of this process that sends was at most {1000 * self._max_delay:.0f} ms late"

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -289,10 +289,22 @@ def test_a_load_test(show: Open, tmp_path: Path) -> None:
                 measurements=tuple(done),
             )
         )
-    Report(rows=tuple(rows), seconds=11.0).to_html(tmp_path / "load.html")
+    of_run: dict[str, Any] = {
+        "date": "2026-11-28T09:00:00Z",
+        "url": "wss://bot.example/ws",
+        "transport": "twilio",
+        "rate": 10.0,
+    }
+    Report(rows=tuple(rows), seconds=11.0, **of_run).to_html(tmp_path / "load.html")
     for width, theme in ((1400, "dark"), (420, "light")):
         page = show(tmp_path / "load.html", width, theme)
         assert page.locator("h1").inner_text() == "60 sessions, 5 failed"
+        assert page.locator("p.facts span").all_inner_texts()[1:5] == [
+            "by twilio",
+            "wss://bot.example/ws",
+            "10 sessions a second at most",
+            "2026-11-28 09:00:00 UTC",
+        ]
         assert "TimeoutError: <b>no</b> answer" in page.locator("ul.findings").inner_text()
         assert {"p50", "p95", "p99"} == set(", ".join(of(page, ".charts text.p")).split(", "))
         first = page.locator("#sessions tbody tr").first

@@ -83,6 +83,15 @@ class TestRunning:
             assert sum(row.durations.values()) - row.durations["answer first text"] <= row.seconds
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("rtvi-scenario")]
 
+    def test_what_was_tested(self, bot: EmbeddedBot) -> None:
+        """The report says which bot was tested, how and when, without the token in its URL."""
+        report = run_many(ask, 2, f"{bot.ws_url}?token=canary5d1e", spawn_rate=40)
+        assert (report.url, report.transport, report.rate) == (bot.ws_url, "websocket", 40)
+        assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", report.date)
+        assert "canary" not in report.to_json()
+        unreached = run_many(ask, 1, "ws://127.0.0.1:9/ws", spawn_rate=math.inf)
+        assert (unreached.url, unreached.transport, unreached.rate) == ("ws://127.0.0.1:9/ws", "", None)
+
     def test_one_fails(self, bot: EmbeddedBot) -> None:
         """An exception of a scenario, even SystemExit, fails its session only, and its traceback is reported."""
         numbers = iter(range(4))

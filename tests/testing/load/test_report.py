@@ -35,13 +35,17 @@ def report() -> Report:
     return Report(rows=tuple(rows), seconds=12.0)
 
 
+def _failed(name: str, kind: str = "timeout") -> tuple[Measurement, ...]:
+    error = RequestTimeoutError("too late")
+    error.kind = kind
+    return (done(name, 9.0, kind="answer", error=error),)
+
+
 def overloaded() -> Report:
     """Return a report of voice calls to a bot that is overloaded, and of one whose own machine was."""
 
     def failed(number: int, kind: str, **audio: float) -> Row:
-        error = RequestTimeoutError("too late")
-        error.kind = kind
-        measurements = (done("first audio", 9.0, kind="answer", error=error),)
+        measurements = _failed("first audio", kind)
         row = Row(number=number, outcome="failed", kind=kind, began=0.0, seconds=9.0, measurements=measurements)
         return attrs.evolve(row, audio=RowAudio(sent=5.0, received=1.0, max_delay=0.01 * (number + 1), **audio))
 
@@ -58,8 +62,8 @@ class TestSides:
     def test_as_text(self) -> None:
         """The report says on which side audio, questions and answers were lost."""
         assert str(overloaded()).splitlines()[-6:] == [
+            "1 session got no answer at all: the bot, or its process, may be overloaded",
             "questions that the bot did not hear, though they were said: 2 in 2 sessions",
-            "answers that were not complete in time: 1 in 1 session",
             "the user's audio that the bot or the network did not take (over WebRTC: that this process was too busy "
             "for): 1.8 s in 2 sessions, at most 1.5 s",
             "the bot's audio that the network lost or delayed: 0.5 s in 1 session, at most 0.5 s",
@@ -67,6 +71,21 @@ class TestSides:
             "4 sessions lost audio: the bot or this machine is overloaded; the thread of this process that sends was "
             "at most 30 ms late",
         ]
+
+    def test_answers_that_are_late_and_that_are_missing(self) -> None:
+        """A session without any part of an answer is told apart from a late answer, with the delay of the process."""
+        missing = overloaded().rows[2]
+        late = attrs.evolve(missing, measurements=(done("first audio", 9.0, kind="answer"), *_failed("complete")))
+        report = Report(rows=(*[attrs.evolve(missing, audio=RowAudio(sent=5.0, max_delay=0.2))] * 42, late), seconds=9)
+        assert str(report).splitlines()[-4:-1] == [
+            "42 sessions got no answer at all: the bot, or its process, may be overloaded",
+            "answers that were not complete in time: 1 in 1 session",
+            "the bot's audio that the network lost or delayed: 0.5 s in 1 session, at most 0.5 s",
+        ]
+        assert str(report).endswith("the thread of this process that sends was at most 200 ms late")
+        silent = Report(rows=(attrs.evolve(missing, audio=RowAudio(sent=5.0)),), seconds=9.0)
+        assert str(silent).endswith("the thread of this process that sends was at most 0 ms late")
+        assert [json.loads(each.to_json())["unanswered"] for each in (report, silent, overloaded())] == [42, 1, 1]
 
     def test_a_late_process(self) -> None:
         """What this process was late with is told, and how late the thread was that sends."""
