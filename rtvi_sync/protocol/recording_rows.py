@@ -39,6 +39,9 @@ Row: TypeAlias = dict[str, Any]
 FORMAT: Final = "rtvi-recording"
 VERSION: Final = 1
 
+#: How the mark of a failed test begins.
+TEST_FAILED: Final = "The test failed: "
+
 #: What stands for a secret.
 MASK: Final = "***"
 

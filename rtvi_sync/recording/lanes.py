@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ..conversation.record import TurnTimings
+from ..protocol.recording_rows import TEST_FAILED
 
 if TYPE_CHECKING:
     from rtvi_sync import Turn
@@ -65,7 +66,7 @@ class LaneMark:
     """
 
     at: float
-    kind: Literal["interruption", "error", "lost", "mark", "end"]
+    kind: Literal["interruption", "error", "lost", "mark", "failed", "end"]
     text: str
     turn: int | None = None
 
@@ -213,7 +214,8 @@ def _mark_of(row: dict[str, Any]) -> LaneMark | None:
     at = float(row.get("t", 0.0))
     match row.get("kind"):
         case "mark":
-            return LaneMark(at=at, kind="mark", text=str(row.get("text", "")))
+            text = str(row.get("text", ""))
+            return LaneMark(at=at, kind="failed" if text.startswith(TEST_FAILED) else "mark", text=text)
         case "lost":
             return LaneMark(at=at, kind="lost", text=loss_in_words(row))
         case "end":

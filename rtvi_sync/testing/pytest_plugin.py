@@ -499,13 +499,15 @@ def _describe_failure(
     item: pytest.Item, error: BaseException | None, report: pytest.TestReport, turns: list[Turn]
 ) -> None:
     """Add the last turns and the recordings to the report of a failed test, and its error to the recordings."""
+    from rtvi_sync.protocol.recording_rows import TEST_FAILED
+
     shown = str(getattr(error, "timeline", ""))
     others = [turn for turn in turns[-_MAX_TURNS:] if _timeline([turn]) not in shown]
     if others or not turns:
         report.sections.append(("rtvi timeline", _timeline(others) or "no turn was begun"))
     recordings = item.stash[_recordings]
     for recording in recordings:
-        recording.mark(f"The test failed: {_why(error)}")
+        recording.mark(f"{TEST_FAILED}{_why(error)}")
     kept = [path for recording in recordings for path in recording.paths]
     paths = [str(path) for path in (*map(_page_of, _rows_of(recordings)), *kept)]
     report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))

@@ -3,7 +3,8 @@
 const IS_PART = data.kind === "turns"; // of another page: turns without what only a recording has
 const LANES = [["user-audio", "User's audio", 46], ["user", "User", 28], ["model", "Model", 22], ["functions", "Functions", 24],
   ["bot", "Bot", 44], ["bot-audio", "Bot's audio", 46], ["marks", "Marks", 24]].filter(([lane]) => !IS_PART || ["user", "functions", "bot", "marks"].includes(lane));
-const SHAPES = { interruption: "M-5-5H5L0 5Z", error: "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z", lost: "M0-6L6 5H-6Z", mark: "M0-6L6 0L0 6L-6 0Z", end: "M-5-5H5V5H-5Z" };
+const UNHEARD = ["model", "functions"]; // lanes of what a telephone does not carry
+const SHAPES = { interruption: "M-5-5H5L0 5Z", error: "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z", lost: "M0-6L6 5H-6Z", failed: "M-6 0L0-6L6 0L0 6Z", mark: "M0-6L6 0L0 6L-6 0Z", end: "M-5-5H5V5H-5Z" };
 const NARROW = 640, GUTTER = 104, AXIS = 24, CUT = 20, ZOOM = 1.6, PAGE = 200, LATEST = 60;
 const WHO = { text: "user typed", audio: "user spoke" };
 
@@ -101,6 +102,7 @@ class Timeline {
     const parts = [], tops = {};
     let y = AXIS;
     for (const [lane, name, height] of LANES) {
+      if (this.recording.only_heard && UNHEARD.includes(lane)) continue;
       const label = narrow ? 15 : 0;
       tops[lane] = { top: y + label, height };
       const group = svg("g", { class: "lane", "data-lane": lane }, svg("line", { class: "rule", x1: 0, x2: whole, y1: y, y2: y }),
@@ -111,7 +113,7 @@ class Timeline {
     }
     const height = y + 2, behind = [], over = [];
     behind.push(this.axis(width, height));
-    for (const bar of this.recording.bars) if (visible(bar.start, bar.end)) this.bar(bar, tops[bar.lane], width);
+    for (const bar of this.recording.bars) if (tops[bar.lane] && visible(bar.start, bar.end)) this.bar(bar, tops[bar.lane], width);
     for (const wait of this.recording.waits) if (visible(wait.start, wait.end)) this.wait(wait, tops.bot, width);
     for (const mark of this.recording.marks) {
       if (!visible(mark.at, mark.at)) continue;
@@ -264,12 +266,12 @@ class Conversation {
     const swatch = (draw, text) => el("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" }, draw), text);
     const box = (lane, more) => [svg("rect", { class: `bar ${lane}`, x: 1, y: 2, width: 20, height: 10, rx: 2 }), more];
     const kinds = new Set(this.recording.marks.map((mark) => mark.kind));
-    const names = { interruption: "interruption", error: "error", lost: "audio lost", mark: "mark of the test", end: "end of the session" };
+    const names = { interruption: "interruption", error: "error", lost: "audio lost", failed: "the test failed", mark: "mark of the test", end: "end of the session" };
     return el("section", { id: "timeline", "aria-labelledby": "timeline-title" }, el("div", { class: "bar-head" }, el("h2", { id: "timeline-title" }, "Timeline"),
       el("div", { class: "tools" }, !IS_PART && [this.player.clock, this.player.button], button("−", "Zoom out", () => this.timeline.zoom(ZOOM)), button("+", "Zoom in", () => this.timeline.zoom(1 / ZOOM)),
         button("Whole", "Show the whole time", () => this.timeline.show(0, this.timeline.length)), button("?", "Keys", () => this.help()))),
       this.timeline.node, !IS_PART && this.player.note,
-      el("ul", { class: "legend", "aria-label": "Legend" }, swatch(box("user"), "user"), !IS_PART && swatch(box("model"), "model runs"), swatch(box("functions"), "function call"), swatch(box("bot"), "bot"),
+      el("ul", { class: "legend", "aria-label": "Legend" }, swatch(box("user"), "user"), !IS_PART && !this.recording.only_heard && swatch(box("model"), "model runs"), !this.recording.only_heard && swatch(box("functions"), "function call"), swatch(box("bot"), "bot"),
         swatch(box("bot", svg("rect", { x: 1, y: 2, width: 20, height: 10, fill: "url(#hatch)" })), "interrupted"),
         swatch(svg("path", { class: "wait", d: "M2 3V11M2 7H20M20 3V11" }), "until the bot is heard"),
         Object.keys(names).filter((kind) => kinds.has(kind)).map((kind) => swatch(svg("path", { class: `mark ${kind}`, d: SHAPES[kind], transform: "translate(11 7)" }), names[kind]))));
@@ -279,7 +281,7 @@ class Conversation {
     const { turns } = this.recording, title = el("h2", { id: "turns-title" }, "Turns");
     if (!turns.length) return el("section", { "aria-labelledby": "turns-title" }, el("div", { class: "bar-head" }, title),
       el("p", { class: "muted" }, "There was no turn."));
-    const withCalls = turns.some((turn) => turn.calls.length), measures = Object.keys(MEASURES);
+    const withCalls = turns.some((turn) => turn.calls.length), measures = measuresOf([this.recording]);
     const slowestOf = (measure) => turns.reduce((one, other) => (other[measure] ?? -1) > (one[measure] ?? -1) ? other : one);
     const most = Object.fromEntries(measures.map((measure) => [measure, slowestOf(measure)]));
     const column = (text, style) => el("th", { scope: "col", role: "columnheader", class: style }, text);
@@ -454,7 +456,7 @@ function recordingsPage() {
   const findings = findingsOf(recordings);
   if (findings) main.append(findings);
   if (data.baseline) main.append(changes(data.baseline, data.left_out));
-  if (turns.length) main.append(el("section", { "aria-labelledby": "latencies-title" }, el("h2", { class: "hidden", id: "latencies-title" }, "Latencies"), tiles(data.percentiles, turns)));
+  if (turns.length) main.append(el("section", { "aria-labelledby": "latencies-title" }, el("h2", { class: "hidden", id: "latencies-title" }, "Latencies"), tiles(data.percentiles, turns, measuresOf(recordings))));
   if (!only) {
     main.append(el("section", { id: "recordings", "aria-labelledby": "recordings-title" }, el("div", { class: "bar-head" }, el("h2", { id: "recordings-title" }, "Recordings")),
       table("Recordings", ["Recording", "Timeline", "Length", "Turns", "Voice to voice, p50", "Findings"], recordings.map((recording, index) => [

@@ -14,6 +14,7 @@ import attrs
 
 from ...conversation.record import TurnTimings
 from ...conversation.turn import words_of
+from ...protocol.recording_rows import TEST_FAILED
 from ..compare import Comparison
 from ..lanes import (
     Bar,
@@ -91,6 +92,7 @@ def _recording(recording: Recording, folder: Path | None, embed_audio: bool) -> 
         "library": recording.head.get("library", ""),
         "wall": recording.head.get("wall", ""),
         "is_cut": recording.is_cut,
+        "only_heard": not recording._has_words,
         "findings": [attrs.asdict(finding) for finding in findings_of(recording, turns)],
         "percentiles": percentiles_as_data(turns),
         "messages": [
@@ -231,14 +233,16 @@ def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
             found.append(Finding(kind="Lost", text=f"{loss_in_words(row)}."))
         elif row["kind"] == "mark":
             at = row.get("t", 0.0)
-            text = f"{row.get('text', '')} ({at:.2f} s)"
-            found.append(Finding(kind="Mark", text=text, turn=turn_at(at, turns), bad=False))
+            text = str(row.get("text", ""))
+            why = text.removeprefix(TEST_FAILED)
+            kind = "Mark" if why == text else "Test failed"
+            found.append(Finding(kind=kind, text=f"{why} ({at:.2f} s)", turn=turn_at(at, turns), bad=kind != "Mark"))
         elif row["kind"] == "end" and (row.get("error") or row.get("code") not in _USUAL_CODES):
             found.append(Finding(kind="End", text=f"At {row.get('t', 0.0):.2f} s {end_in_words(row)}."))
     if recording.is_cut:
         text = f"The recording ends at {recording.seconds:.2f} s without an end of the session: its process was killed."
         found.append(Finding(kind="Cut", text=text))
-    return sorted(found, key=lambda finding: (finding.kind != "Mark", not finding.bad))
+    return sorted(found, key=lambda finding: (finding.kind != "Test failed", finding.kind != "Mark", not finding.bad))
 
 
 def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:

@@ -80,12 +80,15 @@ function tip(text, event) {
   node.style.top = `${event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 8 : event.clientY + 18}px`;
 }
 
-/** Return percentiles as three figures, each with a dot for every turn. */
-function tiles(percentiles, turns) {
+/** Return the names of the measures; of bots that were only heard, as by telephone, those of what is heard. */
+const measuresOf = (recordings) => Object.keys(MEASURES).filter((measure) => measure !== "time_to_first_token" || !recordings.every((recording) => recording.only_heard));
+
+/** Return percentiles as figures, each with a dot for every turn. */
+function tiles(percentiles, turns, measures) {
   const longest = Math.max(...Object.values(percentiles).map((each) => each.max || 0)) || 1;
   const place = (value) => `${(1 + 98 * value / longest).toFixed(2)}%`;
-  return el("div", { class: "tiles" }, Object.entries(MEASURES).map(([measure, name]) => {
-    const each = percentiles[measure];
+  return el("div", { class: "tiles" }, measures.map((measure) => {
+    const each = percentiles[measure], name = MEASURES[measure];
     if (!each.count) return el("div", { class: "tile" }, el("h3", {}, name), el("p", { class: "muted" }, "not measured in any turn"));
     const values = turns.map((turn) => turn[measure]).filter((value) => value !== null);
     const most = Math.max(...values);

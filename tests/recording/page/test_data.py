@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import Recording
+from rtvi_sync.recording.lanes import marks_of
 from rtvi_sync.recording.page.data import findings_of, recordings_data, turns_data
 from tests.support.recordings import Script, a_talk
 
@@ -33,6 +34,18 @@ def test_marks_and_what_went_wrong_come_first(talk: Recording) -> None:
     assert [turn["failure"] for turn in recordings_data([talk])["recordings"][0]["turns"]] == [*[""] * 5, error]
     assert texts["Interrupted"] == "The bot was interrupted; 56 of 101 characters were not heard."
     assert texts["Slow"].startswith("The bot was first heard after 2.60 s")
+
+
+def test_a_failed_test(tmp_path: Path) -> None:
+    """The mark of a failed test comes first, before those of the application, and is a fault."""
+    script = a_talk(tmp_path, audio=False)
+    script.row("mark", text="here")
+    script.row("mark", text="The test failed: turn 2: too late")
+    failed = Recording.load(script.write())
+    first, second, *_ = findings_of(failed, failed.turns())
+    assert (first.kind, first.bad, first.text.partition(" (")[0]) == ("Test failed", True, "turn 2: too late")
+    assert (second.kind, second.bad) == ("Mark", False)
+    assert [mark.kind for mark in marks_of(failed, failed.turns())].count("failed") == 1
 
 
 def test_a_cut_recording(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rtvi_sync import Recording
-from rtvi_sync.testing import Measurement, Report, Row, RowAudio
+from rtvi_sync import Recording, connect
+from rtvi_sync.media import ToneSource
+from rtvi_sync.testing import EmbeddedBot, Measurement, Report, Row, RowAudio
 from tests.recording.conftest import a_hostile_talk
 from tests.support.recordings import HOSTILE, Script, a_talk, an_hour
 from tests.support.slowness import GUARD
@@ -265,6 +266,25 @@ def test_print(show: Open, talk_page: Path, tmp_path: Path) -> None:
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
     page.pdf(path=tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_telephone_call(show: Open, tmp_path: Path) -> None:
+    """A call has no lane, tile or column of what a telephone does not carry; a failed test is the first finding."""
+    options: dict[str, Any] = {"transport": "twilio", "mic": False, "speaker": False, "connect_timeout": GUARD}
+    with (
+        EmbeddedBot() as bot,
+        connect(bot.ws_url, **options) as caller,
+        caller.record(tmp_path / "call", report=True) as recording,
+    ):
+        caller.ask(ToneSource(440, 0.5), GUARD)
+        recording.mark("The test failed: turn 1: too late")
+    page = show(tmp_path / "call.html")
+    lanes = page.locator("#timeline g.lane").evaluate_all("nodes => nodes.map((node) => node.dataset.lane)")
+    assert lanes == ["user-audio", "user", "bot", "bot-audio", "marks"]
+    assert of(page, ".tile h3") == ["Voice to voice", "First audio"]
+    assert "First token" not in page.locator("#turns").inner_text()
+    assert page.locator("ul.findings li").first.locator("span.tag.bad").inner_text() == "Test failed"
+    assert page.locator("path.mark.failed").count() == 2  # in the timeline, and in the legend
 
 
 def test_a_load_test(show: Open, tmp_path: Path) -> None:
