@@ -90,7 +90,7 @@ def _show(exam: Examination, screen: Screen) -> list[Result]:
     for needed, names in missing.items():
         for line in textwrap.wrap(f"not checked without {needed}: {', '.join(names)}", _width()):
             screen.print_line(line, "faint")
-    screen.print_line(*_summary(results))
+    screen.print_line(*_summary(results, is_unheard=exam.is_only_heard and not exam.speaks))
     return results
 
 
@@ -109,9 +109,11 @@ def _print_result(result: Result, screen: Screen) -> None:
         screen.print_line(" " * _INDENT + text)
 
 
-def _summary(results: Sequence[Result]) -> tuple[str, Style]:
+def _summary(results: Sequence[Result], *, is_unheard: bool) -> tuple[str, Style]:
     failed, warned = _count(results, "fail"), _count(results, "warn")
     if not failed and not warned:
+        if is_unheard:
+            return "Nothing is wrong so far; --audio is needed to hear whether a phone bot answers.", "warning"
         return "Nothing is wrong.", "good"
     worst: Status = "fail" if failed else "warn"
     first = next(result.id for result in results if result.finding.status == worst)

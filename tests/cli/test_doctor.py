@@ -37,6 +37,17 @@ def test_a_healthy_bot(doctor: Callable[..., Examined]) -> None:
     assert "Hello bot." in checks["audio_in"]["finding"]
 
 
+def test_a_phone_bot(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --audio the last line says that the bot was not heard; with it, nothing is wrong."""
+    with EmbeddedBot() as bot:
+        call = ["doctor", bot.ws_url, "--transport", "twilio"]
+        assert main(call) == 0
+        last = "Nothing is wrong so far; --audio is needed to hear whether a phone bot answers."
+        assert capsys.readouterr().out.splitlines()[-1] == last
+        assert main([*call, "--audio"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "Nothing is wrong."
+
+
 def test_wss_that_is_healed(doctor: Callable[..., Examined]) -> None:
     """A server that advertises wss:// on its plain port works, with a warning, which is status 3 with --strict."""
     with (

@@ -25,6 +25,7 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.net.advice import is_of_tls
 from rtvi_sync.net.urls import parse_url
+from rtvi_sync.session.connect_request import TELEPHONY
 
 from .diagnosis import Diagnosis, blocked, fail, of_error
 
@@ -36,6 +37,13 @@ _BUSY: Final = 1013
 _REFUSED_CLIENT: Final = (401, 403, 407, 429, 503)
 # The paths of Pipecat's bots, at which a 403 is about the token.
 _KNOWN_PATHS: Final = ("/ws", "/ws-client")
+
+# What bots of Pipecat need for a call, beside the entry.
+_CREDENTIALS: Final = {
+    "twilio": ", and TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN in its environment, with any text",
+    "telnyx": ", and TELNYX_API_KEY in its environment, with any text",
+    "plivo": ", and PLIVO_AUTH_ID and PLIVO_AUTH_TOKEN in its environment, with any text",
+}
 
 _FOR_START: Final = "Pass the key that the server requires, as --header 'Authorization: Bearer ...'"
 _FOR_WEBSOCKET: Final = (
@@ -181,6 +189,11 @@ def _refusal(error: ConnectError, cure: str) -> Diagnosis:
 
 def _entry(name: str) -> str:
     """Return what to do about a bot that closes the connection of a transport."""
+    if name in TELEPHONY:
+        return (
+            f"See the bot's log. A bot of Pipecat needs the entry {name} in its transport_params, as docs/pipecat.md "
+            f"shows{_CREDENTIALS.get(name, '')}. It takes calls at the path /ws alone"
+        )
     wanted = (
         "websocket (with a ProtobufFrameSerializer) or eval" if name == "websocket" else name or "of this transport"
     )

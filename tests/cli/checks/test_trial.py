@@ -58,3 +58,17 @@ def test_the_first_thing_that_is_wrong(
     """The first check that is not all right is the one whose subject is wrong, and it names the cure."""
     with server() as url:
         doctor(url, "--timeout", "4").assert_first(first, finding, cure)
+
+
+@pytest.mark.parametrize(
+    ("provider", "variables"),
+    [("twilio", "TWILIO_AUTH_TOKEN"), ("telnyx", "TELNYX_API_KEY"), ("plivo", "PLIVO_AUTH_ID"), ("exotel", "")],
+)
+def test_a_call_that_is_refused(provider: str, variables: str, doctor: Callable[..., Examined]) -> None:
+    """The cure names the entry of the provider and its variables, and no path but that of calls."""
+    with runner("/ws", closes(1000)) as url:
+        examined = doctor(url, "--timeout", "4", "--transport", provider)
+    examined.assert_first("entry", "the call", f"the entry {provider} in its transport_params")
+    cure = examined.checks["entry"]["cure"]
+    assert variables in cure
+    assert cure.endswith("It takes calls at the path /ws alone")
