@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -214,6 +215,8 @@ def failure_of(
             last["webrtc"] = MissingExtraError("SmallWebRTCTransport", "webrtc")
         likely = sorted(last.items(), key=lambda each: _unlikeliness(each[1]))
         tried = "".join(f"\n  {name}: {_in_short(str(failure))}{again.get(name, '')}" for name, failure in likely)
+        if is_last and _may_be_phone_bot(candidate.bot_url):
+            tried += f"\n  If this is a phone bot, name the transport: {', '.join(TELEPHONY[:-1])} or {TELEPHONY[-1]}"
         tried += "\n  (error.attempts has them in full)"
         seconds = limit.timeout if isinstance(error, ConnectionTimeoutError) else None
         within = f" within {round(seconds, 3):g} s" if seconds is not None else ""
@@ -225,6 +228,12 @@ def failure_of(
         result = ConnectError(text, status=error.status)
     result.attempts = (*failures,)
     return result
+
+
+def _may_be_phone_bot(bot_url: BotURL | None) -> bool:
+    """Return whether the user has named the WebSocket at which Pipecat's runner takes calls."""
+    named = bot_url.ws_url if bot_url is not None and not bot_url.endpoints else None
+    return named is not None and urlsplit(named).path.endswith("/ws")
 
 
 def _unlikeliness(failure: RTVIError) -> int:

@@ -29,6 +29,7 @@ from tests.support.loopback import Peer, Server
 from tests.support.moments import at
 from tests.support.slowness import GUARD
 from tests.support.threads import thread_names
+from tests.support.websocket import accept, close_frame
 
 QUIET: dict[str, Any] = {"enable_mic": False, "speaker": NullSink(), "connect_timeout": GUARD}
 
@@ -140,6 +141,20 @@ def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None
     assert {way.split()[0] for way in ways} == {f"{name}:" for name, _ in caught.value.attempts}
     assert all(way.isprintable() and len(way) < 600 for way in ways)
     assert last == "  (error.attempts has them in full)"
+
+
+@pytest.mark.parametrize(("path", "may_be"), [("/ws", True), ("/ws-client", False)])
+def test_what_may_be_a_phone_bot(path: str, may_be: bool) -> None:
+    """A bot at /ws that no transport has reached may be one that takes calls alone, as the error says."""
+
+    def hang_up(peer: Peer) -> None:
+        head, _ = peer.read_request()
+        accept(peer, head, after=close_frame(1011))
+
+    with Server(hang_up) as server, pytest.raises(ConnectError) as caught:
+        connect(f"ws://{server.authority}{path}", **QUIET)
+    hint = "  If this is a phone bot, name the transport: twilio, telnyx, plivo or exotel"
+    assert (hint in str(caught.value).split("\n")) is may_be
 
 
 def test_the_likeliest_cause_is_the_first(server: ScriptedServer) -> None:
