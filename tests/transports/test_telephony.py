@@ -345,7 +345,9 @@ def test_keys_that_are_interrupted(plain, opened):
 
     def interrupt():
         next_of(bot, "dtmf")
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
 
     with running(interrupt), pytest.raises(KeyboardInterrupt):
         transport.send_dtmf("1" * 100)
