@@ -108,7 +108,7 @@ def test_the_bot_hangs_up():
 
 @pytest.mark.parametrize("how", ["the caller hangs up", "the line breaks", "the bot fails"])
 def test_an_answer_that_is_cut_off(how):
-    """It is not complete, though its last word is not known."""
+    """An answer is not complete if the line is cut, though its last word is not known."""
     story = " ".join(["word"] * 40)
     with EmbeddedBot(replies=lambda _: story) as bot, call(bot) as caller:
         session = bot.sessions[0]

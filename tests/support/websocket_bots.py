@@ -81,7 +81,7 @@ class Session:
             on_interruption=self._interrupted,
             on_closed=lambda info: self._note(self.ends, info),
             on_event=lambda *_: None,
-            on_messages=self._take,
+            on_messages=self.take,
             network=network or Network(ssl_context=trusting(), proxy=False),
             media=self.media,
             _runtime=runtime,
@@ -92,7 +92,8 @@ class Session:
             where.append(what)
             self._changed.notify_all()
 
-    def _take(self, messages) -> None:
+    def take(self, messages) -> None:
+        """Keep messages that the transport has delivered."""
         for message in messages:
             self._note(self.messages, message)
 
@@ -102,7 +103,7 @@ class Session:
             self._changed.notify_all()
 
     def begin(self, transport: Transport) -> None:
-        transport.initialize(self.options, lambda message: self._take([message]))
+        transport.initialize(self.options, lambda message: self.take([message]))
         transport.init_devices()
 
     def wait(self, condition) -> None:

@@ -270,8 +270,8 @@ def test_a_line_that_fails(plain, opened, runtime):
     """The call ends with the error, also if that happens while the bot is heard."""
 
     class Fails(Session):
-        def _take(self, messages):
-            super()._take(messages)
+        def take(self, messages):
+            super().take(messages)
             if messages[0].type == "bot-started-speaking":
                 raise ValueError("failed")
 
