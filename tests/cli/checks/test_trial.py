@@ -68,7 +68,7 @@ def test_a_call_that_is_refused(provider: str, variables: str, doctor: Callable[
     """The cure names the entry of the provider and its variables, and no path but that of calls."""
     with runner("/ws", closes(1000)) as url:
         examined = doctor(url, "--timeout", "4", "--transport", provider)
-    examined.assert_first("entry", "hung up", f"the entry {provider} in its transport_params")
+    examined.assert_first("entry", "before the bot was ready", f"the entry {provider} in its transport_params")
     cure = examined.checks["entry"]["cure"]
     assert variables in cure
     assert cure.endswith("It takes calls at the path /ws alone")
