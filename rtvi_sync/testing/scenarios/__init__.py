@@ -1,0 +1,1 @@
+"""Pipecat's eval scenarios: files of conversations, and what the bot must do in them."""
