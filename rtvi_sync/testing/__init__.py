@@ -4,7 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from rtvi_sync.testing import faults
+    from rtvi_sync.testing import faults, scenarios
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
     from rtvi_sync.testing.embedded_bot.phone import BotCall
     from rtvi_sync.testing.embedded_bot.reply import Fault, Reply
@@ -41,6 +41,7 @@ __all__ = [
     "RowAudio",
     "faults",
     "run_many",
+    "scenarios",
 ]
 
 # Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
@@ -63,7 +64,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
-        if name == "faults":
+        if name in ("faults", "scenarios"):
             return importlib.import_module(f".{name}", __name__)
         module = _MODULE_OF.get(name)
         if module is None:

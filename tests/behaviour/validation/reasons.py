@@ -35,6 +35,7 @@ CONSTRUCTORS: Final = {
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
             *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation", "Timeline"),
+            "Scenario",
         ),
         _MADE_BY_PACKAGE,
     ),
