@@ -38,7 +38,7 @@ from ..events import Event, RTVIEvent
 from ..media.audio_files import decode
 from ..media.base import AudioSource
 from ..media.capture import AudioSender
-from ..media.convert import ResamplingSource
+from ..media.convert import ResamplingSource, origin_of
 from ..media.kinds import is_source
 from ..media.levels import WINDOWS_PER_SECOND, audible_windows
 from ..media.pcm import MICROPHONE_RATE_HZ
@@ -672,7 +672,7 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
         DeviceError: the file cannot be used.
     """
     source = _source_of(question, sample_rate_hz)
-    read = source.source if isinstance(source, ResamplingSource) else source
+    read = origin_of(source)
     if isinstance(read, PackagedSource) and read.is_endless:
         raise ValueError(f"question must be audio that ends, and a {type(read).__name__} of this kind does not")
     if isinstance(read, MemorySource) and read.total_frames == 0:

@@ -14,6 +14,7 @@ from .status import AudioDroppedData, AudioLevel, DeviceStatus, MediaState, Part
 from .tracks import AudioTrack, ParticipantTracks, Track, TrackFrames, Tracks, VideoTrack
 
 if typing.TYPE_CHECKING:
+    from .noise import NoisySource
     from .video import CameraSource, FileVideoSource, ScreenSource
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ToneSource",
     "CallbackSource",
     "PushSource",
+    "NoisySource",
     # video sources
     "CameraSource",
     "FileVideoSource",
@@ -62,9 +64,10 @@ if not typing.TYPE_CHECKING:  # a type checker would infer from it that every na
 
     def __getattr__(name: str) -> typing.Any:
         if name in __all__:
-            from . import video
+            from . import noise, video
 
-            return globals().setdefault(name, getattr(video, name))
+            module = noise if name == "NoisySource" else video
+            return globals().setdefault(name, getattr(module, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

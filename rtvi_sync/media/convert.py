@@ -73,7 +73,50 @@ def decode_alaw(data: bytes | bytearray | memoryview) -> bytes:
 # -- sample rates -----------------------------------------------------------------------------------------------------
 
 
-class ResamplingSource:
+class SourceWrapper:
+    """The base class of sources that read another source, which `source` returns. They end and are closed as that one.
+
+    Like each source of the application they are read on a thread of their own.
+
+    Args:
+        source: the source that is read and closed with this one; one session at a time uses it, with or without this
+            one.
+    """
+
+    def __init__(self, source: AudioSource) -> None:
+        _SOURCE.check(source=source)
+        self._source = source
+        self._source_rate: int | None = None  # read once per session
+
+    @property
+    def source(self) -> AudioSource:
+        """Return the source that this one reads."""
+        return self._source
+
+    @property
+    def lease_key(self) -> object:
+        """Return that of the source, because its session reads it."""
+        return lease_key_of(self._source)
+
+    def close(self) -> None:
+        """Close the source, which may be read again."""
+        self._source_rate = None
+        self._source.close()
+
+    def _rate_of_source(self) -> int:
+        """Return the rate of the source, which must be valid."""
+        self._source_rate = self._source_rate or pcm_tools.check_rate(self._source.sample_rate_hz)
+        return self._source_rate
+
+
+def origin_of(source: AudioSource) -> AudioSource:
+    """Return the source whose audio is sent: itself, or what its wrappers read."""
+    while isinstance(source, SourceWrapper):
+        source = source.source
+    return source
+
+
+class ResamplingSource(SourceWrapper):
     """A source that reads another source and returns its audio at another sample rate.
 
     It may end, be closed and be read again as that source. Like each source of the application it is read on a thread
@@ -86,9 +129,7 @@ class ResamplingSource:
     """
 
     def __init__(self, source: AudioSource, sample_rate_hz: int) -> None:
-        _SOURCE.check(source=source)
-        self._source = source
-        self._source_rate: int | None = None  # read once per session
+        super().__init__(source)
         self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
         self._ready = b""
         self._ended = False
@@ -102,11 +143,6 @@ class ResamplingSource:
         return self._source.source if type(self._source) is ResamplingSource else self._source
 
     @property
-    def lease_key(self) -> object:
-        """Return that of the source, because its session reads it."""
-        return lease_key_of(self._source)
-
-    @property
     def sample_rate_hz(self) -> int:
         """Return the rate that the bot gets."""
         return self._converter.to_hz
@@ -114,7 +150,7 @@ class ResamplingSource:
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples at the new rate; `b""` after the last."""
         COUNT.check(frames=frames)
-        rate = self._source_rate = self._source_rate or pcm_tools.check_rate(self._source.sample_rate_hz)
+        rate = self._rate_of_source()
         while not self._ready and not self._ended:
             pcm = pcm_tools.samples_from_source(self._source.read(-(-frames * rate // self._converter.to_hz)))
             self._ended = not pcm
@@ -125,8 +161,8 @@ class ResamplingSource:
     def close(self) -> None:
         """Close the source, which may be read again."""
         self._converter.reset()
-        self._ready, self._ended, self._source_rate = b"", False, None
-        self._source.close()
+        self._ready, self._ended = b"", False
+        super().close()
 
 
 class ResamplingSink:

@@ -26,7 +26,7 @@ from ..protocol.record import Record
 from . import pcm as pcm_tools
 from .base import AudioSink, AudioSource, MediaDeviceInfo, VideoFrame, VideoSource
 from .capture import AudioSender, MemoryReader, PrefetchReader, Reader, SendAudio
-from .convert import ResamplingSource
+from .convert import ResamplingSource, origin_of
 from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, Device, await_opening
 from .kinds import Kind, is_device
 from .leases import Lease, lease_key_of
@@ -555,7 +555,8 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         else:
             reader = PrefetchReader(choice, rate, lease, enabled)
         # `failed()` cannot run before `run` is assigned, because nothing is read before the sender is started.
-        run = source.begin_run() if isinstance(source, PackagedSource) else SourceRun()
+        origin = origin_of(choice)
+        run = origin.begin_run() if isinstance(origin, PackagedSource) else SourceRun()
         return AudioSender(reader, rate, lease=lease, run=run, enabled=enabled, publish=partial(self._publish, place))
 
     def start(self, session: object, schedule: Scheduler, send_audio: SendAudio) -> None:

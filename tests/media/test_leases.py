@@ -6,7 +6,7 @@ import pytest
 
 from rtvi_sync import DeviceError
 from rtvi_sync.concurrency.deadline import Deadline
-from rtvi_sync.media import BytesSink, PushSource, WavSink
+from rtvi_sync.media import BytesSink, NoisySource, PushSource, WavSink
 from rtvi_sync.media.convert import ResamplingSink, ResamplingSource
 from rtvi_sync.media.leases import Lease
 from tests.support import part_probes
@@ -75,6 +75,7 @@ def test_a_wrapper_uses_what_it_wraps(tmp_path) -> None:
         (sink(), sink(), "speaker"),
         (WavSink(path), sink(), "speaker"),
         (ResamplingSource(source, 8_000), source, "mic"),
+        (NoisySource(ResamplingSource(source, 8_000)), NoisySource(source), "mic"),
         (ResamplingSource(ResamplingSource(source, 8_000), 16_000), ResamplingSource(source, 8_000), "mic"),
     ]:
         lease = Lease(first, role)

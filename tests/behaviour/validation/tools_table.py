@@ -21,6 +21,7 @@ from rtvi_sync.media import (
     CameraSource,
     FileVideoSource,
     MediaDeviceInfo,
+    NoisySource,
     PushSource,
     ScreenSource,
     SilenceSource,
@@ -176,6 +177,16 @@ TABLE: dict[str, Call] = {
     "ResamplingSource.read": call(
         lambda _: ResamplingSource(SilenceSource(), 8_000).read, {"frames": 1}, frames=NOT_COUNT
     ),
+    "NoisySource": construct(
+        NoisySource,
+        {"source": SilenceSource()},
+        source=(5, None, "file.wav", print),
+        snr_db=(*NOT_NUMBER, -41, 101),
+        loss=NOT_FRACTION,
+        jitter=(*NOT_WAIT, None, 11),
+        seed=(*NOT_INTEGER, None, -1),
+    ),
+    "NoisySource.read": call(lambda _: NoisySource(SilenceSource()).read, {"frames": 1}, frames=NOT_COUNT),
     "ResamplingSink": construct(
         ResamplingSink,
         {"sink": BytesSink(), "sample_rate_hz": 8_000},
