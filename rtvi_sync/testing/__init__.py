@@ -5,6 +5,8 @@ import typing
 
 if typing.TYPE_CHECKING:
     from rtvi_sync.testing import faults, scenarios
+    from rtvi_sync.conversation.words import word_error_rate
+    from rtvi_sync.testing import faults
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
     from rtvi_sync.testing.embedded_bot.phone import BotCall
     from rtvi_sync.testing.embedded_bot.reply import Fault, Reply
@@ -42,10 +44,12 @@ __all__ = [
     "faults",
     "run_many",
     "scenarios",
+    "word_error_rate",
 ]
 
 # Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
 _NAMES = {
+    ".conversation.words": "word_error_rate",
     "embedded_bot.bot": "EmbeddedBot",
     "embedded_bot.phone": "BotCall",
     "embedded_bot.reply": "Fault Reply",

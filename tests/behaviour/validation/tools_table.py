@@ -55,6 +55,7 @@ from rtvi_sync.testing import (
     faults,
     run_many,
     scenarios,
+    word_error_rate,
 )
 from tests.behaviour.validation.calls import (
     NOT_BOOL,
@@ -395,6 +396,12 @@ TABLE: dict[str, Call] = {
         connect=(*NOT_FUNCTION, None),
         on_row=NOT_FUNCTION,
         progress=NOT_BOOL,
+    ),
+    "word_error_rate": construct(
+        word_error_rate,
+        {"reference": "a", "said": "b"},
+        reference=(*NOT_STRING, None),
+        said=(*NOT_STRING, None),
     ),
     "Report.show": call(lambda targets: targets.report().show, {"stream": io.StringIO()}, stream=(5, "report.txt")),
     "Report.to_csv": call(lambda targets: targets.report().to_csv, path=NOT_PATH),
