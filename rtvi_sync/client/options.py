@@ -146,7 +146,8 @@ def _is_http_client(value: object) -> bool:
     return any(isinstance(value, library.Client) for library in libraries if library is not None)
 
 
-_HTTP_CLIENT = Rule(
+#: Rule for an application's own client.
+HTTP_CLIENT = Rule(
     "an httpx.Client or httpx2.Client", _is_http_client, hint="; an AsyncClient cannot be used, because calls block"
 ).or_none
 
@@ -259,7 +260,7 @@ class RTVIClientOptions(MutableRecord):
     )
     http_client: HTTPClient | None = attrs.field(
         default=None,
-        validator=_HTTP_CLIENT,
+        validator=HTTP_CLIENT,
         metadata=_says(
             "Your own `httpx.Client`, or that of httpx2, for the connect request and actions without a session. The "
             "client never closes it."

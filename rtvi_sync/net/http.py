@@ -530,7 +530,7 @@ class _Exchange:
         advice = "See the server's log" if self._answered else "Check the URL, and that the server is running"
         if isinstance(error, _either("ProxyError")):  # of the caller's client
             advice = "Check the proxy that your http_client uses"
-        late = self._signal.remaining() == 0.0
+        late = self._signal.remaining() == 0.0 or isinstance(error, _either("TimeoutException"))
         why = failure_text(error, reason, urlsplit(self._url), advice=advice, trust=trust)
         failure = (self._purpose.late if late else self._purpose.failed)(f"{failed}: {why}")
         failure.status = status_of(error)
