@@ -4,9 +4,8 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from rtvi_sync.testing import faults, scenarios
     from rtvi_sync.conversation.words import word_error_rate
-    from rtvi_sync.testing import faults
+    from rtvi_sync.testing import faults, scenarios
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
     from rtvi_sync.testing.embedded_bot.phone import BotCall
     from rtvi_sync.testing.embedded_bot.reply import Fault, Reply

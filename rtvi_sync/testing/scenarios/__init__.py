@@ -34,6 +34,3 @@ if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-"""Pipecat's eval scenarios: files of conversations, and what the bot must do in them."""

@@ -38,6 +38,8 @@ FailureKind: TypeAlias = Literal[
     "closed_before_ready",
     "handshake_timeout",
     "error",
+    "out_of_range",
+    "function_calls",
 ]
 """How an expectation has failed, as Pipecat's results name it."""
 

@@ -6,13 +6,19 @@ Times have the unit of their key in the file, with which their name ends: `withi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from rtvi_sync.protocol.record import Record
+
+if TYPE_CHECKING:
+    from rtvi_sync.client.candidates import TransportName
+    from rtvi_sync.client.client import RTVIClient
+    from rtvi_sync.testing.scenarios.report import ScenarioResult
 
 EventName: TypeAlias = Literal[
     "user_started_speaking",
@@ -270,3 +276,63 @@ class Scenario(Record):
     def kind(self) -> Literal["script", "simulation"]:
         """Return which of both it is, as Pipecat's results name it."""
         return "script" if self.simulation is None else "simulation"
+
+    def run(
+        self,
+        bot: str | RTVIClient,
+        *,
+        transport: TransportName = "auto",
+        judge: Callable[[str, str, str], Any] | None = None,
+        tts: Callable[[str], Any] | None = None,
+        transcribe: Callable[[bytes, int], str] | None = None,
+        next_line: Callable[..., Any] | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 15.0,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        record: str | os.PathLike[str] | None = None,
+    ) -> ScenarioResult:
+        """Run the scenario against a bot, and return what has become of it. Blocks; not to be called in a handler.
+
+        That no bot is reached is a failure in the result, and so is what a function raises. Functions are called on
+        the calling thread.
+
+        Args:
+            bot: the bot's URL, as `RTVIClient.for_url()` takes it; or a client that is connected, whose session stays
+                open. What that session was not begun for is "unsupported".
+            transport: as of `RTVIClient.for_url()`: "eval" for all that the format has.
+            judge: ``judge(question, answer, criterion)`` returns whether what the bot has said meets the criterion:
+                True, False or "continue" (it has not said all), alone or in a pair with its reason. A call of a
+                function is the answer ``name(json)``. `ChatJudge` is one. None: criteria are "not_judged".
+            tts: ``tts(text)`` returns the speech of a user who speaks: 16-bit mono PCM with its sample rate, or the
+                bytes of a WAV file.
+            transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the words in the bot's speech, 16-bit mono PCM; for
+                the event "response" of a bot that speaks.
+            next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, plays a simulated caller, as in
+                `simulate()`.
+            timeout: seconds for an expectation without `within_ms`.
+            connect_timeout: seconds until the bot is ready.
+            token, headers: as of `RTVIClient.for_url()`.
+            record: path of a recording of the session, as of `RTVIClient.record()`, with the report page if the
+                scenario does not pass.
+
+        Raises:
+            TypeError, ValueError: an argument cannot be used.
+            BotNotReadyError: the client has no session with a ready bot.
+            InvalidTransportParamsError: the URL cannot be a bot's, or not by this transport.
+            MissingExtraError: the transport needs a library that is not installed.
+            UnsupportedFeatureError: the client was made with ``track_turns=False``.
+        """
+        from rtvi_sync.testing.scenarios.hooks import Hooks
+        from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+
+        hooks = Hooks(judge=judge, tts=tts, transcribe=transcribe, next_line=next_line)
+        options = RunOptions(
+            transport=transport,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            token=token,
+            headers=headers,
+            record=record,
+        )
+        return ScenarioRun(self, bot, hooks, options).run()

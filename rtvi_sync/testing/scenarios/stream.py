@@ -131,16 +131,19 @@ class ScenarioStream:
         self._append(found)
         return found
 
-    def hear(self, text: str, began: float, at: float) -> None:
-        """Take the transcription of what the bot has said.
+    def hear(self, text: str, began: float, at: float) -> ScenarioEvent | None:
+        """Take the transcription of what the bot has said; return the response that it is, if any.
 
         Args:
             text: the words; "" makes no event.
             began: when the bot began to speak, in monotonic seconds.
             at: when the words were known.
         """
-        if text.strip() and not self._awaits_reply and began >= self._reply_from:
-            self._append(ScenarioEvent(event="response", at=at, text=text))
+        if not text.strip() or self._awaits_reply or began < self._reply_from:
+            return None
+        found = ScenarioEvent(event="response", at=at, text=text)
+        self._append(found)
+        return found
 
     def end(self) -> None:
         """Take the end of the session: nothing more comes."""
