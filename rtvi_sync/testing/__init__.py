@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from rtvi_sync.testing.load.report import LostSeconds, Percentiles, Report, Row, RowAudio
     from rtvi_sync.testing.provider_api import HangUp, ProviderAPI
     from rtvi_sync.testing.replay_bot import Mismatch, ReplayBot
+    from rtvi_sync.testing.simulation import Talk, simulate
 
 __all__ = [
     "BotCall",
@@ -40,9 +41,11 @@ __all__ = [
     "Report",
     "Row",
     "RowAudio",
+    "Talk",
     "faults",
     "run_many",
     "scenarios",
+    "simulate",
     "word_error_rate",
 ]
 
@@ -61,6 +64,7 @@ _NAMES = {
     "load.report": "LostSeconds Percentiles Report Row RowAudio",
     "provider_api": "HangUp ProviderAPI",
     "replay_bot": "Mismatch ReplayBot",
+    "simulation": "Talk simulate",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

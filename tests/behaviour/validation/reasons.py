@@ -36,6 +36,7 @@ CONSTRUCTORS: Final = {
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
             *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Instrumentation", "Timeline"),
             "Scenario",
+            *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Talk", "Instrumentation", "Timeline"),
         ),
         _MADE_BY_PACKAGE,
     ),

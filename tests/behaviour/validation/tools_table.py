@@ -55,6 +55,7 @@ from rtvi_sync.testing import (
     faults,
     run_many,
     scenarios,
+    simulate,
     word_error_rate,
 )
 from tests.behaviour.validation.calls import (
@@ -396,6 +397,15 @@ TABLE: dict[str, Call] = {
         connect=(*NOT_FUNCTION, None),
         on_row=NOT_FUNCTION,
         progress=NOT_BOOL,
+    ),
+    "simulate": construct(
+        simulate,
+        {"client": RTVIClient(), "next_line": print},
+        client=(5, None, RTVIClient, "ws://bot.example"),
+        next_line=(*NOT_FUNCTION, None),
+        max_turns=NOT_COUNT,
+        until=NOT_FUNCTION,
+        timeout=NOT_WAIT,
     ),
     "word_error_rate": construct(
         word_error_rate,
