@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -88,69 +89,70 @@ def simulate(
     _TURNS.or_none.check(until=until)
     WAIT.or_none.check(timeout=timeout)
     talk = _TalkSoFar(client, timeout)
-    for said in range(max_turns + 1):
-        if not talk.listen():
-            return talk.over("bot")
+    for said in itertools.count():
+        talk.listen()
         if until is not None and talk.turns and until(talk.turns):
-            return talk.over("until")
-        if said == max_turns:
+            return Talk(turns=talk.turns, ended_by="until")
+        if talk.is_over:
             break
+        if said == max_turns:
+            return Talk(turns=talk.turns, ended_by="max_turns")
         line = next_line(talk.turns)
         _LINE.check_one("what next_line returns", line)
         if line is None:
-            return talk.over("next_line")
-        if not talk.ask(line):
-            return talk.over("bot")
-    return talk.over("max_turns")
+            return Talk(turns=talk.turns, ended_by="next_line")
+        talk.ask(line)
+    return Talk(turns=talk.turns, ended_by="bot")
 
 
 class _TalkSoFar:
-    """The turns of a talk. Its calls return False when the bot has ended the session."""
+    """The turns of a talk.
+
+    Attributes:
+        is_over: the bot has ended the session.
+    """
 
     def __init__(self, client: RTVIClient, timeout: Seconds | None) -> None:
         self._client = client
         self._timeout = timeout
         self._turns: dict[tuple[int, int], Turn] = {}
+        self.is_over: bool = False
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns so far."""
         return tuple(self._turns.values())
 
-    def over(self, ended_by: TalkEnd) -> Talk:
-        """Return the whole talk."""
-        return Talk(turns=self.turns, ended_by=ended_by)
-
-    def listen(self) -> bool:
+    def listen(self) -> None:
         """Wait until the bot does not speak, and take what it has said unasked."""
         try:
-            while True:
+            while not self.is_over:  # a client may have begun another session by itself
                 is_speaking = any(turn.is_open for turn in self._client.turns())
                 self._take(self._client.listen(self._timeout if is_speaking else 0.0))
         except RequestTimeoutError:
-            return True
+            return
         except (DisconnectedError, BotNotReadyError) as error:
-            self._check_end(error)
-            return False
+            if not _is_by_bot(error):
+                raise
+            self.is_over = True
 
-    def ask(self, line: Askable) -> bool:
+    def ask(self, line: Askable) -> None:
         """Say a line, and wait for the answer."""
         try:
             self._take(self._client.ask(line, self._timeout))
         except (DisconnectedError, BotNotReadyError) as error:
-            self._check_end(error)
-            self.listen()  # to what it has said before
+            if not _is_by_bot(error):
+                raise
+            self.listen()  # to what the bot has said before
+            self.is_over = True
             self._take(error.turn)
-            return False
-        return True
 
     def _take(self, turn: Turn | None) -> None:
         if turn is not None:
             self._turns[turn.session, turn.number] = turn
 
-    @staticmethod
-    def _check_end(error: SessionError) -> None:
-        """Raise the error if the session was not ended by the bot."""
-        end = error if isinstance(error, DisconnectedError) else error.__cause__
-        if not (isinstance(end, DisconnectedError) and end.initiator == "server"):
-            raise error
+
+def _is_by_bot(error: SessionError) -> bool:
+    """Return whether the bot has ended the session."""
+    end = error if isinstance(error, DisconnectedError) else error.__cause__
+    return isinstance(end, DisconnectedError) and end.initiator == "server"

@@ -143,6 +143,16 @@ def test_a_bot_hangs_up_during_its_answer() -> None:
     assert talk.turns[1].bot_text.startswith("Good")
 
 
+def test_a_bot_hangs_up_when_all_is_reached() -> None:
+    """The end that the test waits for counts, whether the bot has hung up by then or not."""
+    with (
+        EmbeddedBot(replies={"bye": "Good bye and thank you"}, faults=[Fault("close", "bye")]) as bot,
+        connect(bot.base_url, text_only=True) as client,
+    ):
+        talk = simulate(client, saying("bye"), until=lambda turns: "Good" in turns[-1].bot_text, timeout=GUARD)
+    assert (talk.ended_by, talk.turns[-1].status) == ("until", "failed")
+
+
 def test_a_bot_hangs_up_between_two_lines(bot: EmbeddedBot, client: RTVIClient) -> None:
     """A caller that is still about to say something says nothing."""
 
