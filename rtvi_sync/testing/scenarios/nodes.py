@@ -137,7 +137,7 @@ def read(path: Path, budget: Budget) -> Node:
     Raises:
         ScenarioFileError: it cannot be read, is no YAML, or is too much.
     """
-    file = _File(path, path.parent, "", (os.path.realpath(path),))
+    file = _File(path, path.parent, "", (_real(path),))
     content = _content(path, budget)
     if isinstance(content, str):
         raise _fault(file, content)
@@ -148,6 +148,14 @@ def _fault(file: _File, text: str, line: int = 0, column: int = 0) -> ScenarioFi
     return ScenarioFileError(file.path, line, column, text + file.included)
 
 
+def _real(path: Path) -> str:
+    """Return what tells a file from all others."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # no system has such a path
+        return str(path)
+
+
 def _content(path: Path, budget: Budget) -> bytes | str:
     """Return the content of a file, or why it cannot be read."""
     try:
@@ -155,7 +163,7 @@ def _content(path: Path, budget: Budget) -> bytes | str:
             return "cannot be read: it is not a file"
         with path.open("rb") as opened:
             data = opened.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: no system has such a path
+    except (OSError, ValueError) as error:
         return f"cannot be read: {one_line(getattr(error, 'strerror', None) or str(error))}"
     if len(data) > MAX_FILE_BYTES:
         return f"it has more than {MAX_FILE_BYTES >> 20} MiB"
@@ -344,7 +352,7 @@ class _Composer:
         if not isinstance(event, yaml.ScalarEvent) or not event.value:
             raise self._fault_at(event, "!include takes a path")
         path = self._file.folder / event.value
-        real = os.path.realpath(path)
+        real = _real(path)
         if real in self._file.opened:
             raise self._fault_at(event, f"{quoted(event.value)} includes itself")
         if len(self._file.opened) > MAX_INCLUDES:
