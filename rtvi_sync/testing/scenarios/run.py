@@ -6,13 +6,13 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from rtvi_sync.client.candidates import TransportName
 from rtvi_sync.client.client import RTVIClient
-from rtvi_sync.client.recorder import RecordingSession
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.errors import (
     ConnectionTimeoutError,
@@ -23,25 +23,26 @@ from rtvi_sync.errors import (
 )
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import HEADERS, PATH, SECONDS, STRING, Rule
+from rtvi_sync.recording.recording import Recording
 from rtvi_sync.session.connect_request import TELEPHONY, BotURL
 from rtvi_sync.session.event_stream import EventStream
 from rtvi_sync.testing.scenarios.doors import Door, level_for, wants, wants_vad
 from rtvi_sync.testing.scenarios.hooks import Hooks
-from rtvi_sync.testing.scenarios.matching import (
-    FailureKind,
-)
+from rtvi_sync.testing.scenarios.matching import FailureKind
 from rtvi_sync.testing.scenarios.model import Scenario
-from rtvi_sync.testing.scenarios.report import (
-    ScenarioFailure,
-    ScenarioResult,
-    ScenarioTurnResult,
-)
+from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure, ScenarioResult, ScenarioTurnResult
 from rtvi_sync.testing.scenarios.scripted import MAX_EVENTS, ScriptedConversation
+from rtvi_sync.testing.scenarios.simulated import SimulatedConversation
 from rtvi_sync.testing.scenarios.stream import CLIENT_EVENTS, ScenarioEvent
 from rtvi_sync.transports.eval import EvalTransport
 
 _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
+
+
+# Characters of a failure in a recording.
+_MAX_WHY: Final = 500
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -77,22 +78,23 @@ class ScenarioRun:
         self._hooks = hooks
         self._options = options
         self._speaks = scenario.judge.modality == "audio"
-        self._owns = not isinstance(bot, RTVIClient)
-        self.client: RTVIClient = bot if isinstance(bot, RTVIClient) else self._make_client(bot)
-        if not self._owns and options.record is not None:
-            raise ValueError("record is for a session of the run's own; call client.record() before")
+        self._url = bot if isinstance(bot, str) else None
+        if self._url is None and options.record is not None:
+            raise ValueError("record is for a session of the run's own; call record() of the client, which has one")
+        self._client: RTVIClient = bot if isinstance(bot, RTVIClient) else self._make_client(bot)
+        # Of the attempt that goes on.
+        self._attempt = 1
         self._began = monotonic()
         self._door = ""
         self._seen: deque[ScenarioEvent] = deque(maxlen=MAX_EVENTS)
-        self._said: list[tuple[str, str]] = []
+        self._said: Sequence[tuple[str, str]] = ()
         self._is_aborted = False
-        self.recording: RecordingSession | None = None
 
     def abort(self) -> None:
-        """End the run soon, with the session if it is its own."""
+        """End the run soon, with the session if it is its own. Its result says nothing then."""
         self._is_aborted = True
-        if self._owns:
-            self.client.close()
+        if self._url is not None:
+            self._client.close()
 
     # -- the session --------------------------------------------------------------------------------------------------
 
@@ -123,39 +125,59 @@ class ScenarioRun:
         return RTVIClient.for_url(url, transport=transport, headers=headers, **devices)
 
     def run(self) -> ScenarioResult:
-        """Run the scenario."""
-        self._began = monotonic()
-        obstacle = self._obstacle() if self._options.transport != "auto" or not self._owns else None
-        if obstacle is not None:
-            return self._result(reason=obstacle)
-        if not self._owns:
+        """Run the scenario; a simulated one as often as it says, until it does not pass."""
+        if self._url is None:
+            self._client._life.session().check_ready()
+            self._began = monotonic()
             with self._listening() as events:
                 return self._converse(events)
-        with contextlib.ExitStack() as stack:
-            stack.callback(self.client.close)
+        attempts = self._scenario.simulation.runs if self._scenario.simulation is not None else 1
+        while True:
+            result = self._run_once()
+            if self._attempt == attempts or result.verdict != "passed" or self._is_aborted:
+                return result
+            self._attempt += 1
+            self._client = self._make_client(self._url)
+
+    def _run_once(self) -> ScenarioResult:
+        """Run the scenario in a session of its own."""
+        self._began = monotonic()
+        if self._options.transport != "auto" and (obstacle := self._obstacle()) is not None:
+            return self._result(reason=obstacle)
+        recording = None
+        with contextlib.closing(self._client):
             if self._options.record is not None:
-                self.recording = self.client.record(self._options.record, overwrite=True)
-                stack.callback(self.recording.close)
-            events = stack.enter_context(self._listening())
+                path = Path(self._options.record)
+                if self._attempt > 1:
+                    path = path.with_name(f"{path.stem}-run{self._attempt}{path.suffix}")
+                recording = self._client.record(path, overwrite=True)
+            with contextlib.nullcontext() if recording is None else contextlib.closing(recording):
+                result = self._run_session()
+                if recording is not None and result.verdict == "failed":
+                    recording.mark(f"The scenario failed: {one_line(str(result.failures[0]), _MAX_WHY)}")
+        if recording is not None and result.verdict != "passed":
+            for rows in (path for path in recording.paths if path.suffix == ".jsonl"):
+                Recording.load(rows).report(rows.with_suffix(".html"))
+        return result
+
+    def _run_session(self) -> ScenarioResult:
+        with self._listening() as events:
             try:
-                self.client.connect()
+                self._client.connect()
             except (InvalidTransportParamsError, MissingExtraError):
                 raise
             except RTVIError as error:
                 return self._result(failure=_connect_failure(error))
-            obstacle = self._obstacle()
-            if obstacle is not None:
-                return self._result(reason=obstacle)
             result = self._converse(events)
             self._cancel_bot()
             return result
 
     def _listening(self) -> EventStream[Any]:
-        return self.client.events(*CLIENT_EVENTS)
+        return self._client.events(*CLIENT_EVENTS)
 
     def _cancel_bot(self) -> None:
         """End the bot, whatever it does when its client leaves."""
-        transport = self.client.transport
+        transport = self._client.transport
         if isinstance(transport, EvalTransport):
             with contextlib.suppress(RTVIError):
                 transport.cancel()
@@ -167,7 +189,7 @@ class ScenarioRun:
         )
 
     def _find_door(self) -> Door:
-        transport = self.client.transport
+        transport = self._client.transport
         assert transport is not None, "a client for a URL has one, and one that is connected"
         is_eval = isinstance(transport, EvalTransport)
         self._door = transport.start_name if transport.start_name in TELEPHONY else transport.name
@@ -180,16 +202,19 @@ class ScenarioRun:
         )
 
     def _converse(self, events: EventStream[Any]) -> ScenarioResult:
+        """Run the scenario in a session that is there."""
+        if (obstacle := self._obstacle()) is not None:
+            return self._result(reason=obstacle)
         door, scenario = self._find_door(), self._scenario
-        transport = self.client.transport
+        transport = self._client.transport
         if isinstance(transport, EvalTransport):
             with contextlib.suppress(DisconnectedError):  # the first turn tells that the session has ended
                 self._set_up(transport)
         if scenario.simulation is not None:
-            from rtvi_sync.testing.scenarios.simulated import run_simulation
-
-            return run_simulation(self)
-        conversation = ScriptedConversation(self.client, scenario, events, door, self._hooks, self._options.timeout)
+            talk = SimulatedConversation(self._client, scenario, door, self._hooks).run()
+            self._said = talk.lines
+            return self._result(metrics=talk.metrics, failure=talk.failure)
+        conversation = ScriptedConversation(self._client, scenario, events, door, self._hooks, self._options.timeout)
         self._seen, self._said = conversation.seen, conversation.said
         with contextlib.closing(conversation):
             turns = conversation.run()
@@ -208,6 +233,7 @@ class ScenarioRun:
         self,
         *,
         turns: Sequence[ScenarioTurnResult] | None = None,
+        metrics: Sequence[MetricResult] = (),
         failure: ScenarioFailure | None = None,
         reason: str = "",
     ) -> ScenarioResult:
@@ -220,11 +246,13 @@ class ScenarioRun:
             kind=scenario.kind,
             door=self._door,
             turns=turns,
+            metrics=metrics,
             failure=failure,
             reason=reason,
+            attempt=self._attempt,
             duration_ms=_milliseconds(self._began),
             events=[_seen_record(event, self._began) for event in self._seen],
-            conversation=self._said,
+            conversation=tuple(self._said),
         )
 
 
