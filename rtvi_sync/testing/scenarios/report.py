@@ -12,6 +12,7 @@ import attrs
 
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import clean, one_line
+from rtvi_sync.protocol.validation import BOOL
 from rtvi_sync.testing.scenarios.matching import FailureKind, Verdict
 
 TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
@@ -205,7 +206,16 @@ class ScenarioResult(Record):
         }
 
     def __str__(self) -> str:
-        """Return the report."""
+        """Return the report, of a scenario that has passed in one line."""
+        return self.report()
+
+    def report(self, *, verbose: bool = False) -> str:
+        """Return the report.
+
+        Args:
+            verbose: True: with each expectation, also if all have passed.
+        """
+        BOOL.check(verbose=verbose)
         seconds = f"{self.duration_ms / 1000:.1f} s"
         by = f", {self.door}" if self.door else ""
         lines = [f"{_MARKS[self.verdict]:<11}  {self.name}  ({seconds}{by})"]
@@ -213,7 +223,7 @@ class ScenarioResult(Record):
             lines.append(f"  {self.failure}")
         if self.reason:
             lines.append(f"  {one_line(self.reason)}")
-        if self.verdict != "passed":
+        if verbose or self.verdict != "passed":
             lines += [line for turn in self.turns for line in _lines_of(turn)]
         for metric in self.metrics:
             value = "" if metric.value is None else f" {metric.value:g}"
