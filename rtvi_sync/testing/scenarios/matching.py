@@ -342,6 +342,7 @@ class ExpectationMatcher:
         others = [each for each in self._stream.passed_over(since) if each.event == expectation.event]
         withheld = [each for each in others if self._withholds_calls and _is_withheld(each, expectation.event, call)]
         if withheld:
+            self._stream.give_back(withheld[0])  # what came while a better one was awaited is for others
             what = "names" if any(each.name is None for each in withheld) else "arguments"
             return Match(
                 verdict="unsupported",

@@ -100,7 +100,9 @@ class ScriptedConversation:
         self._speaks = scenario.judge.modality == "audio"
         version = parse_version(client._life.session().engine.version)
         self._stream = ScenarioStream(
-            bot_speaks=self._speaks, has_user_input=version is None or version >= _USER_INPUT_SINCE
+            bot_speaks=self._speaks,
+            has_user_input=version is None or version >= _USER_INPUT_SINCE,
+            tells_model=door.carries_messages,
         )
         self._matcher = ExpectationMatcher(
             self._stream,

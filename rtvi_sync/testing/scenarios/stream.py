@@ -92,6 +92,7 @@ class ScenarioStream:
     Args:
         bot_speaks: whether the bot's modality is audio; `tts_response` comes then only.
         has_user_input: whether the bot sends `user-input`; else its final transcripts are taken.
+        tells_model: whether it is told when the model begins a response; else the bot's voice begins one.
 
     Attributes:
         is_bot_speaking: by the bot's own reports.
@@ -99,8 +100,9 @@ class ScenarioStream:
         latest: when the latest event of each type arrived, in the whole session.
     """
 
-    def __init__(self, *, bot_speaks: bool, has_user_input: bool = True) -> None:
+    def __init__(self, *, bot_speaks: bool, has_user_input: bool = True, tells_model: bool = True) -> None:
         self._bot_speaks = bot_speaks
+        self._tells_model = tells_model
         self._has_user_input = has_user_input
         self._queue: deque[ScenarioEvent] = deque()
         # What expectations have taken or passed over in the turn, and the indices of what they have taken.
@@ -186,7 +188,7 @@ class ScenarioStream:
             self.is_bot_speaking = True
             if self._reply_from == math.inf:
                 self._reply_from = at
-            if self._is_observing:
+            if self._is_observing or not self._tells_model:
                 self._is_observing = self._awaits_reply = False
         elif event == "bot_stopped_speaking":
             self.is_bot_speaking = False
@@ -259,6 +261,15 @@ class ScenarioStream:
     def passed_over(self, since: int) -> list[ScenarioEvent]:
         """Return the events from a position on that no expectation has taken."""
         return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
+
+    def give_back(self, event: ScenarioEvent) -> None:
+        """Take an event that was passed over, and let those behind it wait again that no expectation has taken."""
+        index = self._log.index(event)
+        self._taken.add(index)
+        behind = range(index + 1, len(self._log))
+        self._queue.extendleft(self._log[each] for each in reversed(behind) if each not in self._taken)
+        self._log = [each for number, each in enumerate(self._log) if number <= index or number in self._taken]
+        self._taken = {number for number in self._taken if number <= index} | {*range(index + 1, len(self._log))}
 
     def look_back(self, since: int, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
         """Take the first event that fits of those that were passed over, from a position on."""

@@ -77,6 +77,7 @@ class Rig:
         speaks: bool = False,
         withholds: bool = False,
         has_user_input: bool = True,
+        tells_model: bool = True,
     ) -> None:
         self._coming = deque(each for group in comes for each in ([group] if isinstance(group, Event) else group))
         self._ends_at = ends_at
@@ -84,7 +85,7 @@ class Rig:
         self.now = 0.0
         #: What the judge was asked.
         self.asked: list[AskJudge] = []
-        self.stream = ScenarioStream(bot_speaks=speaks, has_user_input=has_user_input)
+        self.stream = ScenarioStream(bot_speaks=speaks, has_user_input=has_user_input, tells_model=tells_model)
         self._matcher = ExpectationMatcher(
             self.stream, default_ms=TIMEOUT_MS, has_judge=verdicts is not None, withholds_calls=withholds
         )

@@ -240,6 +240,23 @@ def test_withheld_calls() -> None:
     assert kinds(sent(called(1), withholds=True).match(expected("function_call"))) == ["passed"]
 
 
+def test_what_comes_behind_a_withheld_call() -> None:
+    """It is not passed over while a call with a name is awaited."""
+    rig = sent(called(1), event(1.2, STARTED), written(1.5, "It rains"), withholds=True)
+    wanted = (
+        expected("function_call", calls=["look"]),
+        expected("llm_response"),
+        expected("function_call", within_ms=4000),
+    )
+    started = expected("bot_started_speaking", check_from="turn_start")
+    assert kinds(rig.match(*wanted[:2], started, wanted[2])) == [
+        "unsupported",
+        "passed",
+        "passed",
+        "missing_function_call",
+    ]
+
+
 def test_withheld_arguments() -> None:
     """Arguments may be withheld of a call whose name is told."""
     wanted = expected("function_call", calls=[("look", {"city": "Oslo"})])

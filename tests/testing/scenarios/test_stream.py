@@ -188,6 +188,17 @@ def test_speech_without_a_new_response() -> None:
     assert rig.match(expected("response"))[0].matched == "Fine"
 
 
+def test_speech_in_a_call() -> None:
+    """Where nothing tells of the model, the bot's voice is an answer when it begins behind the send."""
+    rig = Rig(event(1, STARTED), event(2, STOPPED), event(4, STARTED), speaks=True, tells_model=False)
+    rig.wait(3)
+    rig.send()
+    rig.stream.hear("Welcome", began=1, at=3)
+    rig.wait(4)
+    rig.stream.hear("Fine", began=4, at=5)
+    assert rig.match(expected("response"))[0].matched == "Fine"
+
+
 def test_observing() -> None:
     """A turn that only observes takes what the bot says next, though its model has written nothing."""
     rig = Rig(written(1, "Old"), event(3, STARTED), speaks=True)
