@@ -12,18 +12,18 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
 
-from rtvi_sync.client.candidates import TransportName
 from rtvi_sync.testing import scenarios
-from rtvi_sync.testing.scenarios.report import ScenarioResult
 from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 from .scenarios.stand_ins import HEARD, TIMEOUT_MS, speech, verdict_of
+
+Door: TypeAlias = Literal["eval", "websocket", "webrtc", "twilio"]
 
 FILES = Path(__file__).parent / "scenarios"
 VERDICTS: dict[str, Any] = json.loads((FILES / "verdicts.json").read_text())
@@ -38,7 +38,7 @@ def judge(_: str, answer: str, criterion: str) -> bool | str:
     return verdict_of(answer, criterion)
 
 
-def run(scenario: scenarios.Scenario, server: BotServer, transport: TransportName) -> ScenarioResult:
+def run(scenario: scenarios.Scenario, server: BotServer, transport: Door) -> scenarios.ScenarioResult:
     """Run a scenario with the stand-ins that Pipecat's harness has had."""
     return scenario.run(
         server.ws_url if transport == "eval" else server.base_url,
@@ -51,7 +51,7 @@ def run(scenario: scenarios.Scenario, server: BotServer, transport: TransportNam
     )
 
 
-def found(result: ScenarioResult) -> Mapping[str, Any]:
+def found(result: scenarios.ScenarioResult) -> Mapping[str, Any]:
     """Return a result as `verdicts.json` has it."""
     return {
         "verdict": result.verdict,
@@ -63,7 +63,7 @@ def found(result: ScenarioResult) -> Mapping[str, Any]:
     }
 
 
-def check(names: set[str], server: BotServer, transport: TransportName, at_once: int) -> dict[str, ScenarioResult]:
+def check(names: set[str], server: BotServer, transport: Door, at_once: int) -> dict[str, scenarios.ScenarioResult]:
     """Run scenarios, and compare those that the door supports; one that differs is run again alone.
 
     Their limits are times, which a busy machine may miss.
@@ -77,9 +77,9 @@ def check(names: set[str], server: BotServer, transport: TransportName, at_once:
     return results
 
 
-def is_equal(name: str, result: ScenarioResult) -> bool:
+def is_equal(name: str, result: scenarios.ScenarioResult) -> bool:
     """Return whether a result is Pipecat's, as far as the door tells."""
-    if result.verdict == "unsupported":  # no failure besides: what the door tells is as expected
+    if result.verdict == "unsupported":  # what the door tells is as expected
         return not result.failures
     return name == DIFFERENT or found(result) == VERDICTS[name]
 

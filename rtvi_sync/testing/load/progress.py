@@ -24,7 +24,7 @@ class LoadProgress:
     Args:
         total: the number of sessions.
         shown: False: nothing is written. None: only on a terminal.
-        what: what there are so many of.
+        what: their plural, as it is shown.
     """
 
     def __init__(self, total: int, *, shown: bool | None, what: str = "sessions") -> None:

@@ -1,7 +1,8 @@
 """Pipecat's eval scenarios: files of conversations, and what the bot must do in them.
 
     for scenario in scenarios.load("calls.yaml"):
-        print(scenario.full_name)
+        result = scenario.run("ws://localhost:7860/ws", transport="eval")
+        assert result.verdict == "passed", result
 
 Reading files needs the extra `scenarios`.
 """
@@ -12,15 +13,40 @@ import typing
 if typing.TYPE_CHECKING:
     from rtvi_sync.errors import ScenarioFileError
     from rtvi_sync.testing.scenarios.files import load
+    from rtvi_sync.testing.scenarios.judging import ChatJudge
     from rtvi_sync.testing.scenarios.model import Scenario
+    from rtvi_sync.testing.scenarios.report import (
+        ExpectationResult,
+        MetricResult,
+        ScenarioFailure,
+        ScenarioResult,
+        ScenarioTurnResult,
+    )
+    from rtvi_sync.testing.scenarios.run import run_scenario as run_scenario  # `Scenario.run()`, which is public
 
-__all__ = ["Scenario", "ScenarioFileError", "load"]
+__all__ = [
+    "ChatJudge",
+    "ExpectationResult",
+    "MetricResult",
+    "Scenario",
+    "ScenarioFailure",
+    "ScenarioFileError",
+    "ScenarioResult",
+    "ScenarioTurnResult",
+    "load",
+]
 
 # Each name is imported on first use: only reading needs PyYAML.
 _MODULE_OF = {
+    "ChatJudge": "rtvi_sync.testing.scenarios.judging",
     "Scenario": "rtvi_sync.testing.scenarios.model",
+    **dict.fromkeys(
+        ("ExpectationResult", "MetricResult", "ScenarioFailure", "ScenarioResult", "ScenarioTurnResult"),
+        "rtvi_sync.testing.scenarios.report",
+    ),
     "ScenarioFileError": "rtvi_sync.errors",
     "load": "rtvi_sync.testing.scenarios.files",
+    "run_scenario": "rtvi_sync.testing.scenarios.run",
 }
 
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name

@@ -1,4 +1,4 @@
-"""What a scenario needs besides the bot: functions that judge, speak, transcribe, and play the caller."""
+"""What a scenario needs beside the bot: functions that judge, speak, transcribe, and play the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VERDICTS: Final[Mapping[object, str]] = {True: "yes", False: "no", "continue": 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Hooks(Record):
-    """What a scenario needs besides the bot. Any of them may be None.
+    """What a scenario needs beside the bot. Any of them may be None.
 
     Attributes:
         judge: ``judge(question, answer, criterion)`` returns whether the answer meets the criterion, or "continue",

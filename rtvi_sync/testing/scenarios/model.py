@@ -323,16 +323,15 @@ class Scenario(Record):
             MissingExtraError: the transport needs a library that is not installed.
             UnsupportedFeatureError: the client was made with ``track_turns=False``.
         """
-        from rtvi_sync.testing.scenarios.hooks import Hooks
-        from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+        from rtvi_sync.testing.scenarios import run_scenario  # which imports this module
 
-        hooks = Hooks(judge=judge, tts=tts, transcribe=transcribe, next_line=next_line)
-        options = RunOptions(
-            transport=transport,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            token=token,
-            headers=headers,
-            record=record,
-        )
-        return ScenarioRun(self, bot, hooks, options).run()
+        options = {
+            "transport": transport,
+            "timeout": timeout,
+            "connect_timeout": connect_timeout,
+            "token": token,
+            "headers": headers,
+            "record": record,
+        }
+        hooks = {"judge": judge, "tts": tts, "transcribe": transcribe, "next_line": next_line}
+        return run_scenario(self, bot, hooks, options)

@@ -256,6 +256,20 @@ class ScenarioRun:
         )
 
 
+def run_scenario(
+    scenario: Scenario, bot: str | RTVIClient, hooks: Mapping[str, Any], options: Mapping[str, Any]
+) -> ScenarioResult:
+    """Run a scenario; see `Scenario.run()`.
+
+    Args:
+        scenario: what is said and expected.
+        bot: the URL of the bot, or a client that is connected.
+        hooks: what `Hooks` takes.
+        options: what `RunOptions` takes.
+    """
+    return ScenarioRun(scenario, bot, Hooks(**hooks), RunOptions(**options)).run()
+
+
 def _connect_failure(error: RTVIError) -> ScenarioFailure:
     """Return the failure of a run that has not reached the bot."""
     kind: FailureKind = "connect_failed"

@@ -232,16 +232,17 @@ class ScriptedConversation:
         self._finish_speech()
         self._drain()
         self._stream.drop()
+        began = monotonic()  # a bot may have answered before the send returns
         try:
             if given is None:
                 self._client.send_dtmf(turn.dtmf or "")
             else:
-                self._say(given)
+                self._utter(given)
         except (BotNotReadyError, DisconnectedError):
             self._drain()  # the session has ended: the expectations tell
         self._note_replies()
         self.said.append(("user", said))
-        self._stream.sent(monotonic())
+        self._stream.sent(began)
 
     def _finish_speech(self) -> None:
         """Let what the user says be said to its end, and let the microphone speak again."""
@@ -256,7 +257,7 @@ class ScriptedConversation:
         question.close()
         self._question = None
 
-    def _say(self, given: str | AudioSource) -> None:
+    def _utter(self, given: str | AudioSource) -> None:
         """Type a text, or begin to say what a source has."""
         session = self._client._life.session()
         session.check_ready()
@@ -344,11 +345,11 @@ class ScriptedConversation:
             self._speech_began = event.received_at
         found = self._stream.feed(event)
         if found is not None:
-            self._note(found)
+            self._keep(found)
         if event.type in (RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED):
             self._transcribe(event.received_at)
 
-    def _note(self, event: ScenarioEvent) -> None:
+    def _keep(self, event: ScenarioEvent) -> None:
         self.seen.append(event)
         if event.event == ("response" if self._sound is not None else "llm_response") and event.text.strip():
             self._replies.append(event.text.strip())
@@ -371,7 +372,7 @@ class ScriptedConversation:
             raise HookError("transcribe", raised(error)) from error
         heard = self._stream.hear(text, began, max(stopped, monotonic()))
         if heard is not None:
-            self._note(heard)
+            self._keep(heard)
 
     # -- judging ------------------------------------------------------------------------------------------------------
 

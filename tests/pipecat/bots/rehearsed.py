@@ -113,17 +113,14 @@ class RehearsedLLM(RepeatingLLM):
         self.greeting = ""
         for step in words.split(" | "):
             word, _, rest = step.partition(" ")
-            await getattr(self, f"_{word}")(rest, context)
+            await getattr(self, "_words" if word == "say" else f"_{word}")(rest, context)
 
     async def _write(self, text: str) -> None:
         for number, token in enumerate(text.split()):
             await self._push_llm_text(f" {token}" if number else token)
 
-    async def _say(self, text: Any, context: Any = None) -> None:
-        if context is None:  # the tokens of what RepeatingLLM says
-            await super()._say(text)
-        else:
-            await self._write(text)
+    async def _words(self, text: str, _: Any) -> None:
+        await self._write(text)
 
     async def _then(self, *_: Any) -> None:
         await self.push_frame(LLMFullResponseEndFrame())

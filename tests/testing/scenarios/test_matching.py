@@ -7,6 +7,8 @@ import pytest
 from rtvi_sync import RTVIEvent
 from tests.testing.scenarios.rig import Rig, called, event, expected, heard, kinds, marked, stopped, written
 
+pytestmark = pytest.mark.inside
+
 STARTED, STOPPED = RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING
 
 
@@ -200,7 +202,7 @@ def test_a_corrected_call() -> None:
 
 
 def test_missing_calls() -> None:
-    """It is said which one is missing, and what came."""
+    """The failure says which call is missing, and what came."""
     (match,) = sent(called(1, "a"), called(2, "c")).match(expected("function_call", calls=["a", "b"]))
     assert (match.kind, match.reason) == ("missing_function_call", "no call of b came (matched: a)")
     assert not match.ends_turn
@@ -241,7 +243,7 @@ def test_withheld_calls() -> None:
 
 
 def test_what_comes_behind_a_withheld_call() -> None:
-    """It is not passed over while a call with a name is awaited."""
+    """Events behind a call without a name are not passed over while one with a name is awaited."""
     rig = sent(called(1), event(1.2, STARTED), written(1.5, "It rains"), withholds=True)
     wanted = (
         expected("function_call", calls=["look"]),

@@ -9,6 +9,8 @@ from rtvi_sync import messages as payloads
 from rtvi_sync.events import Event
 from tests.testing.scenarios.rig import Rig, called, event, expected, heard, image, kinds, marked, stopped, written
 
+pytestmark = pytest.mark.inside
+
 STARTED, STOPPED = RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING
 INTERRUPTED, USER = RTVIEvent.BOT_INTERRUPTED, RTVIEvent.USER_STARTED_SPEAKING
 
@@ -212,7 +214,7 @@ def test_observing() -> None:
 
 
 def test_a_first_turn_that_observes() -> None:
-    """It keeps what has come already: the greeting."""
+    """The first turn keeps what has come already if it only observes: the greeting."""
     rig = Rig(written(1, "Welcome"))
     rig.wait(2)
     rig.observe()
