@@ -112,7 +112,7 @@ SAMPLE_EXTRAS = {
 }
 SOAK_PARTS = (*DEMO_PARTS, "soak")
 BENCH_PARTS = (*SOAK_PARTS, "speed", "locust", "webrtc", "bench")
-EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "mcp", "webrtc")
+EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "mcp", "scenarios", "webrtc")
 TEST_PARTS = (*DEMO_PARTS, *EXTRAS, "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")

@@ -45,6 +45,7 @@ if typing.TYPE_CHECKING:
         RequestRejectedError,
         RequestTimeoutError,
         RTVIError,
+        ScenarioFileError,
         SessionError,
         StartBotError,
         TransportStartError,
@@ -195,6 +196,7 @@ __all__ = [
     "RTVIError",
     "RequestRejectedError",
     "RequestTimeoutError",
+    "ScenarioFileError",
     "SessionError",
     "StartBotError",
     "TransportStartError",
@@ -273,8 +275,8 @@ _NAMES = {
         "ActionEndpointNotSetError BotAlreadyStartedError BotError BotNotReadyError ConfigUpdateError "
         "ConnectError ConnectionTimeoutError DeviceError DisconnectedError ExpectationError "
         "ForkedProcessError InvalidTransportParamsError MessageTooLargeError MissingExtraError ProtocolError "
-        "RTVIError RequestRejectedError RequestTimeoutError SessionError StartBotError TransportStartError "
-        "UnsupportedFeatureError UsageError WouldDeadlockError"
+        "RTVIError RequestRejectedError RequestTimeoutError ScenarioFileError SessionError StartBotError "
+        "TransportStartError UnsupportedFeatureError UsageError WouldDeadlockError"
     ),
     "events": "Event RTVIEvent",
     "media.turn_audio": "TurnAudio",

@@ -22,6 +22,7 @@ RTVIError
         UnsupportedFeatureError                             this bot or transport cannot do it
         WouldDeadlockError                                  waiting here could never end
         MissingExtraError           (also ImportError)      an optional package is not installed
+        ScenarioFileError           (also ValueError)       a scenario file cannot be used
     DeviceError                                             a device that was requested cannot be used
     ExpectationError                (also AssertionError)   the bot did not do what `expect()` demands
 
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .installation import install_command
@@ -294,3 +296,31 @@ class MissingExtraError(UsageError, ImportError):
         command = install_command(extra)
         super().__init__(f'{feature} needs the extra "{extra}". Install it with: {command}{hint and f" ({hint})"}')
         self.extra = extra
+
+
+class ScenarioFileError(UsageError, ValueError):
+    """A scenario file cannot be used: it cannot be read, or something in it is wrong.
+
+    The message has one line for each fault: "FILE:LINE:COLUMN: what", or "FILE: what" of a whole file.
+
+    Attributes:
+        path: of the file with the first fault, which may be an included one.
+        line, column: where that is, from 1 on; 0: the whole file.
+        text: what is wrong.
+        others: path, line, column and text of each further fault, in this file and those that were read with it; 99 at
+            most.
+    """
+
+    def __init__(
+        self, path: Path, line: int, column: int, text: str, *, others: Sequence[tuple[Path, int, int, str]] = ()
+    ) -> None:
+        super().__init__("\n".join(_faulty(*fault) for fault in ((path, line, column, text), *others)))
+        self.path = path
+        self.line = line
+        self.column = column
+        self.text = text
+        self.others: tuple[tuple[Path, int, int, str], ...] = tuple(others)
+
+
+def _faulty(path: Path, line: int, column: int, text: str) -> str:
+    return f"{path}:{line}:{column}: {text}" if line else f"{path}: {text}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,7 @@ EXAMPLES = [
     errors.WouldDeadlockError("m"),
     errors.ForkedProcessError("m"),
     errors.MissingExtraError("Flask", "flask"),
+    errors.ScenarioFileError(Path("a.yaml"), 3, 5, "m", others=[(Path("b.yaml"), 0, 0, "n")]),
 ]
 
 

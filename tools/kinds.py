@@ -37,6 +37,7 @@ PUBLIC = frozenset(
         "rtvi_sync.signals",
         "rtvi_sync.testing",
         "rtvi_sync.testing.faults",
+        "rtvi_sync.testing.scenarios",
         "rtvi_sync.testing.transport_contract",
     }
 )

@@ -24,7 +24,7 @@ from rtvi_sync.protocol.validation import STRING, function_taking
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
-COMMANDS = ("demo", "talk", "ask", "doctor", "load", "mcp", "bot", "devices", "show", "replay", "phone-hook")
+COMMANDS = ("demo", "talk", "ask", "doctor", "load", "eval", "mcp", "bot", "devices", "show", "replay", "phone-hook")
 # Exit statuses.
 FAILED = 1
 INTERRUPTED = 130

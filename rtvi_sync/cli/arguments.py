@@ -122,13 +122,16 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
 
 
-def add_connect_options(parser: argparse.ArgumentParser, *, timeout: float = 15.0, late: str = "") -> None:
+def add_connect_options(
+    parser: argparse.ArgumentParser, *, timeout: float = 15.0, late: str = "", limit_option: str = "--timeout"
+) -> None:
     """Add the options of a command that connects.
 
     Args:
         parser: The command's.
         timeout: The default of --timeout, in seconds.
         late: What fails after --timeout; "": a bot that is not ready.
+        limit_option: The name of --timeout, where that is another limit.
     """
     parser.add_argument(
         "--token",
@@ -145,7 +148,7 @@ def add_connect_options(parser: argparse.ArgumentParser, *, timeout: float = 15.
         help="for the connect endpoint, such as 'Authorization: Bearer ...'; may be given several times",
     )
     parser.add_argument(
-        "--timeout",
+        limit_option,
         type=limit,
         default=timeout,
         metavar="S",

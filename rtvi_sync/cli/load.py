@@ -9,14 +9,10 @@ Exit status: 0 if all is well; 1 if more sessions failed than --max-failed; 2 if
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 from rtvi_sync import RTVIError
-from rtvi_sync.protocol.validation import FUNCTION
 from rtvi_sync.testing import MeasuredClient, Report, run_many
 from rtvi_sync.testing.load.many import Scenario
 
@@ -36,6 +32,7 @@ from .arguments import (
     writable_path,
     wrong_usage,
 )
+from .functions import function_at
 from .scripted_speech import sample
 
 _INTERRUPTED = 130
@@ -141,7 +138,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
     if arguments.scenario is not None:
         if questions or arguments.sample:
             raise ValueError("--scenario asks by itself: leave out --text, --wav and --sample, or --scenario")
-        return _function(arguments.scenario)
+        return function_at(arguments.scenario, "--scenario")
     for path in arguments.wav:
         question_file(path)  # else each session would fail with it
     if not (questions or arguments.sample):
@@ -152,29 +149,3 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
             client.ask(question, arguments.answer_timeout)
 
     return ask
-
-
-def _function(place: str) -> Scenario:
-    """Return the function at a place: "FILE.py:FUNCTION". What the file raises is not caught: it is the user's.
-
-    Raises:
-        ValueError: There is none.
-        OSError: The file cannot be read.
-    """
-    file, colon, name = place.rpartition(":")
-    if not (colon and file and name):
-        raise ValueError(f"--scenario {place}: name a file and a function, as in scenario.py:call")
-    path = Path(file)
-    path.open("rb").close()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"--scenario {file} is no file of Python: its name must end with .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # as for an import: classes in it may be pickled, or look for it
-    sys.path.insert(0, str(path.parent.resolve()))  # what it imports is beside it
-    spec.loader.exec_module(module)
-    function: Any = getattr(module, name, None)
-    if not FUNCTION.has_type(function):
-        raise ValueError(f"--scenario: {file} has no function {name!r}")
-    scenario: Scenario = function
-    return scenario

@@ -5,7 +5,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from rtvi_sync.conversation.words import word_error_rate
-    from rtvi_sync.testing import faults
+    from rtvi_sync.testing import faults, scenarios
     from rtvi_sync.testing.embedded_bot.bot import EmbeddedBot
     from rtvi_sync.testing.embedded_bot.phone import BotCall
     from rtvi_sync.testing.embedded_bot.reply import Fault, Reply
@@ -44,6 +44,7 @@ __all__ = [
     "Talk",
     "faults",
     "run_many",
+    "scenarios",
     "simulate",
     "word_error_rate",
 ]
@@ -70,7 +71,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 if not typing.TYPE_CHECKING:  # hidden, because a type checker would accept any name
 
     def __getattr__(name: str) -> typing.Any:
-        if name == "faults":
+        if name in ("faults", "scenarios"):
             return importlib.import_module(f".{name}", __name__)
         module = _MODULE_OF.get(name)
         if module is None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rtvi_sync.recording.compare import Comparison
     from rtvi_sync.recording.percentiles import ComparedTurn
     from rtvi_sync.testing import EmbeddedBot
+    from rtvi_sync.testing.scenarios.model import Scenario
+    from rtvi_sync.testing.scenarios.report import ScenarioResult
 
 __tracebackhide__ = True  # the line of the test is shown
 
@@ -101,9 +103,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="fail the run if its answers came later than those of these recordings, which --rtvi-record has made",
     )
+    add(
+        "--rtvi-scenarios",
+        action="store_true",
+        help="collect scenario files, test_*.yaml and *.rtvi.yaml, as tests; also rtvi_scenarios (ini)",
+    )
     parser.addini("rtvi_url", "the bot under test", default="")
     parser.addini("rtvi_transport", "how to reach the bot under test", default="auto")
     parser.addini("rtvi_record_failed", "the folder for recordings of failed tests", default="")
+    parser.addini("rtvi_scenarios", "collect scenario files as tests", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -437,6 +445,78 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
                 )
 
 
+# -- scenario files ---------------------------------------------------------------------------------------------------
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect scenario files, if they are wanted."""
+    config = parent.config
+    if file_path.suffix != ".yaml" or not (config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios")):
+        return None
+    from rtvi_sync.testing.pytest_scenarios import PATTERNS, ScenarioFile
+
+    if not any(map(file_path.match, PATTERNS)):
+        return None
+    file = ScenarioFile.from_parent(parent, path=file_path)
+    file.run_scenario = _run_scenario
+    return file
+
+
+def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:
+    """Run a scenario as the options say, and name its recording in the report."""
+    config = item.config
+    live = {"token": config.getoption("--rtvi-token"), "headers": dict(config.getoption("--rtvi-header")) or None}
+    way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
+    path = None
+    if (folder := _folder(config)) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / _recording_name(item.nodeid, 1)
+    result = scenario.run(
+        url,
+        transport="auto" if way == "webrtc" and not _live_url(config) else way,  # the embedded bot has no WebRTC
+        timeout=config.getoption("--rtvi-timeout"),
+        connect_timeout=config.getoption("--rtvi-timeout"),
+        record=path,
+        **(live if _live_url(config) else {}),
+        **hooks,
+    )
+    if path is None:
+        item.add_report_section("call", "rtvi recording", _NOT_RECORDED)
+        return result
+    kept = sorted(each for each in path.parent.iterdir() if each.name.startswith(f"{path.name}."))
+    if result.verdict == "failed" or config.getoption("--rtvi-record"):
+        item.add_report_section("call", "rtvi recording", "\n".join(map(str, kept)))
+        item.user_properties += [(_RECORDING, str(each)) for each in kept]
+    else:
+        for each in kept:
+            each.unlink(missing_ok=True)
+    return result
+
+
+@pytest.fixture(scope="session")
+def rtvi_judge() -> Any:
+    """Return the judge of scenario files: a function (question, answer, criterion). Override it; None: not judged."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def rtvi_tts() -> Any:
+    """Return what speaks for users in scenario files: a function (text). Override it; None: such are skipped."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def rtvi_transcribe() -> Any:
+    """Return what transcribes bots in scenario files: a function (pcm, sample_rate_hz). Override it; None: skipped."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def rtvi_next_line() -> Any:
+    """Return what plays simulated callers: a function (turns, simulation). Override it; None: such are skipped."""
+    return None
+
+
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
@@ -450,11 +530,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     report = outcome.get_result()
     clients = item.stash.get(_clients, [])
-    if report.failed and call.excinfo is not None and _needs_messages(call.excinfo.value, clients):
-        path, line, _ = item.reportinfo()
-        report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
-    elif report.failed and (shown := _in_a_line(call, item)) is not None:
-        report.longrepr = shown
+    if call.excinfo is not None:
+        _shorten(report, call, item, clients)
     if call.when == "call" and clients:
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
@@ -471,6 +548,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         for recording in item.stash.get(_recordings, []):
             for path in recording.paths:
                 path.unlink(missing_ok=True)
+
+
+def _shorten(
+    report: pytest.TestReport, call: pytest.CallInfo[None], item: pytest.Item, clients: list[RTVIClient]
+) -> None:
+    """Show in a line what the frames of this package do not explain, and skip what the transport cannot carry."""
+    assert call.excinfo is not None, "the caller has looked"
+    cannot = report.failed and _needs_messages(call.excinfo.value, clients)
+    if cannot or (report.skipped and getattr(item, "is_scenario", False)):
+        path, line, _ = item.reportinfo()  # of a scenario, else the line of the plugin that skips
+        report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
+    elif report.failed and (shown := _in_a_line(call, item)) is not None:
+        report.longrepr = shown
 
 
 def _in_a_line(call: pytest.CallInfo[None], item: pytest.Item) -> Any:

@@ -111,6 +111,11 @@ class EvalTransport(WebSocketBase):
         self._capture_bot_audio = capture_bot_audio
         self._capture_bot_images = capture_bot_images
 
+    @property
+    def captures_bot_images(self) -> bool:
+        """Return whether the bot reports the images that it shows."""
+        return self._capture_bot_images
+
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
         super().connect(auth_bundle, abort)

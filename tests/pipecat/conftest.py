@@ -27,6 +27,7 @@ _KINDS = {
     "runner": ("1.14.0", "runner.py"),
     "stock": ("1.14.0", "stock.py"),
     "showcase": ("1.14.0", "showcase.py"),
+    "rehearsed": ("1.14.0", "rehearsed.py"),
     "configured-1.2": ("0.0.108", "configured_1_2.py"),
     "configured-0.3": ("0.0.73", "configured_0_3.py"),
     "stock-1.13": ("1.13.0", "stock.py"),
@@ -231,6 +232,12 @@ def pipecat_runner(shared_bots: Shared) -> BotServer:
 def pipecat_stock(shared_bots: Shared) -> BotServer:
     """Return the talking bot in Pipecat's development runner, with entries eval, twilio and webrtc: `ws_url` is /ws."""
     return shared_bots.server("stock")
+
+
+@pytest.fixture
+def pipecat_rehearsed(shared_bots: Shared) -> BotServer:
+    """Return a bot in Pipecat's development runner that does what scenarios say, by any door: `ws_url` is /ws."""
+    return shared_bots.server("rehearsed")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The progress of a load test on stderr: a bar on a terminal, elsewhere a line each 5 s."""
+"""The progress of sessions, or scenarios, on stderr: a bar on a terminal, elsewhere a line each 5 s."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 # Seconds from one picture of the bar, or one line, to the next.
 _BAR_INTERVAL: Final = 0.1
 _LINE_INTERVAL: Final = 5.0
+_NOT_FAILED: Final = frozenset({"passed", "not_judged", "unsupported"})
 
 
 class LoadProgress:
-    """The progress of one load test. Its methods are called on one thread.
+    """The progress of one load test, or of one suite of scenarios. Its methods are called on one thread.
 
     Args:
         total: the number of sessions.
         shown: False: nothing is written. None: only on a terminal.
+        what: their plural, as it is shown.
     """
 
-    def __init__(self, total: int, *, shown: bool | None) -> None:
+    def __init__(self, total: int, *, shown: bool | None, what: str = "sessions") -> None:
         self._total = total
+        self._what = what
         self._began = monotonic()
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         is_shown = is_terminal if shown is None else shown
@@ -47,18 +50,25 @@ class LoadProgress:
         if now < self.due:
             return
         self.due = now + self._interval
-        failed = sum(outcome != "passed" for outcome in outcomes)
+        failed = sum(outcome not in _NOT_FAILED for outcome in outcomes)
         if self._bar is None:
-            told = f"{len(outcomes)} of {self._total} sessions ended, {running} running, {failed} failed"
+            told = f"{len(outcomes)} of {self._total} {self._what} ended, {running} running, {failed} failed"
             print(f"{now - self._began:.0f} s: {told}", file=sys.stderr, flush=True)  # noqa: T201
             return
         if not self._is_bar_begun:
             self._is_bar_begun = True
             self._bar.start()
-            self._bar.add_task("sessions", total=self._total, running=0, failed="")
+        if not self._bar.task_ids:
+            self._bar.add_task(self._what, total=self._total, running=0, failed="")
         told_failed = f"[red]{failed} failed" if failed else ""
         self._bar.update(self._bar.task_ids[0], completed=len(outcomes), running=running, failed=told_failed)
         self._bar.refresh()
+
+    def hide(self) -> None:
+        """Remove the bar until it is due again, because something else is written."""
+        if self._bar is not None and self._is_bar_begun:
+            self._is_bar_begun = False
+            self._bar.stop()
 
     def close(self) -> None:
         """Remove the bar."""

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from rtvi_sync import (
     errors,
 )
 from rtvi_sync.media import ScreenSource
+from rtvi_sync.testing import scenarios
 from tests.support.attempts import connect_within, timed_out
 from tests.support.clients import bot_says, deaf_bot, memory_client, silent_bot, transport_of
 from tests.support.forking import in_child
@@ -246,6 +248,13 @@ def an_answer_that_was_not_expected() -> RTVIError:
     return raised_by(lambda: turn.expect(contains="rain"))
 
 
+def a_misspelt_key() -> RTVIError:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "calls.yaml")
+        file.write_text("name: calls\nturn: []\n", encoding="utf-8")
+        return raised_by(lambda: scenarios.load(file))
+
+
 #: Each class with what provokes it, and a word of what its message tells to do.
 WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.RTVIError, no_base_url, "set client.params.base_url"),
@@ -282,6 +291,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.ProtocolError, a_config_of_another_shape, "Check the code of the bot"),
     (errors.WouldDeadlockError, a_handler_that_waits, "Wait on another thread"),
     (errors.ForkedProcessError, a_forked_child, "connect a client in the child process"),
+    (errors.ScenarioFileError, a_misspelt_key, r"calls\.yaml:2:1: .*did you mean 'turns'"),
     (errors.MissingExtraError, a_package_that_is_not_installed, r"install .*\[screen\]"),
 ]
 
@@ -297,6 +307,7 @@ ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     a_feature_that_was_left_out: {"feature": "actions", "needed_version": None, "bot_version": "1.0.0"},
     a_camera_without_video: {"feature": "cam", "needed_version": None, "bot_version": None},
     a_recording_in_no_folder: {"devices": ("speaker",), "type": "not-found"},
+    a_misspelt_key: {"line": 2, "column": 1, "others": ()},
     a_package_that_is_not_installed: {"extra": "screen"},
 }
 BUILT_IN = {
@@ -305,6 +316,7 @@ BUILT_IN = {
     errors.DisconnectedError: ConnectionError,
     errors.MissingExtraError: ImportError,
     errors.ExpectationError: AssertionError,
+    errors.ScenarioFileError: ValueError,
 }
 
 

@@ -34,6 +34,7 @@ CONSTRUCTORS: Final = {
             ),
             *("Expect", "PendingTurn", "ReportedFunctionCall", "TimelineEntry", "Turn", "TurnTimings"),
             *("Report", "Row", "RowAudio", "Latencies", "TurnAudio", "TurnPlayers", "Voices", "AudioDroppedData"),
+            "Scenario",
             *("CleanFormatter", "Recording", "RecordingSession", "Mismatch", "Talk", "Instrumentation", "Timeline"),
         ),
         _MADE_BY_PACKAGE,

@@ -18,6 +18,7 @@ import rtvi_sync.otel
 import rtvi_sync.signals
 import rtvi_sync.testing
 import rtvi_sync.testing.faults
+import rtvi_sync.testing.scenarios
 
 # Not `rtvi_sync.locust`: importing Locust patches the process. Its one class is constructed and started by Locust.
 MODULES = (
@@ -26,6 +27,7 @@ MODULES = (
     rtvi_sync.media.convert,
     rtvi_sync.testing,
     rtvi_sync.testing.faults,
+    rtvi_sync.testing.scenarios,
     rtvi_sync.signals,
     rtvi_sync.flask,
     rtvi_sync.notebook,

@@ -54,6 +54,7 @@ from rtvi_sync.testing import (
     Reply,
     faults,
     run_many,
+    scenarios,
     simulate,
     word_error_rate,
 )
@@ -360,6 +361,8 @@ TABLE: dict[str, Call] = {
     "Throttle": construct(faults.Throttle, {"bytes_per_second": 1.5}, bytes_per_second=(*NOT_SECONDS, None)),
     "Drop": construct(faults.Drop, size_bytes=NOT_SIZE),
     "Corrupt": construct(faults.Corrupt, size_bytes=NOT_SIZE, mask=(*NOT_COUNT, 256)),
+    # scenarios
+    "load": construct(scenarios.load, {"path": Path(__file__).with_name("no_such.yaml")}, path=(*NOT_PATH, None)),
     # load
     "MeasuredClient": construct(
         MeasuredClient,

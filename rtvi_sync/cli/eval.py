@@ -1,0 +1,255 @@
+"""Run scenario files of Pipecat's `pipecat eval` against a bot, by any of its doors.
+
+A PATH is a file, or a folder of files. What a scenario needs beside the bot are functions of yours, MODULE:FUNCTION or
+FILE.py:FUNCTION: --judge (question, answer, criterion), which returns True, False or "continue"; --tts (text), which
+returns PCM and its sample rate, or a WAV file's bytes; --transcribe (pcm, sample_rate_hz), which returns the words;
+--next-line (turns, simulation), which plays a simulated caller.
+
+Exit status: 0 if all have passed; 1 if one has failed; 2 if an argument or a file is wrong, before anything is
+connected; 3 if none has failed, but something was not judged, or the bot's door does not tell it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync import RTVIError
+from rtvi_sync.errors import ScenarioFileError
+from rtvi_sync.testing import scenarios
+from rtvi_sync.testing.load.progress import LoadProgress
+from rtvi_sync.testing.scenarios.hooks import Hooks
+from rtvi_sync.testing.scenarios.judging import ChatJudge
+from rtvi_sync.testing.scenarios.model import Scenario
+from rtvi_sync.testing.scenarios.report import ScenarioResult, json_lines, junit
+from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+from rtvi_sync.testing.scenarios.suite import ScenarioSuite
+
+from .arguments import (
+    URL_HELP,
+    USAGE,
+    add_connect_options,
+    check_different,
+    count,
+    limit,
+    url,
+    writable_path,
+    wrong_usage,
+)
+from .functions import function_at
+
+_INTERRUPTED = 130
+_INCOMPLETE = 3
+_KEY_VARIABLE = "RTVI_JUDGE_KEY"
+_MAX_NAME = 100
+# What Pipecat takes where a file's `eval` names no model or endpoint.
+_OLLAMA = ("http://localhost:11434/v1", "gemma4:12b")
+_OPENAI = ("https://api.openai.com/v1", None)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("paths", type=Path, nargs="+", metavar="PATH", help="a scenario file, or a folder of such")
+    add("--url", type=url, required=True, metavar="URL", help=URL_HELP)
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run this scenario alone, by FILE/SCENARIO or its own name; may be given several times",
+    )
+    add(
+        "--judge",
+        metavar="J",
+        help="MODULE:FUNCTION; or the http(s):// URL of a server with OpenAI's interface, which ends in /v1 as a rule; "
+        "or 'file': what the 'eval' of each file names. Without it, criteria are not judged",
+    )
+    add("--judge-model", metavar="M", help=f"the model of that server, whose key is taken from {_KEY_VARIABLE}")
+    add("--tts", metavar="M:C", help="the voice of users who speak")
+    add("--transcribe", metavar="M:C", help="returns the words of bots that speak")
+    add("--next-line", metavar="M:C", help="plays simulated callers")
+    add("--concurrency", type=count, default=1, metavar="N", help="scenarios at the same time (%(default)s)")
+    add(
+        "--timeout",
+        type=limit,
+        default=60.0,
+        metavar="S",
+        help="seconds for what is expected without a 'within_ms' (%(default)g)",
+    )
+    add("--junit", type=Path, metavar="F", help="write the results as JUnit's XML")
+    add("--json", type=Path, metavar="F", help="write the results as lines of JSON, as Pipecat's results.jsonl")
+    add("--record", type=Path, metavar="DIR", help="keep recordings there, with a page of each that has not passed")
+    add("-v", "--verbose", action="store_true", help="show each expectation of scenarios that have passed, too")
+    add_connect_options(parser, limit_option="--connect-timeout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        chosen = _chosen(arguments)
+        runs = [
+            _maker(arguments, scenario, hooks)
+            for scenario, hooks in zip(chosen, _hooks(arguments, chosen), strict=True)
+        ]
+        runs[0]()  # tells at once what is wrong with the arguments for all
+        files = {"--junit": arguments.junit, "--json": arguments.json}
+        check_different(files)
+        for option, path in files.items():
+            if path is not None:
+                writable_path(path, option)
+        if arguments.record is not None:
+            arguments.record.mkdir(parents=True, exist_ok=True)
+    except _WrongFilesError as error:
+        for line in error.lines:
+            print(f"rtvi-sync eval: {line}", file=sys.stderr)
+        return USAGE
+    except (OSError, TypeError, ValueError, RTVIError) as error:
+        return wrong_usage("eval", error)
+    progress = LoadProgress(len(runs), shown=None, what="scenarios")
+    suite = ScenarioSuite(runs, arguments.concurrency, lambda result: _tell(result, arguments.verbose), progress)
+    try:
+        suite.run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        progress.close()
+        _write(arguments, suite.results)
+    return _summary(suite.results)
+
+
+class _WrongFilesError(Exception):
+    """Scenario files that cannot be used."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Scenario]:
+    """Return the scenarios to run.
+
+    Raises:
+        _WrongFilesError: a file cannot be used; it has the faults of all files.
+        ValueError: there is none.
+    """
+    found: list[Scenario] = []
+    faults: list[str] = []
+    for path in arguments.paths:
+        try:
+            found += scenarios.load(path)
+        except ScenarioFileError as error:
+            faults += str(error).splitlines()
+    names = Counter(scenario.full_name for scenario in found)
+    for name, times in names.items():
+        if times > 1:
+            paths = ", ".join(dict.fromkeys(str(each.path) for each in found if each.full_name == name))
+            faults.append(
+                f"{times} scenarios are named {name!r}, in {paths}: pass each file once, and give them other names"
+            )
+    if faults:
+        raise _WrongFilesError(faults)
+    for name in arguments.only:
+        if not any(name in (each.full_name, each.name) for each in found):
+            raise ValueError(f"--only {name}: there is none of this name among {', '.join(names) or 'no scenarios'}")
+    chosen = [each for each in found if not arguments.only or {each.full_name, each.name} & {*arguments.only}]
+    if not chosen:
+        raise ValueError(f"there are no scenarios in {', '.join(map(str, arguments.paths))}")
+    return chosen
+
+
+def _hooks(arguments: argparse.Namespace, chosen: Sequence[Scenario]) -> list[Hooks]:
+    """Return what each scenario needs beside the bot.
+
+    Raises:
+        ValueError, TypeError, OSError: an argument cannot be used.
+    """
+    given = {"tts": arguments.tts, "transcribe": arguments.transcribe, "next_line": arguments.next_line}
+    functions = {
+        name: function_at(place, f"--{name.replace('_', '-')}") for name, place in given.items() if place is not None
+    }
+    if arguments.judge == "file":
+        return [Hooks(judge=_judge_of(scenario), **functions) for scenario in chosen]
+    hooks = Hooks(judge=_judge(arguments), **functions)
+    return [hooks] * len(chosen)
+
+
+def _judge(arguments: argparse.Namespace) -> Callable[..., Any] | None:
+    given, model = arguments.judge, arguments.judge_model
+    if given is None or not given.startswith(("http://", "https://")):
+        if model is not None:
+            raise ValueError("--judge-model is for the server that --judge names by its URL")
+        return None if given is None else function_at(given, "--judge")
+    if not model:
+        raise ValueError(f"--judge {given} needs --judge-model, the name of a model there")
+    return ChatJudge(given, model, os.environ.get(_KEY_VARIABLE) or None)
+
+
+def _judge_of(scenario: Scenario) -> ChatJudge | None:
+    """Return the judge that the file names, if a scenario needs one."""
+    needs = scenario.simulation is not None or any(each.eval for turn in scenario.turns for each in turn.expect)
+    if not needs:
+        return None
+    options = scenario.judge.eval
+    service = options.get("service", "ollama")
+    if "factory" in options or service not in ("ollama", "openai"):
+        raise ValueError(
+            f"--judge file: the 'eval' of {scenario.full_name} ({scenario.path}) makes a service of Pipecat; pass "
+            "--judge with the URL of a server, or with a function"
+        )
+    endpoint, model = _OLLAMA if service == "ollama" else _OPENAI
+    endpoint, model = options.get("endpoint") or endpoint, options.get("model") or model
+    if not model:
+        raise ValueError(f"--judge file: the 'eval' of {scenario.full_name} ({scenario.path}) names no model")
+    return ChatJudge(endpoint, model, os.environ.get(_KEY_VARIABLE) or None)
+
+
+def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks) -> Callable[[], ScenarioRun]:
+    """Return a function that makes the run of a scenario."""
+    options = RunOptions(
+        transport=arguments.transport,
+        timeout=arguments.timeout,
+        connect_timeout=arguments.connect_timeout,
+        token=arguments.token,
+        headers=dict(arguments.header) or None,
+        record=None if arguments.record is None else arguments.record / _file_name(scenario.full_name),
+    )
+    return lambda: ScenarioRun(scenario, arguments.url, hooks, options)
+
+
+def _file_name(name: str) -> str:
+    """Return the name of a scenario as one of a file; no two share one."""
+    shown = re.sub(r"[^\w.-]+", "_", name.replace("/", "-"), flags=re.ASCII)[:_MAX_NAME]
+    return shown if shown == name.replace("/", "-", 1) else f"{shown}-{zlib.crc32(name.encode()):08x}"
+
+
+def _tell(result: ScenarioResult, is_verbose: bool) -> None:
+    print(result.report(verbose=is_verbose), flush=True)
+
+
+def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult]) -> None:
+    if arguments.json is not None:
+        arguments.json.write_text(json_lines(results), encoding="utf-8")
+    if arguments.junit is not None:
+        arguments.junit.write_text(junit(results), encoding="utf-8")
+
+
+def _summary(results: Sequence[ScenarioResult]) -> int:
+    """Print how many have which verdict; return the exit status."""
+    verdicts = Counter(result.verdict for result in results)
+    words = [
+        f"{verdicts[verdict]} {verdict.replace('_', ' ')}"
+        for verdict in ("passed", "failed", "not_judged", "unsupported")
+        if verdicts[verdict]
+    ]
+    print(f"{len(results)} scenario{'' if len(results) == 1 else 's'}: {', '.join(words)}")
+    if verdicts["failed"]:
+        return 1
+    return 0 if verdicts["passed"] == len(results) else _INCOMPLETE

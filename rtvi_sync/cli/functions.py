@@ -1,0 +1,61 @@
+"""Functions of the user that a command calls, named by their place."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rtvi_sync.protocol.validation import FUNCTION
+
+
+def function_at(place: str, option: str) -> Callable[..., Any]:
+    """Return the function at a place: "MODULE:FUNCTION", or "FILE.py:FUNCTION".
+
+    What the module or file raises is not caught: it is the user's.
+
+    Raises:
+        ValueError: There is none.
+        OSError: The file cannot be read.
+    """
+    where, colon, name = place.rpartition(":")
+    if not (colon and where and name):
+        raise ValueError(
+            f"{option} {place}: name a file and a function, as in calls.py:call, or a module, as in calls:call"
+        )
+    is_file = where.endswith(".py") or Path(where).exists()
+    module = _of_file(where, option) if is_file else _of_name(where, option)
+    function: Any = module
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if not FUNCTION.has_type(function):
+        raise ValueError(f"{option}: {where} has no function {name!r}")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _of_name(name: str, option: str) -> Any:
+    sys.path.insert(0, os.getcwd())  # as for `python -m`
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # it is there, and imports what is not
+        raise ValueError(f"{option}: there is no module {name!r}, neither here nor among what is installed") from None
+
+
+def _of_file(file: str, option: str) -> Any:
+    path = Path(file)
+    path.open("rb").close()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{option} {file} is no file of Python: its name must end with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # as for an import: classes in it may be pickled, or look for it
+    sys.path.insert(0, str(path.parent.resolve()))  # what it imports is beside it
+    spec.loader.exec_module(module)
+    return module

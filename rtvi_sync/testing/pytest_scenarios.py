@@ -1,0 +1,79 @@
+"""Scenario files as tests of pytest: an item a scenario. Imported by the plugin where `--rtvi-scenarios` is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtvi_sync.errors import MissingExtraError, ScenarioFileError
+from rtvi_sync.testing import scenarios
+from rtvi_sync.testing.scenarios.model import Scenario
+from rtvi_sync.testing.scenarios.report import ScenarioResult
+
+#: The names of files that are collected.
+PATTERNS = ("test_*.yaml", "*.rtvi.yaml")
+
+RunScenario = Callable[..., ScenarioResult]
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file.
+
+    Attributes:
+        run_scenario: `run_scenario(item, scenario, hooks)` runs a scenario as the options of pytest say.
+    """
+
+    run_scenario: RunScenario
+
+    def collect(self) -> Iterator[ScenarioItem]:
+        """Yield an item for each scenario of the file."""
+        try:
+            found = scenarios.load(self.path)
+        except (ScenarioFileError, MissingExtraError) as error:
+            raise self.CollectError(str(error)) from None
+        for scenario in found:
+            yield ScenarioItem.from_parent(
+                self, name=scenario.name, callobj=_test_of(scenario, self.run_scenario), scenario=scenario
+            )
+
+
+class ScenarioItem(pytest.Function):
+    """A scenario as a test.
+
+    Attributes:
+        is_scenario: for the plugin, which imports this module late.
+    """
+
+    is_scenario = True
+
+    def __init__(self, *, scenario: Scenario, **options: Any) -> None:
+        super().__init__(**options)
+        self._scenario = scenario
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return where the scenario is."""
+        return self._scenario.at.path, max(0, self._scenario.at.line - 1), self._scenario.full_name
+
+
+def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., None]:
+    """Return the function that tests by a scenario."""
+
+    def test(
+        request: pytest.FixtureRequest,
+        rtvi_url: str,
+        rtvi_judge: Any,
+        rtvi_tts: Any,
+        rtvi_transcribe: Any,
+        rtvi_next_line: Any,
+    ) -> None:
+        hooks = {"judge": rtvi_judge, "tts": rtvi_tts, "transcribe": rtvi_transcribe, "next_line": rtvi_next_line}
+        result = run_scenario(request.node, rtvi_url, scenario, hooks)
+        if result.verdict == "failed":
+            pytest.fail(str(result), pytrace=False)
+        if result.skip_reason is not None:
+            pytest.skip(result.skip_reason)
+
+    return test

@@ -1,0 +1,111 @@
+"""What a scenario needs beside the bot: functions that judge, speak, transcribe, and play the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.media import BytesSource
+from rtvi_sync.media.audio_files import decode
+from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import raised
+from rtvi_sync.protocol.validation import FUNCTION, function_taking, takes
+from rtvi_sync.testing.scenarios.judging import ChatJudge
+from rtvi_sync.testing.scenarios.matching import (
+    AskJudge,
+    Judged,
+)
+
+if TYPE_CHECKING:
+    pass
+
+#: Seconds of a recording, and of what is synthesized for a turn.
+MAX_SPEECH: Final = 600.0
+_VERDICTS: Final[Mapping[object, str]] = {True: "yes", False: "no", "continue": "continue"}
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Hooks(Record):
+    """What a scenario needs beside the bot. Any of them may be None.
+
+    Attributes:
+        judge: ``judge(question, answer, criterion)`` returns whether the answer meets the criterion, or "continue",
+            alone or in a pair with its reason.
+        tts: ``tts(text)`` returns speech: 16-bit mono PCM with its sample rate, or the bytes of an audio file.
+        transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the words in what the bot has said in a turn.
+        next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, returns what a simulated caller says.
+    """
+
+    judge: Callable[..., Any] | None = attrs.field(
+        default=None, validator=function_taking("question", "answer", "criterion").or_none
+    )
+    tts: Callable[..., Any] | None = attrs.field(default=None, validator=function_taking("text").or_none)
+    transcribe: Callable[..., Any] | None = attrs.field(
+        default=None, validator=function_taking("pcm", "sample_rate_hz").or_none
+    )
+    next_line: Callable[..., Any] | None = attrs.field(default=None, validator=FUNCTION.or_none)
+
+    def __attrs_post_init__(self) -> None:
+        """Check what `next_line` takes."""
+        if self.next_line is not None and not takes(self.next_line, (), None):
+            function_taking("turns").check(next_line=self.next_line)
+
+
+class HookError(Exception):
+    """What a hook has raised, or that what it has returned cannot be used."""
+
+    def __init__(self, hook: str, why: str) -> None:
+        super().__init__(f"{hook} has failed: {why}")
+        self.hook = hook
+
+
+def ask_judge(judge: Callable[..., Any], need: AskJudge, said: Sequence[tuple[str, str]]) -> Judged:
+    """Return the verdict of a judge, whatever that returns or raises.
+
+    Args:
+        judge: as in `Hooks`; a `ChatJudge` gets all that was said.
+        need: what it is asked.
+        said: who has said what before.
+    """
+    try:
+        if isinstance(judge, ChatJudge):
+            given: Any = judge.judge(
+                need.criterion, said, reply=need.answer if need.call is None else "", call=need.call
+            )
+        else:
+            question = next((text for speaker, text in reversed(said) if speaker == "user"), "")
+            given = judge(question, need.answer, need.criterion)
+        verdict, reason = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
+        known = _VERDICTS.get(verdict) if isinstance(verdict, (bool, str)) else None
+        if known is None or not isinstance(reason, str):
+            raise TypeError(
+                'it must return True, False or "continue", alone or in a pair with a reason (a str), not '
+                f"{type(given).__name__}"
+            )
+    except Exception as error:  # noqa: BLE001 - the application's
+        return Judged("error", raised(error), monotonic())
+    return Judged(known, reason, monotonic())  # type: ignore[arg-type]
+
+
+def speech_of(made: Any) -> tuple[bytes, int]:
+    """Return what a `tts` has returned as PCM and its sample rate.
+
+    Raises:
+        TypeError, ValueError: it is neither that nor an audio file, or is too long.
+        MissingExtraError: only soundfile can read the file, and that is not installed.
+    """
+    if isinstance(made, (bytes, bytearray, memoryview)):
+        made = decode(bytes(made), "What tts returned")
+    if not (isinstance(made, tuple) and len(made) == 2):
+        raise TypeError(
+            f"tts must return 16-bit mono PCM with its sample rate, or a WAV file's bytes, not {type(made).__name__}"
+        )
+    source = BytesSource(*made)
+    if not source.pcm:
+        raise ValueError("tts returned no sound")
+    if len(source.pcm) > 2 * source.sample_rate_hz * MAX_SPEECH:
+        raise ValueError(f"tts returned more than {MAX_SPEECH:g} s of sound")
+    return source.pcm, source.sample_rate_hz

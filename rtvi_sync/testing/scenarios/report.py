@@ -1,0 +1,325 @@
+"""What has become of a scenario, as objects, and as text, JUnit and Pipecat's results. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+from xml.etree import ElementTree
+
+import attrs
+
+from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import clean, one_line
+from rtvi_sync.protocol.validation import BOOL
+from rtvi_sync.testing.scenarios.matching import FailureKind, Verdict
+
+TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
+
+#: Of several verdicts the first one that is among them counts.
+_ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
+_MARKS: Final[Mapping[str, str]] = {
+    "passed": "PASS",
+    "failed": "FAIL",
+    "not_judged": "NOT JUDGED",
+    "unsupported": "UNSUPPORTED",
+    "not_run": "NOT RUN",
+}
+
+
+@attrs.frozen(eq=False, repr=False)
+class ScenarioFailure(Record):
+    """A check that has failed.
+
+    Attributes:
+        turn_index, expectation_index: which, from 0 on; -1: of the run, and of the turn, as a whole.
+        event_name: of the expectation; "<connect>" and the like for others.
+        kind, reason: how and why.
+    """
+
+    turn_index: int
+    expectation_index: int
+    event_name: str
+    kind: FailureKind
+    reason: str
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        where = f"turn {self.turn_index}" if self.turn_index >= 0 else "the session"
+        which = f", expectation {self.expectation_index} ({self.event_name})" if self.expectation_index >= 0 else ""
+        return f"{where}{which}: {one_line(self.reason)} [{self.kind}]"
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ExpectationResult(Record):
+    """What has become of an expectation.
+
+    Attributes:
+        index: in its turn, from 0 on.
+        event_name: what was expected.
+        verdict: "not_judged": all but its criterion holds, and there was no judge. "unsupported": the bot's door
+            does not tell.
+        kind, reason: why it has not passed; None and "" if it has.
+        matched: what it has matched, in short.
+    """
+
+    index: int
+    event_name: str
+    verdict: Verdict
+    kind: FailureKind | None = None
+    reason: str = ""
+    matched: str = ""
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ScenarioTurnResult(Record):
+    """What has become of a turn.
+
+    Attributes:
+        index: from 0 on.
+        verdict: "not_run": an earlier one has ended the scenario.
+        expectations: those that were tried.
+        failure: why the turn itself has failed; None if it has not.
+        reason: why the door cannot do what the turn needs; "" if it can.
+        duration_ms: 0 if it was not run.
+    """
+
+    index: int
+    verdict: TurnVerdict = "not_run"
+    expectations: Sequence[ExpectationResult] = ()
+    failure: ScenarioFailure | None = None
+    reason: str = ""
+    duration_ms: int = 0
+
+    @property
+    def failures(self) -> list[ScenarioFailure]:
+        """Return its failures."""
+        own = [] if self.failure is None else [self.failure]
+        return own + [
+            ScenarioFailure(self.index, each.index, each.event_name, each.kind, each.reason)
+            for each in self.expectations
+            if each.verdict == "failed" and each.kind is not None
+        ]
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class MetricResult(Record):
+    """What has become of a metric of a simulated conversation.
+
+    Attributes:
+        name: of the metric; "success": of its goal.
+        verdict: of it.
+        value: what was measured, in its unit, or the share of the bot's turns that meet the criterion, from 0 to 1;
+            None if there was nothing.
+        kind, reason: why it has not passed.
+    """
+
+    name: str
+    verdict: Verdict
+    value: float | None = None
+    kind: FailureKind | None = None
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ScenarioResult(Record):
+    """What has become of a scenario. Its text is the report.
+
+    Attributes:
+        name: "FILE/SCENARIO".
+        path: of the file.
+        kind: "script" or "simulation".
+        door: the transport by which the bot was reached; "" if none was.
+        turns: of a scripted one, all of them.
+        metrics: of a simulated one.
+        failure: why the run as a whole has failed, such as that no bot was reached; None if it has not.
+        reason: why the scenario could not be run at all; "" if it was.
+        attempt: which run of a simulated one, from 1 on.
+        duration_ms: of the run.
+        events: what the bot has done, oldest first, as in Pipecat's results.
+        conversation: who, "user" or "bot", has said what.
+    """
+
+    name: str
+    path: Path
+    kind: Literal["script", "simulation"] = "script"
+    door: str = ""
+    turns: Sequence[ScenarioTurnResult] = ()
+    metrics: Sequence[MetricResult] = ()
+    failure: ScenarioFailure | None = None
+    reason: str = ""
+    attempt: int = 1
+    duration_ms: int = 0
+    events: Sequence[Mapping[str, Any]] = attrs.field(default=(), repr=False)
+    conversation: Sequence[tuple[str, str]] = attrs.field(default=(), repr=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return "failed" if anything has, else "unsupported" or "not_judged" if anything is, else "passed"."""
+        if self.failure is not None:
+            return "failed"
+        if self.reason:
+            return "unsupported"
+        return worst([turn.verdict for turn in self.turns] + [metric.verdict for metric in self.metrics])
+
+    @property
+    def failures(self) -> list[ScenarioFailure]:
+        """Return all failures, in their order."""
+        own = [] if self.failure is None else [self.failure]
+        measured = [
+            ScenarioFailure(-1, -1, metric.name, metric.kind, metric.reason)
+            for metric in self.metrics
+            if metric.verdict == "failed" and metric.kind is not None
+        ]
+        return own + [failure for turn in self.turns for failure in turn.failures] + measured
+
+    @property
+    def skip_reason(self) -> str | None:
+        """Return why it is neither passed nor failed, in one line; None if it is one of both."""
+        if self.verdict not in ("unsupported", "not_judged"):
+            return None
+        reasons = [self.reason, *(turn.reason for turn in self.turns)]
+        reasons += [each.reason for turn in self.turns for each in turn.expectations if each.verdict == self.verdict]
+        reasons += [metric.reason for metric in self.metrics if metric.verdict == self.verdict]
+        return f"{self.verdict.replace('_', ' ')}: {one_line(next(filter(None, reasons), ''))}"
+
+    def record(self) -> dict[str, Any]:
+        """Return the result as a record of Pipecat's ``results.jsonl``, with `verdict` and `door` beside its keys."""
+        return {
+            "bot": None,
+            "name": self.name,
+            "scenario": str(self.path),
+            "kind": self.kind,
+            "attempt": self.attempt,
+            "passed": self.verdict == "passed",
+            "skipped": self.skip_reason,
+            "error": None,
+            "verdict": self.verdict,
+            "door": self.door,
+            "duration_ms": self.duration_ms,
+            "failures": [attrs.asdict(failure) for failure in self.failures],
+            "turns": [_turn_record(turn) for turn in self.turns],
+            **({"metrics": [attrs.asdict(metric) for metric in self.metrics]} if self.kind == "simulation" else {}),
+            "artifacts": {},
+            **({"events_seen": list(self.events)} if self.verdict != "passed" else {}),
+        }
+
+    def __str__(self) -> str:
+        """Return the report, of a scenario that has passed in one line."""
+        return self.report()
+
+    def report(self, *, verbose: bool = False) -> str:
+        """Return the report.
+
+        Args:
+            verbose: True: with each expectation, also if all have passed.
+        """
+        BOOL.check(verbose=verbose)
+        seconds = f"{self.duration_ms / 1000:.1f} s"
+        by = f", {self.door}" if self.door else ""
+        lines = [f"{_MARKS[self.verdict]:<11}  {self.name}  ({seconds}{by})"]
+        if self.failure is not None:
+            lines.append(f"  {self.failure}")
+        if self.reason:
+            lines.append(f"  {one_line(self.reason)}")
+        if verbose or self.verdict != "passed":
+            lines += [line for turn in self.turns for line in _lines_of(turn)]
+        for metric in self.metrics:
+            value = "" if metric.value is None else f" {metric.value:g}"
+            why = f": {one_line(metric.reason)}" if metric.reason else ""
+            lines.append(f"  {_MARKS[metric.verdict]:<11}  {metric.name}{value}{why}")
+        return "\n".join(map(clean, lines))
+
+
+def worst(verdicts: Iterable[str]) -> Verdict:
+    """Return the verdict of a whole by those of its parts."""
+    found = set(verdicts)
+    return next((verdict for verdict in _ORDER if verdict in found), "passed")
+
+
+def _turn_record(turn: ScenarioTurnResult) -> dict[str, Any]:
+    return {
+        "turn_index": turn.index,
+        "status": turn.verdict,
+        "duration_ms": turn.duration_ms,
+        "expectations": [
+            {
+                "expectation_index": each.index,
+                "event_name": each.event_name,
+                "passed": each.verdict == "passed",
+                "matched": each.matched,
+                "verdict": each.verdict,
+            }
+            for each in turn.expectations
+        ],
+    }
+
+
+def _lines_of(turn: ScenarioTurnResult) -> list[str]:
+    lines = [f"  turn {turn.index}: {_MARKS[turn.verdict].lower()}"]
+    if turn.failure is not None:
+        lines.append(f"    {one_line(turn.failure.reason)} [{turn.failure.kind}]")
+    if turn.reason:
+        lines.append(f"    {one_line(turn.reason)}")
+    for each in turn.expectations:
+        told = (
+            f": {one_line(each.reason)}" if each.reason else f" {one_line(each.matched, 100)!r}" if each.matched else ""
+        )
+        kind = f" [{each.kind}]" if each.kind is not None else ""
+        lines.append(f"    {_MARKS[each.verdict]:<11}  {each.index} {each.event_name}{told}{kind}")
+    return lines
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def json_lines(results: Iterable[ScenarioResult]) -> str:
+    """Return results as Pipecat's ``results.jsonl``: a record a line."""
+    return "".join(f"{json.dumps(result.record(), ensure_ascii=False, default=str)}\n" for result in results)
+
+
+def junit(results: Sequence[ScenarioResult]) -> str:
+    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there."""
+    verdicts = [result.verdict for result in results]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="rtvi-sync eval",
+        tests=str(len(results)),
+        failures=str(verdicts.count("failed")),
+        errors="0",
+        skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported")),
+        time=_seconds(sum(result.duration_ms for result in results)),
+    )
+    for result in results:
+        file, _, name = result.name.rpartition("/")
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=clean(file or result.path.stem),
+            name=clean(name),
+            time=_seconds(result.duration_ms),
+        )
+        for failure in result.failures:
+            where = "" if failure.turn_index < 0 else f"turn {failure.turn_index}: "
+            told = ElementTree.SubElement(
+                case, "failure", message=f"{where}{one_line(failure.reason)}", type=failure.kind
+            )
+            told.text = clean(str(failure))
+        if (why := result.skip_reason) is not None:
+            ElementTree.SubElement(case, "skipped", message=clean(why), type=result.verdict)
+        ElementTree.SubElement(case, "system-out").text = "\n".join(map(_printable, str(result).splitlines()))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    text: str = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.3f}"
+
+
+def _printable(text: str) -> str:
+    """Return text without characters that XML cannot have."""
+    return "".join(character for character in clean(text) if character.isprintable())

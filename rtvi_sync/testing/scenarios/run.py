@@ -1,0 +1,292 @@
+"""One run of a scenario against a bot, from the first connection to the result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync.client.candidates import TransportName
+from rtvi_sync.client.client import RTVIClient
+from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.errors import (
+    ConnectionTimeoutError,
+    DisconnectedError,
+    InvalidTransportParamsError,
+    MissingExtraError,
+    RTVIError,
+)
+from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import one_line
+from rtvi_sync.protocol.validation import HEADERS, PATH, SECONDS, STRING, Rule
+from rtvi_sync.recording.recording import Recording
+from rtvi_sync.session.connect_request import TELEPHONY, BotURL
+from rtvi_sync.session.event_stream import EventStream
+from rtvi_sync.testing.scenarios.doors import Door, level_for, wants, wants_vad
+from rtvi_sync.testing.scenarios.hooks import Hooks
+from rtvi_sync.testing.scenarios.matching import FailureKind
+from rtvi_sync.testing.scenarios.model import Scenario
+from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure, ScenarioResult, ScenarioTurnResult
+from rtvi_sync.testing.scenarios.scripted import MAX_EVENTS, ScriptedConversation
+from rtvi_sync.testing.scenarios.simulated import SimulatedConversation
+from rtvi_sync.testing.scenarios.stream import CLIENT_EVENTS, ScenarioEvent
+from rtvi_sync.transports.eval import EvalTransport
+
+_BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
+
+
+# Characters of a failure in a recording.
+_MAX_WHY: Final = 500
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RunOptions(Record):
+    """How a scenario is run. See `Scenario.run()`."""
+
+    transport: TransportName = "auto"
+    timeout: float = attrs.field(default=60.0, validator=SECONDS)
+    connect_timeout: float = attrs.field(default=15.0, validator=SECONDS)
+    token: str | None = attrs.field(default=None, validator=STRING.or_none, repr=False)
+    headers: Mapping[str, str] | None = attrs.field(default=None, validator=HEADERS.or_none, repr=False)
+    record: str | os.PathLike[str] | None = attrs.field(default=None, validator=PATH.or_none)
+
+
+class ScenarioRun:
+    """One run of a scenario. One thread runs it; `abort()` may be called on any.
+
+    Args:
+        scenario: what is said and expected.
+        bot: the URL of the bot, or a client that is connected, whose session stays open.
+        hooks: what else is needed.
+        options: how it is run.
+
+    Raises:
+        TypeError, ValueError: an argument cannot be used.
+        InvalidTransportParamsError: the URL cannot be a bot's, or not by this transport.
+        MissingExtraError: the transport needs a library that is not installed.
+    """
+
+    def __init__(self, scenario: Scenario, bot: str | RTVIClient, hooks: Hooks, options: RunOptions) -> None:
+        _BOT.check(bot=bot)
+        self._scenario = scenario
+        self._hooks = hooks
+        self._options = options
+        self._speaks = scenario.judge.modality == "audio"
+        self._url = bot if isinstance(bot, str) else None
+        if self._url is None and options.record is not None:
+            raise ValueError("record is for a session of the run's own; call record() of the client, which has one")
+        self._client: RTVIClient = bot if isinstance(bot, RTVIClient) else self._make_client(bot)
+        # Of the attempt that goes on.
+        self._attempt = 1
+        self._began = monotonic()
+        self._door = ""
+        self._seen: deque[ScenarioEvent] = deque(maxlen=MAX_EVENTS)
+        self._said: Sequence[tuple[str, str]] = ()
+        self._is_aborted = False
+
+    def abort(self) -> None:
+        """End the run soon, with the session if it is its own. Its result says nothing then."""
+        self._is_aborted = True
+        if self._url is not None:
+            self._client.close()
+
+    # -- the session --------------------------------------------------------------------------------------------------
+
+    def _make_client(self, url: str) -> RTVIClient:
+        scenario, options = self._scenario, self._options
+        is_phone = options.transport in TELEPHONY
+        speaks, user_speaks = self._speaks or is_phone, scenario.user.modality == "audio" or is_phone
+        devices: dict[str, Any] = {"text_only": True}
+        if speaks or user_speaks:
+            devices = {"mic": SilenceSource() if user_speaks else False, "speaker": NullSink() if speaks else False}
+        devices["connect_timeout"] = options.connect_timeout
+        if options.transport != "eval":
+            return RTVIClient.for_url(
+                url, transport=options.transport, token=options.token, headers=options.headers, **devices
+            )
+        hears = self._hooks.transcribe is not None and wants(scenario, "response")
+        is_socket = BotURL.parse(url).ws_url is not None
+        transport = EvalTransport(
+            token=options.token,
+            headers=options.headers if is_socket else None,
+            skip_tts=not self._speaks,
+            capture_bot_audio=self._speaks and (hears or options.record is not None or scenario.simulation is not None),
+            capture_bot_images=wants(scenario, "image"),
+        )
+        if scenario.trigger_disconnect and is_socket:
+            url += ("&" if "?" in url else "?") + "trigger_disconnect=true"
+        headers = None if is_socket else options.headers
+        return RTVIClient.for_url(url, transport=transport, headers=headers, **devices)
+
+    def run(self) -> ScenarioResult:
+        """Run the scenario; a simulated one as often as it says, until it does not pass."""
+        if self._url is None:
+            self._client._life.session().check_ready()
+            self._began = monotonic()
+            with self._listening() as events:
+                return self._converse(events)
+        attempts = self._scenario.simulation.runs if self._scenario.simulation is not None else 1
+        while True:
+            result = self._run_once()
+            if self._attempt == attempts or result.verdict != "passed" or self._is_aborted:
+                return result
+            self._attempt += 1
+            self._client = self._make_client(self._url)
+
+    def _run_once(self) -> ScenarioResult:
+        """Run the scenario in a session of its own."""
+        self._began = monotonic()
+        if self._options.transport != "auto" and (obstacle := self._obstacle()) is not None:
+            return self._result(reason=obstacle)
+        recording = None
+        with contextlib.closing(self._client):
+            if self._options.record is not None:
+                path = Path(self._options.record)
+                if self._attempt > 1:
+                    path = path.with_name(f"{path.stem}-run{self._attempt}{path.suffix}")
+                recording = self._client.record(path, overwrite=True)
+            with contextlib.nullcontext() if recording is None else contextlib.closing(recording):
+                result = self._run_session()
+                if recording is not None and result.verdict == "failed":
+                    recording.mark(f"The scenario failed: {one_line(str(result.failures[0]), _MAX_WHY)}")
+        if recording is not None and result.verdict != "passed":
+            for rows in (path for path in recording.paths if path.suffix == ".jsonl"):
+                Recording.load(rows).report(rows.with_suffix(".html"))
+        return result
+
+    def _run_session(self) -> ScenarioResult:
+        with self._listening() as events:
+            try:
+                self._client.connect()
+            except (InvalidTransportParamsError, MissingExtraError):
+                raise
+            except RTVIError as error:
+                return self._result(failure=_connect_failure(error))
+            result = self._converse(events)
+            self._cancel_bot()
+            return result
+
+    def _listening(self) -> EventStream[Any]:
+        return self._client.events(*CLIENT_EVENTS)
+
+    def _cancel_bot(self) -> None:
+        """End the bot, whatever it does when its client leaves."""
+        transport = self._client.transport
+        if isinstance(transport, EvalTransport):
+            with contextlib.suppress(RTVIError):
+                transport.cancel()
+
+    def _obstacle(self) -> str | None:
+        hooks = self._hooks
+        return self._find_door().obstacle(
+            self._scenario, has_tts=hooks.tts is not None, has_next_line=hooks.next_line is not None
+        )
+
+    def _find_door(self) -> Door:
+        transport = self._client.transport
+        assert transport is not None, "a client for a URL has one, and one that is connected"
+        is_eval = isinstance(transport, EvalTransport)
+        self._door = transport.start_name if transport.start_name in TELEPHONY else transport.name
+        return Door(
+            name=self._door,
+            is_eval=is_eval,
+            carries_messages=transport.carries_messages,
+            shows_images=isinstance(transport, EvalTransport) and transport.captures_bot_images,
+            hears=self._hooks.transcribe is not None and self._speaks,
+        )
+
+    def _converse(self, events: EventStream[Any]) -> ScenarioResult:
+        """Run the scenario in a session that is there."""
+        if (obstacle := self._obstacle()) is not None:
+            return self._result(reason=obstacle)
+        door, scenario = self._find_door(), self._scenario
+        transport = self._client.transport
+        if isinstance(transport, EvalTransport):
+            with contextlib.suppress(DisconnectedError):  # the first turn tells that the session has ended
+                self._set_up(transport)
+        if scenario.simulation is not None:
+            talk = SimulatedConversation(self._client, scenario, door, self._hooks).run()
+            self._said = talk.lines
+            return self._result(metrics=talk.metrics, failure=talk.failure)
+        conversation = ScriptedConversation(self._client, scenario, events, door, self._hooks, self._options.timeout)
+        self._seen, self._said = conversation.seen, conversation.said
+        with contextlib.closing(conversation):
+            turns = conversation.run()
+        return self._result(turns=turns)
+
+    def _set_up(self, transport: EvalTransport) -> None:
+        """Tell the bot what the scenario needs of it."""
+        level, has_vad = level_for(self._scenario), wants_vad(self._scenario)
+        has_markers = wants(self._scenario, "llm_marker")
+        if level is not None or has_vad or has_markers:
+            transport.configure(level, vad_user_speaking=has_vad or None, llm_markers=has_markers or None)
+        if self._scenario.context:
+            transport.seed_context(self._scenario.context)
+
+    def _result(
+        self,
+        *,
+        turns: Sequence[ScenarioTurnResult] | None = None,
+        metrics: Sequence[MetricResult] = (),
+        failure: ScenarioFailure | None = None,
+        reason: str = "",
+    ) -> ScenarioResult:
+        scenario = self._scenario
+        if turns is None:
+            turns = [ScenarioTurnResult(index=index) for index in range(len(scenario.turns))]
+        return ScenarioResult(
+            name=scenario.full_name,
+            path=scenario.path,
+            kind=scenario.kind,
+            door=self._door,
+            turns=turns,
+            metrics=metrics,
+            failure=failure,
+            reason=reason,
+            attempt=self._attempt,
+            duration_ms=_milliseconds(self._began),
+            events=[_seen_record(event, self._began) for event in self._seen],
+            conversation=tuple(self._said),
+        )
+
+
+def run_scenario(
+    scenario: Scenario, bot: str | RTVIClient, hooks: Mapping[str, Any], options: Mapping[str, Any]
+) -> ScenarioResult:
+    """Run a scenario; see `Scenario.run()`.
+
+    Args:
+        scenario: what is said and expected.
+        bot: the URL of the bot, or a client that is connected.
+        hooks: what `Hooks` takes.
+        options: what `RunOptions` takes.
+    """
+    return ScenarioRun(scenario, bot, Hooks(**hooks), RunOptions(**options)).run()
+
+
+def _connect_failure(error: RTVIError) -> ScenarioFailure:
+    """Return the failure of a run that has not reached the bot."""
+    kind: FailureKind = "connect_failed"
+    if isinstance(error, ConnectionTimeoutError) and error.phase == "bot-ready":
+        kind = "handshake_timeout"
+    elif isinstance(error, DisconnectedError):
+        kind = "closed_before_ready"
+    where = "<connect>" if kind == "connect_failed" else "<bot-ready>"
+    return ScenarioFailure(-1, -1, where, kind, str(error))
+
+
+def _milliseconds(since: float) -> int:
+    return int((monotonic() - since) * 1000)
+
+
+def _seen_record(event: ScenarioEvent, began: float) -> dict[str, Any]:
+    """Return an event as Pipecat's results have it."""
+    more = {"text": event.text, "name": event.name, "args": event.args, "kind": event.marker}
+    given = {key: value for key, value in more.items() if value not in ("", None)}
+    return {"type": event.event, **given, "at": round(event.at - began, 3)}

@@ -1,0 +1,404 @@
+"""A script in a session: it says what the user says, and answers what is expected."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from rtvi_sync.client.client import RTVIClient
+from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.latch import Latch
+from rtvi_sync.errors import (
+    BotNotReadyError,
+    DeviceError,
+    DisconnectedError,
+    RequestTimeoutError,
+    UnsupportedFeatureError,
+)
+from rtvi_sync.events import Event, RTVIEvent
+from rtvi_sync.media import BytesSource, WavSource
+from rtvi_sync.media.base import AudioSource
+from rtvi_sync.media.tracks import AudioTrack
+from rtvi_sync.protocol.dialects import parse_version
+from rtvi_sync.protocol.text import raised
+from rtvi_sync.protocol.validation import STRING
+from rtvi_sync.session.event_stream import EventStream
+from rtvi_sync.testing.scenarios.doors import Door, wants
+from rtvi_sync.testing.scenarios.matching import (
+    AskJudge,
+    AwaitEvent,
+    ExpectationMatcher,
+    Judged,
+    Match,
+    Steps,
+)
+from rtvi_sync.testing.scenarios.model import Expectation, Scenario, ScenarioTurn, SendAfter, SpokenPause
+from rtvi_sync.testing.scenarios.report import (
+    ExpectationResult,
+    ScenarioFailure,
+    ScenarioTurnResult,
+    TurnVerdict,
+    worst,
+)
+from rtvi_sync.testing.scenarios.stream import ScenarioEvent, ScenarioStream
+from rtvi_sync.transports.eval import EvalTransport
+
+if TYPE_CHECKING:
+    from rtvi_sync.conversation.ask import Question
+    from rtvi_sync.media.tracks import TrackFrames
+
+from rtvi_sync.testing.scenarios.hooks import MAX_SPEECH, HookError, Hooks, ask_judge, speech_of
+
+#: Seconds that a send waits at most until the bot is silent, or until the event comes that it is to follow.
+QUIET_LIMIT: Final = 30.0
+SEND_AFTER_LIMIT: Final = 30.0
+# Seconds of sound before the report that the bot speaks which may be its voice, and that are kept in all.
+_LEAD: Final = 1.0
+_KEPT_SOUND: Final = 600.0
+#: Events of the bot that a result has.
+MAX_EVENTS: Final = 2_000
+# Pipecat has sent user-input since this version of the protocol.
+_USER_INPUT_SINCE: Final = (2, 2)
+
+
+class ScriptedConversation:
+    """The turns of a script, said and answered in a session. One thread uses it.
+
+    Args:
+        client: it is connected.
+        scenario: a scripted one.
+        events: `CLIENT_EVENTS` of the client, from before its session on if that is the run's own.
+        door: by which the bot is reached.
+        hooks: of the run.
+        timeout: seconds for an expectation without a limit of its own.
+
+    Attributes:
+        seen: what the bot has done.
+        said: who, "user" or "bot", has said what, before the turn that goes on.
+    """
+
+    def __init__(
+        self,
+        client: RTVIClient,
+        scenario: Scenario,
+        events: EventStream[Any],
+        door: Door,
+        hooks: Hooks,
+        timeout: float,
+    ) -> None:
+        self._client = client
+        self._scenario = scenario
+        self._events = events
+        self._door = door
+        self._hooks = hooks
+        self._speaks = scenario.judge.modality == "audio"
+        version = parse_version(client._life.session().engine.version)
+        self._stream = ScenarioStream(
+            bot_speaks=self._speaks,
+            has_user_input=version is None or version >= _USER_INPUT_SINCE,
+            tells_model=door.carries_messages,
+        )
+        self._matcher = ExpectationMatcher(
+            self._stream,
+            default_ms=round(timeout * 1000),
+            has_judge=hooks.judge is not None,
+            withholds_calls=not door.is_eval,
+        )
+        self._question: Question | None = None
+        self._replies: list[str] = []  # since the last send
+        self._speech_began: float | None = None
+        self._sound = self._listen() if door.hears and wants(scenario, "response") else None
+        self.seen: deque[ScenarioEvent] = deque(maxlen=MAX_EVENTS)
+        self.said: list[tuple[str, str]] = []
+
+    def close(self) -> None:
+        """Let the microphone of the client speak again."""
+        if self._question is not None:
+            self._question.close()
+        if self._sound is not None:
+            self._sound.close()
+
+    def _listen(self) -> TrackFrames[Any] | None:
+        track = self._client.tracks().bot.audio
+        return track.frames(buffer=_KEPT_SOUND) if isinstance(track, AudioTrack) else None
+
+    def run(self) -> list[ScenarioTurnResult]:
+        """Run the turns, until one fails if that is to be the last."""
+        turns = [ScenarioTurnResult(index=index) for index in range(len(self._scenario.turns))]
+        for index, turn in enumerate(self._scenario.turns):
+            began = monotonic()
+            result = self._run_turn(turn, index)
+            turns[index] = result = attrs.evolve(result, duration_ms=round((monotonic() - began) * 1000))
+            if result.reason or (result.verdict == "failed" and self._scenario.stop_on_failure):
+                break
+        return turns
+
+    def _run_turn(self, turn: ScenarioTurn, index: int) -> ScenarioTurnResult:
+        """Say what the user says, and answer what is expected then."""
+        matches: list[Match] = []
+        self._stream.begin_turn()
+        try:
+            failure = self._await_moment(turn, index)
+            if failure is not None:
+                return ScenarioTurnResult(index=index, verdict="failed", failure=failure)
+            self._send(turn)
+            sent_at = monotonic()
+            later: list[tuple[int, Expectation, str]] = []
+            for expectation in turn.expect:
+                gap = self._door.gap(expectation.event)
+                if gap is not None and (gap[0] == "never" or expectation.absent):
+                    matches.append(Match(verdict="unsupported", reason=gap[1]))
+                elif gap is not None:
+                    later.append((len(matches), expectation, gap[1]))
+                    matches.append(Match(verdict="unsupported", reason=gap[1]))
+                else:
+                    matches.append(self._meet(self._matcher.match(expectation, sent_at)))
+                if matches[-1].ends_turn:
+                    break
+            for position, expectation, why in later:
+                matches[position] = self._meet(self._matcher.answer_now(expectation, why))
+        except HookError as error:
+            failure = ScenarioFailure(index, -1, f"<{error.hook}>", "error", str(error))
+            return _turn_result(turn, index, matches, failure)
+        except DeviceError as error:
+            return _turn_result(turn, index, matches, ScenarioFailure(index, -1, "<audio>", "error", str(error)))
+        except UnsupportedFeatureError as error:
+            return attrs.evolve(_turn_result(turn, index, matches, None), verdict="unsupported", reason=str(error))
+        return _turn_result(turn, index, matches, None)
+
+    # -- before the send ----------------------------------------------------------------------------------------------
+
+    def _await_moment(self, turn: ScenarioTurn, index: int) -> ScenarioFailure | None:
+        """Wait until the turn begins; return the failure if it never does."""
+        self._drain()
+        if turn.send_after is not None:
+            return self._await_event(turn.send_after, index)
+        if turn.user is not None or turn.dtmf is not None:
+            self._await_silence()
+        elif index > 0 and self._stream.is_bot_speaking:
+            self._await_silence()
+            self._stream.observe(monotonic())
+        return None
+
+    def _await_silence(self) -> None:
+        until = monotonic() + QUIET_LIMIT
+        while self._stream.is_bot_speaking and self._take_one(until):
+            pass
+
+    def _await_event(self, after: SendAfter, index: int) -> ScenarioFailure | None:
+        delay = after.delay_ms / 1000
+        if after.event is None:
+            self._pass_time(monotonic() + delay)
+            return None
+        until = monotonic() + SEND_AFTER_LIMIT
+        while (seen_at := self._stream.latest.get(after.event)) is None:
+            if self._stream.has_ended:
+                reason = f"the bot ended the call before {after.event} came, after which the turn is sent"
+                return ScenarioFailure(index, -1, after.event, "bot_ended", reason)
+            if not self._take_one(until):
+                reason = f"{after.event} did not come within {SEND_AFTER_LIMIT:g} s, after which the turn is sent"
+                return ScenarioFailure(index, -1, after.event, "send_after_timeout", reason)
+        self._pass_time(seen_at + delay)
+        return None
+
+    def _pass_time(self, until: float) -> None:
+        """Let the time pass until a moment, and take what comes meanwhile."""
+        while self._take_one(until):
+            if self._stream.has_ended:
+                Latch().wait(Deadline(max(0.0, until - monotonic())))
+                return
+
+    # -- the send -----------------------------------------------------------------------------------------------------
+
+    def _send(self, turn: ScenarioTurn) -> None:
+        """Send what the user does in a turn."""
+        transport = self._client.transport
+        if turn.image is not None and isinstance(transport, EvalTransport):
+            with contextlib.suppress(DisconnectedError):
+                try:
+                    transport.set_user_image(turn.image)
+                except OSError as error:
+                    raise HookError("image", raised(error)) from None
+        if turn.user is None and turn.dtmf is None:
+            return
+        said = turn.user if turn.user is not None else f"(DTMF keypad input: {turn.dtmf})"
+        given = self._spoken(turn) if self._scenario.user.modality == "audio" and turn.user is not None else turn.user
+        self._finish_speech()
+        self._drain()
+        self._stream.drop()
+        began = monotonic()  # a bot may have answered before the send returns
+        try:
+            if given is None:
+                self._client.send_dtmf(turn.dtmf or "")
+            else:
+                self._utter(given)
+        except (BotNotReadyError, DisconnectedError):
+            self._drain()  # the session has ended: the expectations tell
+        self._note_replies()
+        self.said.append(("user", said))
+        self._stream.sent(began)
+
+    def _finish_speech(self) -> None:
+        """Let what the user says be said to its end, and let the microphone speak again."""
+        question = self._question
+        if question is None:
+            return
+        until = monotonic() + MAX_SPEECH
+        while question.is_speaking and not question.all_sent and not self._stream.has_ended:
+            if monotonic() >= until:
+                break
+            self._take_one(min(until, monotonic() + 0.05))
+        question.close()
+        self._question = None
+
+    def _utter(self, given: str | AudioSource) -> None:
+        """Type a text, or begin to say what a source has."""
+        session = self._client._life.session()
+        session.check_ready()
+        speaks = self._speaks or not isinstance(given, str)
+        try:
+            self._ask(given, speaks)
+        except UnsupportedFeatureError:
+            if speaks:
+                raise
+            self._ask(given, True)  # an older bot, which knows no answer in text alone
+
+    def _ask(self, given: str | AudioSource, speaks: bool) -> None:
+        session = self._client._life.session()
+        self._question = self._client._question(given, session, audio_response=speaks, sample_rate_hz=None)
+        self._question.ask(Deadline(QUIET_LIMIT))
+
+    def _spoken(self, turn: ScenarioTurn) -> AudioSource:
+        """Return what the user says in a turn, as sound."""
+        if turn.audio is not None:
+            recording = WavSource(turn.audio)
+            if len(recording.pcm) > 2 * recording.sample_rate_hz * MAX_SPEECH:
+                raise DeviceError(f"{turn.audio} is longer than {MAX_SPEECH:g} s", devices=("mic",))
+            return recording
+        parts: Sequence[str | SpokenPause] = turn.parts or (turn.user or "",)
+        voices = {part: self._synthesize(part) for part in parts if isinstance(part, str)}
+        rates = {rate for _, rate in voices.values()}
+        if len(rates) > 1:
+            raise HookError("tts", f"it returned speech of different sample rates: {sorted(rates)}")
+        rate = rates.pop()
+        pcm = b"".join(
+            voices[part][0] if isinstance(part, str) else bytes(2 * (rate * part.pause_ms // 1000)) for part in parts
+        )
+        return BytesSource(pcm, rate)
+
+    def _synthesize(self, text: str) -> tuple[bytes, int]:
+        """Return a text as speech."""
+        assert self._hooks.tts is not None, "the door says that it is needed"
+        try:
+            made = self._hooks.tts(text)
+            return speech_of(made)
+        except Exception as error:
+            raise HookError("tts", raised(error)) from error
+
+    # -- what comes ---------------------------------------------------------------------------------------------------
+
+    def _meet(self, steps: Steps) -> Match:
+        """Give a matcher what it needs, until it knows."""
+        reply: object = None
+        while True:
+            try:
+                need = steps.send(reply)
+            except StopIteration as done:
+                match: Match = done.value
+                return match
+            if isinstance(need, AwaitEvent):
+                self._take_one(need.until)
+                reply = monotonic()
+            else:
+                reply = self._judge(need)
+                self._drain()
+
+    def _drain(self) -> None:
+        """Take what has come."""
+        while not self._stream.has_ended and self._take_one(-math.inf):
+            pass
+
+    def _take_one(self, until: float) -> bool:
+        """Take the next event, or the end; return False if neither comes until a moment."""
+        if self._stream.has_ended:
+            Latch().wait(Deadline(max(0.0, until - monotonic())))
+            return False
+        try:
+            event = self._events.next_before(Deadline(max(0.0, until - monotonic())))
+        except RequestTimeoutError:
+            return False
+        if event is None:
+            self._transcribe(monotonic())
+            self._stream.end()
+        else:
+            self._take(event)
+        return True
+
+    def _take(self, event: Event[Any]) -> None:
+        if event.type is RTVIEvent.BOT_STARTED_SPEAKING:
+            self._speech_began = event.received_at
+        found = self._stream.feed(event)
+        if found is not None:
+            self._keep(found)
+        if event.type in (RTVIEvent.BOT_STOPPED_SPEAKING, RTVIEvent.BOT_INTERRUPTED):
+            self._transcribe(event.received_at)
+
+    def _keep(self, event: ScenarioEvent) -> None:
+        self.seen.append(event)
+        if event.event == ("response" if self._sound is not None else "llm_response") and event.text.strip():
+            self._replies.append(event.text.strip())
+
+    def _transcribe(self, stopped: float) -> None:
+        """Take what the bot has said until a moment."""
+        began, self._speech_began = self._speech_began, None
+        if began is None or self._sound is None:
+            return
+        frames = [frame for frame in self._sound.take() if began - _LEAD <= frame.timestamp]
+        if not frames:
+            return
+        rate = frames[-1].sample_rate_hz
+        pcm = b"".join(frame.pcm for frame in frames if frame.sample_rate_hz == rate)
+        assert self._hooks.transcribe is not None, "the door hears"
+        try:
+            text = self._hooks.transcribe(pcm, rate)
+            STRING.check_one("what transcribe returns", text)
+        except Exception as error:
+            raise HookError("transcribe", raised(error)) from error
+        heard = self._stream.hear(text, began, max(stopped, monotonic()))
+        if heard is not None:
+            self._keep(heard)
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def _note_replies(self) -> None:
+        if self._replies:
+            self.said.append(("bot", " ".join(self._replies)))
+            self._replies = []
+
+    def _judge(self, need: AskJudge) -> Judged:
+        assert self._hooks.judge is not None, "a matcher without one asks for nothing"
+        return ask_judge(self._hooks.judge, need, self.said)
+
+
+def _turn_result(
+    turn: ScenarioTurn, index: int, matches: Sequence[Match], failure: ScenarioFailure | None
+) -> ScenarioTurnResult:
+    results = [
+        ExpectationResult(
+            index=number,
+            event_name=expectation.event,
+            verdict=match.verdict,
+            kind=match.kind,
+            reason=match.reason,
+            matched=match.matched,
+        )
+        for number, (expectation, match) in enumerate(zip(turn.expect, matches, strict=False))
+    ]
+    verdict: TurnVerdict = "failed" if failure is not None else worst(each.verdict for each in results)
+    return ScenarioTurnResult(index=index, verdict=verdict, expectations=results, failure=failure)

@@ -1,0 +1,308 @@
+"""The events of one session as scenarios name them, in the queue from which expectations take. Pure.
+
+The rules are those of Pipecat's `pipecat eval`: events are a queue, an expectation takes from it until one fits, and
+what came before the user's latest send is no answer to it. One rule differs: `user_started_speaking` stays in the
+queue when the `bot_interrupted` behind it drops the rest. Pipecat drops it, so that none can ever be expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from rtvi_sync.events import Event, RTVIEvent
+from rtvi_sync.protocol.record import Record
+from rtvi_sync.testing.scenarios.model import EventName
+
+_INTERRUPTIONS: Final = frozenset({"user_started_speaking", "bot_interrupted"})
+_KEPT_AT_SEND: Final = frozenset({"user_transcription"})
+_KEPT_AT_INTERRUPTION: Final = frozenset({"user_transcription", "user_started_speaking"})
+
+#: The events of a client of which those of scenarios are made.
+CLIENT_EVENTS: Final = (
+    RTVIEvent.USER_STARTED_SPEAKING,
+    RTVIEvent.USER_STOPPED_SPEAKING,
+    RTVIEvent.VAD_USER_STARTED_SPEAKING,
+    RTVIEvent.VAD_USER_STOPPED_SPEAKING,
+    RTVIEvent.USER_INPUT,
+    RTVIEvent.USER_TRANSCRIPT,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+    RTVIEvent.BOT_STOPPED_SPEAKING,
+    RTVIEvent.BOT_INTERRUPTED,
+    RTVIEvent.BOT_OUTPUT,
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_TEXT,
+    RTVIEvent.BOT_LLM_STOPPED,
+    RTVIEvent.BOT_LLM_MARKER,
+    RTVIEvent.BOT_TTS_TEXT,
+    RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
+    RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+    RTVIEvent.UNKNOWN_MESSAGE,
+)
+_PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
+    RTVIEvent.USER_STARTED_SPEAKING: "user_started_speaking",
+    RTVIEvent.USER_STOPPED_SPEAKING: "user_stopped_speaking",
+    RTVIEvent.VAD_USER_STARTED_SPEAKING: "vad_user_started_speaking",
+    RTVIEvent.VAD_USER_STOPPED_SPEAKING: "vad_user_stopped_speaking",
+    RTVIEvent.BOT_STARTED_SPEAKING: "bot_started_speaking",
+    RTVIEvent.BOT_STOPPED_SPEAKING: "bot_stopped_speaking",
+    RTVIEvent.BOT_INTERRUPTED: "bot_interrupted",
+    RTVIEvent.BOT_LLM_STARTED: "llm_started",
+}
+_IMAGE: Final = "eval-bot-image"
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ScenarioEvent(Record):
+    """An event as scenarios name it.
+
+    Attributes:
+        event: its type.
+        at: monotonic seconds, when it arrived.
+        text: of a reply, a transcription, a backchannel, or a marker.
+        name, args: of a call; None if the bot withholds them. `args` of a call that has stopped tell how.
+        marker: the meaning of a marker; None if it has none.
+        raw, markers: the text of the model that has it, and every marker the bot knows.
+    """
+
+    event: EventName
+    at: float
+    text: str = ""
+    name: str | None = None
+    args: Mapping[str, Any] | None = None
+    marker: str | None = None
+    raw: str = ""
+    markers: Sequence[str] = ()
+
+    def describe(self) -> str:
+        """Return it in short: a call with its arguments, else its text."""
+        if self.event == "function_call":
+            given = ", ".join(f"{name}={value}" for name, value in (self.args or {}).items())
+            return f"{self.name or '?'}({given})"
+        return self.text
+
+
+class ScenarioStream:
+    """The events of one session: a queue of those that no expectation has taken, and what is known of the bot.
+
+    Args:
+        bot_speaks: whether the bot's modality is audio; `tts_response` comes then only.
+        has_user_input: whether the bot sends `user-input`; else its final transcripts are taken.
+        tells_model: whether it is told when the model begins a response; else the bot's voice begins one.
+
+    Attributes:
+        is_bot_speaking: by the bot's own reports.
+        has_ended: whether the session is over.
+        latest: when the latest event of each type arrived, in the whole session.
+    """
+
+    def __init__(self, *, bot_speaks: bool, has_user_input: bool = True, tells_model: bool = True) -> None:
+        self._bot_speaks = bot_speaks
+        self._tells_model = tells_model
+        self._has_user_input = has_user_input
+        self._queue: deque[ScenarioEvent] = deque()
+        # What expectations have taken or passed over in the turn, and the indices of what they have taken.
+        self._log: list[ScenarioEvent] = []
+        self._taken: set[int] = set()
+        self._text: list[str] = []  # of the response that the model writes
+        # After a send or an interruption, until the next response begins: what is written is the rest of an older one.
+        self._awaits_reply = False
+        # A speech that began before this is not the reply; infinite: until the bot begins to speak.
+        self._reply_from = -math.inf
+        self._is_observing = False
+        self._sent_at = -math.inf
+        self.is_bot_speaking: bool = False
+        self.has_ended: bool = False
+        self.latest: dict[EventName, float] = {}
+
+    # -- what comes ---------------------------------------------------------------------------------------------------
+
+    def feed(self, event: Event[Any]) -> ScenarioEvent | None:
+        """Take an event of the client; return the scenario's event that it makes, if any."""
+        found = self._event_of(event)
+        if found is None:
+            return None
+        if found.event in _INTERRUPTIONS:
+            self._drop(_KEPT_AT_INTERRUPTION)
+            self._awaits_reply = True
+            self.is_bot_speaking = False
+        self._append(found)
+        return found
+
+    def hear(self, text: str, began: float, at: float) -> ScenarioEvent | None:
+        """Take the transcription of what the bot has said; return the response that it is, if any.
+
+        Args:
+            text: the words; "" makes no event.
+            began: when the bot began to speak, in monotonic seconds.
+            at: when the words were known.
+        """
+        if not text.strip() or self._awaits_reply or began < self._reply_from:
+            return None
+        found = ScenarioEvent(event="response", at=at, text=text)
+        self._append(found)
+        return found
+
+    def end(self) -> None:
+        """Take the end of the session: nothing more comes."""
+        self.has_ended = True
+        self.is_bot_speaking = False
+
+    def _append(self, event: ScenarioEvent) -> None:
+        self.latest[event.event] = event.at
+        if event.at >= self._sent_at or event.event in _KEPT_AT_SEND:
+            self._queue.append(event)
+
+    def _event_of(self, event: Event[Any]) -> ScenarioEvent | None:
+        kind, at, data = event.type, event.received_at, event.data
+        plain = _PLAIN.get(kind)
+        if plain is not None:
+            self._follow_speech(plain, at)
+            return ScenarioEvent(event=plain, at=at)
+        if kind in (RTVIEvent.BOT_LLM_TEXT, RTVIEvent.BOT_LLM_STOPPED, RTVIEvent.BOT_LLM_MARKER):
+            return self._of_model(kind, at, data) if at >= self._sent_at else None
+        if kind is RTVIEvent.BOT_TTS_TEXT:
+            return ScenarioEvent(event="tts_response", at=at, text=data.text) if self._bot_speaks else None
+        if kind is RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS:
+            return ScenarioEvent(event="function_call", at=at, name=data.function_name or None, args=data.arguments)
+        if kind is RTVIEvent.LLM_FUNCTION_CALL_STOPPED:
+            args = {"tool_call_id": data.tool_call_id, "cancelled": data.cancelled}
+            return ScenarioEvent(event="function_call_stopped", at=at, name=data.function_name or None, args=args)
+        if kind in (RTVIEvent.USER_INPUT, RTVIEvent.USER_TRANSCRIPT):
+            return self._of_user(kind, at, data)
+        if kind is RTVIEvent.BOT_OUTPUT:
+            if data.output_type != "backchannel" or data.spoken_status != "completed":
+                return None
+            spoken = data.spoken_progress.accumulated_text if data.spoken_progress is not None else ""
+            return ScenarioEvent(event="bot_backchannel", at=at, text=spoken or data.text)
+        if kind is RTVIEvent.UNKNOWN_MESSAGE and data.type == _IMAGE:
+            return ScenarioEvent(event="image", at=at)
+        return None
+
+    def _follow_speech(self, event: EventName, at: float) -> None:
+        if event == "bot_started_speaking":
+            self.is_bot_speaking = True
+            if self._reply_from == math.inf:
+                self._reply_from = at
+            if self._is_observing or not self._tells_model:
+                self._is_observing = self._awaits_reply = False
+        elif event == "bot_stopped_speaking":
+            self.is_bot_speaking = False
+        elif event == "llm_started" and at >= self._sent_at:
+            self._awaits_reply = False
+            self._text.clear()
+
+    def _of_model(self, kind: RTVIEvent, at: float, data: Any) -> ScenarioEvent | None:
+        if self._awaits_reply:
+            self._text.clear()
+            return None
+        if kind is RTVIEvent.BOT_LLM_TEXT:
+            self._text.append(data.text)
+            return None
+        if kind is RTVIEvent.BOT_LLM_MARKER:
+            return ScenarioEvent(
+                event="llm_marker", at=at, text=data.text, marker=data.kind, raw=data.raw, markers=data.markers
+            )
+        text = "".join(self._text)
+        self._text.clear()
+        return ScenarioEvent(event="llm_response", at=at, text=text)
+
+    def _of_user(self, kind: RTVIEvent, at: float, data: Any) -> ScenarioEvent | None:
+        if (kind is RTVIEvent.USER_INPUT) != self._has_user_input:
+            return None
+        source = data.input_type if kind is RTVIEvent.USER_INPUT else "transcription"
+        if source == "transcription" and data.final:
+            return ScenarioEvent(event="user_transcription", at=at, text=data.text)
+        if source == "backchannel":
+            return ScenarioEvent(event="user_backchannel", at=at, text=data.text)
+        return None
+
+    # -- turns of the scenario ----------------------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Begin a turn: what expectations of the one before have passed over can no longer be taken."""
+        self._log.clear()
+        self._taken.clear()
+
+    def drop(self) -> None:
+        """Drop what waits, because the user is about to send: it is no answer to that."""
+        self._text.clear()
+        self._drop(_KEPT_AT_SEND)
+
+    def sent(self, at: float) -> None:
+        """Take a send of the user: only what the bot begins from now on answers it."""
+        self._awaits_reply = True
+        self._is_observing = False
+        self._sent_at = at
+        self._reply_from = math.inf if self.is_bot_speaking else -math.inf
+
+    def observe(self, at: float) -> None:
+        """Begin a turn without a send, when the reply before it is over: what the bot says next belongs to it."""
+        self.drop()
+        self.sent(at)
+        self._reply_from = math.inf
+        self._is_observing = True
+
+    def _drop(self, kept: frozenset[str]) -> None:
+        self._text.clear()
+        self._queue = deque(event for event in self._queue if event.event in kept)
+
+    # -- what expectations take ---------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Return how many events the turn has taken or passed over."""
+        return len(self._log)
+
+    def passed_over(self, since: int) -> list[ScenarioEvent]:
+        """Return the events from a position on that no expectation has taken."""
+        return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
+
+    def give_back(self, event: ScenarioEvent) -> None:
+        """Take an event that was passed over, and let those behind it wait again that no expectation has taken."""
+        index = self._log.index(event)
+        self._taken.add(index)
+        behind = range(index + 1, len(self._log))
+        self._queue.extendleft(self._log[each] for each in reversed(behind) if each not in self._taken)
+        self._log = [each for number, each in enumerate(self._log) if number <= index or number in self._taken]
+        self._taken = {number for number in self._taken if number <= index} | {*range(index + 1, len(self._log))}
+
+    def look_back(self, since: int, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
+        """Take the first event that fits of those that were passed over, from a position on."""
+        for index in range(since, len(self._log)):
+            if index not in self._taken and fits(self._log[index]):
+                self._taken.add(index)
+                return self._log[index]
+        return None
+
+    def take(self, until: float, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
+        """Take the first event that fits of those that wait, and that came until a moment; pass over the others."""
+        while self._queue and self._queue[0].at <= until:
+            event = self._queue.popleft()
+            self._log.append(event)
+            if fits(event):
+                self._taken.add(len(self._log) - 1)
+                return event
+        return None
+
+    def take_anywhere(self, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
+        """Take the first event of the turn that fits, and leave all others where they are."""
+        found = self.look_back(0, fits)
+        if found is None:
+            found = next(filter(fits, self._queue), None)
+            if found is not None:
+                self._queue.remove(found)
+        return found
+
+    def is_late(self, until: float) -> bool:
+        """Return whether an event waits that came after a moment."""
+        return bool(self._queue) and self._queue[0].at > until
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no event waits."""
+        return not self._queue

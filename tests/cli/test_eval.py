@@ -1,0 +1,173 @@
+"""`rtvi-sync eval`, against the embedded bot. Real bots are called in tests/pipecat/test_scenarios.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from rtvi_sync.cli import main
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.slowness import GUARD
+
+ROOT = Path(__file__).parents[2]
+FILE = """\
+name: calls
+scenarios:
+  - name: echo
+    turns: [{user: Hello, expect: [{event: llm_response, text_contains: "You said: Hello"}]}]
+  - name: wrong
+    turns: [{user: Hello, expect: [{event: llm_response, text_excludes: Hello}]}]
+  - name: judged
+    judge: {eval: {service: openai, model: m, endpoint: "http://127.0.0.1:9/v1"}}
+    turns: [{user: Hello, expect: [{event: llm_response, eval: It is polite}]}]
+  - name: spoken
+    user: {modality: audio, speech: {service: kokoro}}
+    turns: [{user: Hello, expect: [{event: user_transcription}]}]
+"""
+HOOKS = """\
+def judge(question, answer, criterion):
+    return "Hello" in answer, "it greets"
+
+def tts(text):
+    import math, struct
+    return struct.pack("<8000h", *(round(8000 * math.sin(0.2 * n)) for n in range(8000))) + bytes(3200), 16000
+
+def fail(question, answer, criterion):
+    raise ValueError("no judge today")
+"""
+
+
+@pytest.fixture(scope="module")
+def bot() -> Iterator[EmbeddedBot]:
+    """Run a bot that repeats what it reads."""
+    with EmbeddedBot(hangover=0.2) as bot:
+        yield bot
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a scenario file and functions."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RTVI_JUDGE_KEY", raising=False)
+    (tmp_path / "calls.yaml").write_text(FILE)
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    return tmp_path
+
+
+def run(bot: EmbeddedBot, *words: str, more: Sequence[str] = ()) -> int:
+    return main(["eval", "calls.yaml", *more, "--url", bot.base_url, "--transport", "eval", "--timeout", "20", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["--only", "echo"], 0, "1 scenario: 1 passed"),
+        (["--only", "echo", "--only", "calls/wrong"], 1, "2 scenarios: 1 passed, 1 failed"),
+        (["--only", "echo", "--only", "judged"], 3, "2 scenarios: 1 passed, 1 not judged"),
+        (["--only", "spoken"], 3, "1 scenario: 1 unsupported"),
+        (["--only", "judged", "--judge", "hooks.py:judge"], 0, "1 scenario: 1 passed"),
+        (["--only", "judged", "--judge", "hooks.py:fail"], 1, "no judge today"),
+        (["--only", "spoken", "--tts", "hooks.py:tts"], 0, "1 scenario: 1 passed"),
+        (["--concurrency", "4"], 1, "4 scenarios: 1 passed, 1 failed, 1 not judged, 1 unsupported"),
+        (["--only", "echo", "-v"], 0, "PASS         0 llm_response"),
+    ],
+)
+def test_verdicts(
+    bot: EmbeddedBot, words: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The status tells failures from what was not judged; the last line counts."""
+    assert run(bot, *words) == status
+    assert told in capsys.readouterr().out
+
+
+def test_files(bot: EmbeddedBot, folder: Path) -> None:
+    """Results are written as lines of JSON and as XML, and sessions are recorded."""
+    assert run(bot, "--json", "r.jsonl", "--junit", "r.xml", "--record", "kept", "--concurrency", "3") == 1
+    records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    assert [(each["name"], each["verdict"]) for each in records] == [
+        ("calls/echo", "passed"),
+        ("calls/wrong", "failed"),
+        ("calls/judged", "not_judged"),
+        ("calls/spoken", "unsupported"),
+    ]
+    assert 'failures="1" errors="0" skipped="2"' in (folder / "r.xml").read_text()
+    kept = {path.name for path in (folder / "kept").iterdir()}
+    assert {"calls-echo.jsonl", "calls-wrong.jsonl", "calls-wrong.html", "calls-judged.html"} <= kept
+    assert "calls-echo.html" not in kept
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--only", "other"], "--only other: there is none of this name among calls/echo"),
+        (["--judge", "http://127.0.0.1:9/v1"], "needs --judge-model"),
+        (["--judge-model", "m"], "--judge-model is for the server"),
+        (["--judge", "hooks.py:other"], "has no function 'other'"),
+        (
+            ["--judge", "hooks.py:tts"],
+            "judge must be a function that can be called as judge(question, answer, criterion)",
+        ),
+        (["--json", "no/r.jsonl"], "no/r.jsonl"),
+        (["--json", "r", "--junit", "r"], "are the same file"),
+        (["--transport", "webrtc", "--url", "ws://127.0.0.1:9"], "which the transport 'webrtc' does not use"),
+    ],
+)
+def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistake is told before anything is connected, with the status 2."""
+    assert run(bot, *words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rtvi-sync eval: ")
+    assert told in err
+
+
+def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The faults of all files are told together, and scenarios of the same name."""
+    (folder / "a.yaml").write_text("name: a\nturns: [{usr: Hi}]\n")
+    (folder / "b.yaml").write_text("name: b\nturns: [{user: Hi, expect: [{event: llm_respnse}]}]\n")
+    assert run(bot, more=["a.yaml", "missing.yaml", "b.yaml", "calls.yaml"]) == 2
+    err = capsys.readouterr().err
+    for told in (
+        "missing.yaml: cannot be read",
+        "a.yaml:2:10: ",
+        "did you mean 'user'?",
+        "b.yaml:2:",
+        "did you mean 'llm_response'?",
+        "'calls/echo'",
+    ):
+        assert told in err
+
+
+def test_the_judge_of_the_file(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """`--judge file` asks the model that each file names; one of Pipecat's services cannot be."""
+    assert run(bot, "--only", "judged", "--judge", "file") == 1  # nothing listens there
+    assert "the judge has failed" in capsys.readouterr().out
+    made = FILE.replace('{service: openai, model: m, endpoint: "http://127.0.0.1:9/v1"}', "{factory: my.judge}")
+    (folder / "calls.yaml").write_text(made)
+    assert run(bot, "--judge", "file") == 2
+    assert "makes a service of Pipecat" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing on Windows")
+def test_an_interrupt(folder: Path) -> None:
+    """Ctrl-C ends the sessions; what was over is written."""
+    waiting = "name: w\nturns: [{user: Hi, expect: [{event: image, within_ms: 60000}]}]\n"
+    (folder / "waits.yaml").write_text(waiting)
+    with EmbeddedBot() as bot:
+        words = ["eval", "waits.yaml", "--url", bot.base_url, "--transport", "eval", "--json", "r.jsonl"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "rtvi_sync", *words]
+        with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as process:
+            session = bot.wait_for_session(GUARD)
+            session.wait_for_message("send-text", timeout=GUARD)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(GUARD) == 130
+        session.wait_ended(GUARD)
+    assert (folder / "r.jsonl").read_text() == ""

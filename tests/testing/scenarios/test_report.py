@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from rtvi_sync.testing.scenarios import (
+    ExpectationResult,
+    MetricResult,
+    ScenarioFailure,
+    ScenarioResult,
+    ScenarioTurnResult,
+)
+from rtvi_sync.testing.scenarios.report import json_lines, junit
+
+pytestmark = pytest.mark.inside
+
+
+def result(*turns: ScenarioTurnResult, name: str = "file/case", **fields: Any) -> ScenarioResult:
+    return ScenarioResult(name=name, path=Path("file.yaml"), door="eval", turns=turns, duration_ms=1234, **fields)
+
+
+def turn(*verdicts: str) -> ScenarioTurnResult:
+    """Return a turn of expectations with these verdicts."""
+    found = [
+        ExpectationResult(
+            index=index,
+            event_name="llm_response",
+            verdict=verdict,  # type: ignore[arg-type]
+            kind="timeout" if verdict == "failed" else None,
+            reason="" if verdict == "passed" else f"because of {verdict}",
+            matched="Hi" if verdict == "passed" else "",
+        )
+        for index, verdict in enumerate(verdicts)
+    ]
+    order: tuple[Any, ...] = ("failed", "unsupported", "not_judged", "passed")
+    return ScenarioTurnResult(
+        index=0,
+        verdict=next((each for each in order if each in verdicts), "passed"),
+        expectations=found,
+    )
+
+
+PASSED, FAILED = result(turn("passed")), result(turn("passed", "failed"))
+NOT_JUDGED, UNSUPPORTED = result(turn("passed", "not_judged")), result(turn("not_judged", "unsupported"))
+NOT_CONNECTED = result(failure=ScenarioFailure(-1, -1, "<connect>", "connect_failed", "refused"))
+NOT_RUN = result(ScenarioTurnResult(index=0), reason="use the eval route")
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict"),
+    [
+        (PASSED, "passed"),
+        (FAILED, "failed"),
+        (NOT_JUDGED, "not_judged"),
+        (UNSUPPORTED, "unsupported"),
+        (NOT_CONNECTED, "failed"),
+        (NOT_RUN, "unsupported"),
+        (result(turn("failed"), turn("unsupported")), "failed"),
+        (result(metrics=[MetricResult(name="success", verdict="not_judged")]), "not_judged"),
+        (result(), "passed"),
+    ],
+)
+def test_the_verdict_of_a_scenario(given: ScenarioResult, verdict: str) -> None:
+    """Failed if any has, else unsupported, else not judged, else passed; and a record has passed only then."""
+    assert given.verdict == verdict
+    record = given.record()
+    assert record["passed"] is (verdict == "passed")
+    assert (record["skipped"] is not None) is (verdict in ("not_judged", "unsupported"))
+    assert ("events_seen" in record) is (verdict != "passed")
+
+
+def test_records() -> None:
+    """A record has the keys of Pipecat's results.jsonl, one a line."""
+    failed, connected = map(json.loads, json_lines([FAILED, NOT_CONNECTED]).splitlines())
+    keys = [
+        "bot",
+        "name",
+        "scenario",
+        "kind",
+        "attempt",
+        "passed",
+        "skipped",
+        "error",
+        "duration_ms",
+        "failures",
+        "turns",
+        "artifacts",
+        "events_seen",
+    ]
+    assert keys == [key for key in failed if key not in ("verdict", "door")]
+    assert failed["failures"] == [
+        {
+            "turn_index": 0,
+            "expectation_index": 1,
+            "event_name": "llm_response",
+            "kind": "timeout",
+            "reason": "because of failed",
+        }
+    ]
+    (first,) = failed["turns"]
+    assert first["status"] == "failed"
+    assert first["expectations"][0] == {
+        "expectation_index": 0,
+        "event_name": "llm_response",
+        "passed": True,
+        "matched": "Hi",
+        "verdict": "passed",
+    }
+    assert connected["failures"][0]["turn_index"] == -1
+
+
+def test_the_report() -> None:
+    """What has passed is one line, unless more is wanted; else each expectation is told."""
+    assert str(PASSED) == "PASS         file/case  (1.2 s, eval)"
+    assert PASSED.report(verbose=True).splitlines()[2] == "    PASS         0 llm_response 'Hi'"
+    assert "FAIL         1 llm_response: because of failed [timeout]" in str(FAILED)
+    assert str(NOT_JUDGED).startswith("NOT JUDGED   file/case")
+    assert str(NOT_RUN).splitlines()[1:] == ["  use the eval route", "  turn 0: not run"]
+    assert "the session: refused [connect_failed]" in str(NOT_CONNECTED)
+
+
+def test_junit() -> None:
+    """Failures have reason and kind; what was not judged, or not told, is skipped with the reason."""
+    text = junit([PASSED, FAILED, NOT_JUDGED, UNSUPPORTED, result(turn("failed"), name="odd \x1b[31m/ca\x00se")])
+    suite = ElementTree.fromstring(text)[0]
+    assert [suite.get(key) for key in ("tests", "failures", "skipped", "errors")] == ["5", "2", "2", "0"]
+    passed, failed, not_judged, unsupported, odd = suite
+    assert passed.find("failure") is passed.find("skipped") is None
+    failure = failed.find("failure")
+    assert failure is not None
+    assert (failure.get("type"), failure.get("message")) == ("timeout", "turn 0: because of failed")
+    for case, told in ((not_judged, "not judged: because of not_judged"), (unsupported, "unsupported: because of")):
+        skipped = case.find("skipped")
+        assert skipped is not None
+        assert (skipped.get("message") or "").startswith(told)
+        assert case.find("failure") is None
+    assert odd.get("name") == "ca se"
+
+
+def test_simulated_ones() -> None:
+    """Metrics are told with their values, and their failures with their kinds."""
+    metric = MetricResult(name="latency", verdict="failed", value=2.5, kind="out_of_range", reason="2.5, not at most 1")
+    given = result(metrics=[metric], kind="simulation")
+    assert "FAIL         latency 2.5: 2.5, not at most 1" in str(given)
+    assert [(each.kind, each.event_name) for each in given.failures] == [("out_of_range", "latency")]
+    assert given.record()["metrics"][0]["value"] == 2.5

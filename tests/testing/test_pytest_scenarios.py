@@ -1,0 +1,107 @@
+"""Scenario files as tests, in runs of pytest of their own, against the embedded bot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import run_python
+from tests.support.slowness import GUARD
+from tests.support.warm import WARM_PYTEST
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
+PYTEST = """
+import sys, pytest
+sys.path.remove("")
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+FILE = """\
+name: calls
+scenarios:
+  - name: echo
+    turns:
+      - user: Hello
+        expect: [{event: llm_response, text_contains: "You said: Hello"}]
+  - name: wrong
+    turns:
+      - user: Hello
+        expect: [{event: llm_response, text_excludes: Hello}]
+  - name: judged
+    turns:
+      - user: Hello
+        expect: [{event: llm_response, eval: It is polite}]
+  - name: spoken
+    user: {modality: audio, speech: {service: kokoro}}
+    turns:
+      - user: Hello
+        expect: [{event: user_started_speaking}]
+"""
+CONFTEST = """\
+import pytest
+
+@pytest.fixture
+def rtvi_judge():
+    return lambda question, answer, criterion: ("Hello" in answer, "it greets")
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs pytest with the plugin, in a folder with a scenario file."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("RTVI_URL", raising=False)
+    (pytester.path / "test_calls.yaml").write_text(FILE)
+
+    def run_pytest(*options: str) -> pytest.RunResult:
+        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "-W", "error", "--rtvi-transport", "eval", *WARM_PYTEST)
+        status, out, err = run_python(PYTEST, *plugin, *options, folder=pytester.path, timeout=4 * GUARD)
+        return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
+
+    return run_pytest
+
+
+def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:
+    """Each scenario passes, fails with its report, or is skipped with the reason."""
+    result = run("--rtvi-scenarios", "-rs", "--rtvi-record-failed", "kept")
+    result.assert_outcomes(passed=1, failed=1, skipped=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*FAIL*calls/wrong*",
+            "*text_present*",
+            "*rtvi recording*",
+            "SKIPPED*test_calls.yaml:11: not judged: its criterion needs a judge*",
+            "SKIPPED*test_calls.yaml:15: unsupported: the user speaks*",
+        ]
+    )
+    assert {path.suffix for path in (pytester.path / "kept").iterdir()} == {".jsonl", ".html"}
+    assert all("wrong" in path.name for path in (pytester.path / "kept").iterdir())
+
+
+def test_hooks_and_the_ini_file(run: Run, pytester: pytest.Pytester) -> None:
+    """Fixtures of a conftest.py judge; the ini file may collect the files, of both names."""
+    (pytester.path / "conftest.py").write_text(CONFTEST)
+    (pytester.path / "pytest.ini").write_text("[pytest]\nrtvi_scenarios = true\n")
+    (pytester.path / "test_calls.yaml").rename(pytester.path / "calls.rtvi.yaml")
+    run("-k", "judged or echo").assert_outcomes(passed=2, deselected=2)
+
+
+def test_without_the_option(run: Run, pytester: pytest.Pytester) -> None:
+    """Files are not collected, and other YAML files never."""
+    assert run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    (pytester.path / "test_calls.yaml").rename(pytester.path / "calls.yaml")
+    assert run("--rtvi-scenarios").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_wrong_file(run: Run, pytester: pytest.Pytester) -> None:
+    """A wrong file is an error of the collection, with the place."""
+    (pytester.path / "test_bad.yaml").write_text("name: bad\nturns:\n  - usr: Hello\n")
+    result = run("--rtvi-scenarios")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_bad.yaml:3:5: *did you mean 'user'*"])
