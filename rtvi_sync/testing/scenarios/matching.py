@@ -15,7 +15,7 @@ import attrs
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import one_line, quoted
 from rtvi_sync.testing.scenarios.model import CALL_EVENTS, EventName, Expectation, ExpectedCall
-from rtvi_sync.testing.scenarios.stream import ScenarioEvent, ScenarioStream
+from rtvi_sync.testing.scenarios.stream import MAX_TEXT, ScenarioEvent, ScenarioStream
 
 Verdict: TypeAlias = Literal["passed", "failed", "not_judged", "unsupported"]
 FailureKind: TypeAlias = Literal[
@@ -237,7 +237,7 @@ class ExpectationMatcher:
         text = reason = ""
         found = yield from self._next(expectation.event, deadline, since, _any)
         while not isinstance(found, str):
-            text += found.text
+            text = (text + found.text)[:MAX_TEXT]
             checked = yield from self._check_sum(text, found, expectation)
             if isinstance(checked, Match):
                 return checked

@@ -14,6 +14,8 @@ import attrs
 from rtvi_sync.client.candidates import TransportName
 from rtvi_sync.client.client import RTVIClient
 from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.latch import Latch
 from rtvi_sync.errors import (
     ConnectionTimeoutError,
     DisconnectedError,
@@ -41,6 +43,10 @@ from rtvi_sync.transports.eval import EvalTransport
 _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
 
 
+#: Seconds for which a bot is waited for that does not listen yet.
+PATIENCE: Final = 5.0
+# Seconds between two attempts.
+_PAUSE: Final = 0.25
 # Characters of a failure in a recording.
 _MAX_WHY: Final = 500
 
@@ -161,16 +167,22 @@ class ScenarioRun:
         return result
 
     def _run_session(self) -> ScenarioResult:
-        with self._listening() as events:
-            try:
-                self._client.connect()
-            except (InvalidTransportParamsError, MissingExtraError):
-                raise
-            except RTVIError as error:
-                return self._result(failure=_connect_failure(error))
-            result = self._converse(events)
-            self._cancel_bot()
-            return result
+        patience = Deadline(min(PATIENCE, self._options.connect_timeout))
+        while True:
+            with self._listening() as events:  # which end with an attempt to connect that fails
+                try:
+                    self._client.connect()
+                except (InvalidTransportParamsError, MissingExtraError):
+                    raise
+                except RTVIError as error:
+                    failure = error
+                else:
+                    result = self._converse(events)
+                    self._cancel_bot()
+                    return result
+            if self._is_aborted or patience.expired or not _is_refused(failure):
+                return self._result(failure=_connect_failure(failure))
+            Latch().wait(Deadline(patience.at_most(_PAUSE)))
 
     def _listening(self) -> EventStream[Any]:
         return self._client.events(*CLIENT_EVENTS)
@@ -268,6 +280,15 @@ def run_scenario(
         options: what `RunOptions` takes.
     """
     return ScenarioRun(scenario, bot, Hooks(**hooks), RunOptions(**options)).run()
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Return whether nothing listened where the bot was to be: it may be about to start."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _connect_failure(error: RTVIError) -> ScenarioFailure:

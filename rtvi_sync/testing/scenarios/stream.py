@@ -18,6 +18,11 @@ from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.testing.scenarios.model import EventName
 
+#: Characters of a response, and of a sum of some; more is left out.
+MAX_TEXT: Final = 1_000_000
+#: Events of a turn; what comes behind them is left out.
+MAX_EVENTS: Final = 20_000
+
 _INTERRUPTIONS: Final = frozenset({"user_started_speaking", "bot_interrupted"})
 _KEPT_AT_SEND: Final = frozenset({"user_transcription"})
 _KEPT_AT_INTERRUPTION: Final = frozenset({"user_transcription", "user_started_speaking"})
@@ -109,6 +114,7 @@ class ScenarioStream:
         self._log: list[ScenarioEvent] = []
         self._taken: set[int] = set()
         self._text: list[str] = []  # of the response that the model writes
+        self._text_length = 0
         # After a send or an interruption, until the next response begins: what is written is the rest of an older one.
         self._awaits_reply = False
         # A speech that began before this is not the reply; infinite: until the bot begins to speak.
@@ -154,6 +160,8 @@ class ScenarioStream:
 
     def _append(self, event: ScenarioEvent) -> None:
         self.latest[event.event] = event.at
+        if len(self._queue) + len(self._log) >= MAX_EVENTS:
+            return
         if event.at >= self._sent_at or event.event in _KEPT_AT_SEND:
             self._queue.append(event)
 
@@ -194,21 +202,23 @@ class ScenarioStream:
             self.is_bot_speaking = False
         elif event == "llm_started" and at >= self._sent_at:
             self._awaits_reply = False
-            self._text.clear()
+            self._forget_text()
 
     def _of_model(self, kind: RTVIEvent, at: float, data: Any) -> ScenarioEvent | None:
         if self._awaits_reply:
-            self._text.clear()
+            self._forget_text()
             return None
         if kind is RTVIEvent.BOT_LLM_TEXT:
-            self._text.append(data.text)
+            if self._text_length < MAX_TEXT:
+                self._text.append(data.text[:MAX_TEXT])
+                self._text_length += len(data.text)
             return None
         if kind is RTVIEvent.BOT_LLM_MARKER:
             return ScenarioEvent(
                 event="llm_marker", at=at, text=data.text, marker=data.kind, raw=data.raw, markers=data.markers
             )
-        text = "".join(self._text)
-        self._text.clear()
+        text = "".join(self._text)[:MAX_TEXT]
+        self._forget_text()
         return ScenarioEvent(event="llm_response", at=at, text=text)
 
     def _of_user(self, kind: RTVIEvent, at: float, data: Any) -> ScenarioEvent | None:
@@ -221,6 +231,10 @@ class ScenarioStream:
             return ScenarioEvent(event="user_backchannel", at=at, text=data.text)
         return None
 
+    def _forget_text(self) -> None:
+        self._text.clear()
+        self._text_length = 0
+
     # -- turns of the scenario ----------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
@@ -230,7 +244,7 @@ class ScenarioStream:
 
     def drop(self) -> None:
         """Drop what waits, because the user is about to send: it is no answer to that."""
-        self._text.clear()
+        self._forget_text()
         self._drop(_KEPT_AT_SEND)
 
     def sent(self, at: float) -> None:
@@ -248,7 +262,7 @@ class ScenarioStream:
         self._is_observing = True
 
     def _drop(self, kept: frozenset[str]) -> None:
-        self._text.clear()
+        self._forget_text()
         self._queue = deque(event for event in self._queue if event.event in kept)
 
     # -- what expectations take ---------------------------------------------------------------------------------------

@@ -86,6 +86,7 @@ NOT_TEXTS = (5, {"a": "b"}, [5], ["text", None], b"text")
 NOT_FAULT = (5, None, "reset", faults.Reset)
 NOT_DIRECTION = (5, "client", ["to_client"])
 NOT_SIZE = (*NOT_INTEGER, 0, -1)
+JUDGE = scenarios.ChatJudge("http://127.0.0.1:9/v1", "m", timeout=5)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 
 
@@ -363,6 +364,41 @@ TABLE: dict[str, Call] = {
     "Corrupt": construct(faults.Corrupt, size_bytes=NOT_SIZE, mask=(*NOT_COUNT, 256)),
     # scenarios
     "load": construct(scenarios.load, {"path": Path(__file__).with_name("no_such.yaml")}, path=(*NOT_PATH, None)),
+    "Scenario.run": construct(
+        scenarios.Scenario(name="s", full_name="f/s", path=Path("f.yaml")).run,
+        {"bot": "ws://127.0.0.1:9", "transport": "eval"},
+        bot=(5, None, RTVIClient, ""),
+        transport=(5, None, "pigeon"),
+        judge=NOT_FUNCTION,
+        tts=NOT_FUNCTION,
+        transcribe=NOT_FUNCTION,
+        next_line=NOT_FUNCTION,
+        timeout=(*NOT_SECONDS, None),
+        connect_timeout=(*NOT_SECONDS, None),
+        token=NOT_STRING,
+        headers=NOT_STRINGS,
+        record=NOT_PATH,
+    ),
+    "ScenarioResult.report": construct(
+        scenarios.ScenarioResult(name="f/s", path=Path("f.yaml")).report, verbose=(*NOT_BOOL, None)
+    ),
+    "ChatJudge": construct(
+        scenarios.ChatJudge,
+        {"base_url": "http://127.0.0.1:9/v1", "model": "m"},
+        base_url=(5, None, "", "ws://127.0.0.1:9", "no url"),
+        model=NOT_NAME,
+        api_key=(*NOT_STRING, "", "two\nlines"),
+        timeout=(*NOT_SECONDS, None),
+        client=(5, "client", True),
+    ),
+    "ChatJudge.judge": construct(
+        JUDGE.judge,
+        {"criterion": "c"},
+        criterion=NOT_NAME,
+        conversation=(5, None, "text", [5], [("user",)], [("user", 5)]),
+        reply=(*NOT_STRING, None),
+        call=(5, "name", ("name",), ("name", 5), (5, {})),
+    ),
     # load
     "MeasuredClient": construct(
         MeasuredClient,

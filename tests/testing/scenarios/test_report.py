@@ -14,7 +14,7 @@ from rtvi_sync.testing.scenarios import (
     ScenarioResult,
     ScenarioTurnResult,
 )
-from rtvi_sync.testing.scenarios.report import json_lines, junit
+from rtvi_sync.testing.scenarios.report import json_lines, junit, worst
 
 pytestmark = pytest.mark.inside
 
@@ -36,12 +36,7 @@ def turn(*verdicts: str) -> ScenarioTurnResult:
         )
         for index, verdict in enumerate(verdicts)
     ]
-    order: tuple[Any, ...] = ("failed", "unsupported", "not_judged", "passed")
-    return ScenarioTurnResult(
-        index=0,
-        verdict=next((each for each in order if each in verdicts), "passed"),
-        expectations=found,
-    )
+    return ScenarioTurnResult(index=0, verdict=worst(verdicts), expectations=found)
 
 
 PASSED, FAILED = result(turn("passed")), result(turn("passed", "failed"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +80,24 @@ def test_no_bot(tmp_path: Path) -> None:
     """Where nothing listens, the run has failed, and says so."""
     with EmbeddedBot() as bot:
         url = bot.ws_url
-    (failure,) = scenario_of(tmp_path, HELLO).run(url, transport="eval", connect_timeout=GUARD).failures
+    (failure,) = scenario_of(tmp_path, HELLO).run(url, transport="eval", connect_timeout=0.5).failures
     assert (failure.kind, failure.event_name) == ("connect_failed", "<connect>")
+
+
+@pytest.mark.parametrize("door", ["eval", "auto"])
+def test_a_bot_that_starts(tmp_path: Path, door: Any) -> None:
+    """A bot that does not listen yet is waited for."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    bot = EmbeddedBot(port=port)
+    timer = threading.Timer(0.5, bot.start)
+    timer.start()
+    try:
+        result = scenario_of(tmp_path, HELLO).run(f"http://127.0.0.1:{port}", transport=door, timeout=GUARD)
+    finally:
+        timer.join()
+        bot.stop()
+    assert result.verdict == "passed", result
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:

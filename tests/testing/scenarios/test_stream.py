@@ -7,6 +7,7 @@ import pytest
 from rtvi_sync import RTVIEvent, RTVIMessage
 from rtvi_sync import messages as payloads
 from rtvi_sync.events import Event
+from rtvi_sync.testing.scenarios.stream import MAX_EVENTS, MAX_TEXT
 from tests.testing.scenarios.rig import Rig, called, event, expected, heard, image, kinds, marked, stopped, written
 
 pytestmark = pytest.mark.inside
@@ -219,6 +220,22 @@ def test_a_first_turn_that_observes() -> None:
     rig.wait(2)
     rig.observe()
     assert rig.match(expected("llm_response"))[0].matched == "Welcome"
+
+
+def test_floods() -> None:
+    """Neither the text of a response nor the events of a turn grow without end."""
+    token = event(1, RTVIEvent.BOT_LLM_TEXT, payloads.BotLLMTextData(text="x" * 10_000))
+    rig = Rig(event(1, RTVIEvent.BOT_LLM_STARTED), [token] * 150, event(1, RTVIEvent.BOT_LLM_STOPPED))
+    rig.send()
+    assert len(rig.match(expected("llm_response"))[0].matched) == MAX_TEXT
+    rig = Rig([event(1, STARTED)] * (MAX_EVENTS + 10), event(2, STOPPED))
+    rig.send()
+    rig.wait(3)
+    assert kinds(rig.match(expected("bot_stopped_speaking"))) == ["timeout"]
+    assert rig.stream.position == MAX_EVENTS
+    rig.send()
+    rig.stream.feed(event(30, STOPPED))
+    assert kinds(rig.match(expected("bot_stopped_speaking", within_ms=60_000))) == ["passed"]
 
 
 def test_the_latest_times() -> None:
