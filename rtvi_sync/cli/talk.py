@@ -2,8 +2,9 @@
 
 On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin; each is sent after
 the bot has answered the one before, and the conversation ends after the last answer (status 1 if the bot ends it
-before); only devices that --mic and --speaker name are used. Ctrl-C ends the conversation at any time (status 130),
-Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the process.
+before); only devices that --mic and --speaker name are used. In a telephone call a line is keys: 0-9, * and #. Ctrl-C
+ends the conversation at any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the
+process.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rtvi_sync import RTVIClient
 from rtvi_sync.installation import install_command
 from rtvi_sync.media import WavSource
 from rtvi_sync.media.devices.echo_canceller import is_available
+from rtvi_sync.session.connect_request import TELEPHONY
 
 from .arguments import (
     URL_HELP,
@@ -102,15 +104,16 @@ def run(arguments: argparse.Namespace) -> int:
             return mic.wait(0)
         return mic_name == NONE or client.media_state.mic.state == "error"
 
+    hint = f"talk, or type {'keys (0-9 * #)' if arguments.transport in TELEPHONY else 'here'} and press Enter"
     print_line = PlainScreen(sys.stdout).print_line
     with (
         exit_on_signals(),
         suppress_device_logs(),
         recorded(client, record, print_line),
-        console_for() as console,
+        console_for(hint=hint) as console,
         contextlib.closing(client),
     ):
-        _print_introduction(console, has_echo=has_echo, echo_cancellation=echo_cancellation)
+        _print_introduction(console, hint, has_echo=has_echo, echo_cancellation=echo_cancellation)
         # Until the client knows a device's own name; a file in its place keeps this one.
         names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
         session = TalkSession(client, console, **names, mic_ended=mic_ended, mic_silence=mic_silence)
@@ -118,8 +121,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Console:
-    """Return the console for two streams (None: this process's): with prompt_toolkit if installed, on a terminal."""
+def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None, *, hint: str = "") -> Console:
+    """Return the console for two streams (None: this process's): with prompt_toolkit if installed, on a terminal.
+
+    `hint` is shown where nothing is typed yet.
+    """
     stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
     if stdin is None or not stdin.isatty():
         return LineConsole(stdin, screen_for(stdout))
@@ -127,18 +133,18 @@ def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Co
         try:
             from .terminal import TerminalConsole
 
-            return TerminalConsole(stdout)
+            return TerminalConsole(stdout, hint)
         except ModuleNotFoundError:
             print(f"For meters and keys: {install_command('cli')}", file=sys.stderr)
     # The terminal itself echoes typed text: nothing may be drawn over it.
     return LineConsole(stdin, PlainScreen(stdout))
 
 
-def _print_introduction(console: Console, *, has_echo: bool, echo_cancellation: bool) -> None:
+def _print_introduction(console: Console, hint: str, *, has_echo: bool, echo_cancellation: bool) -> None:
     if not console.interactive:
         return
     if isinstance(console, LineConsole):
-        console.print_line("Talk, or type here and press Enter. Ctrl-C ends.")
+        console.print_line(f"{hint.capitalize()}. Ctrl-C ends.")
     if echo_cancellation:
         console.print_line("Echo cancellation is on (--no-echo-cancellation turns it off).")
     elif has_echo:

@@ -19,6 +19,7 @@ from rtvi_sync import (
     RTVIEvent,
 )
 from rtvi_sync.media import MediaDeviceInfo
+from rtvi_sync.protocol.telephony import KEYS
 from rtvi_sync.recording.transcript import EVENTS, Transcript, has_begun
 
 from ..concurrency.clock import monotonic
@@ -76,6 +77,8 @@ class TalkSession:
         self._typed: deque[str] = deque()
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
         self._input_ended = False
+        self._by_telephone = False
+        self._has_nothing_to_say = False  # and the user was told so
         self._began_at = monotonic()
         self._said_at: float | None = None  # when the user's last utterance or line was complete
         self._answered = False  # and the bot has answered it
@@ -93,7 +96,12 @@ class TalkSession:
                 lines of a console that is not interactive.
         """
         self._update_status("connecting ...")
-        self._console.print_line(describe_bot(connect()))
+        ready, transport = connect(), self._client.transport
+        if transport is not None and not transport.carries_messages:
+            self._by_telephone = True
+            self._console.print_line(f"calling as {transport.name}")
+        else:
+            self._console.print_line(describe_bot(ready))
         self._began_at = monotonic()
         self._mic_ended = self._is_mic_ended()  # true if there is no microphone
         try:
@@ -139,6 +147,10 @@ class TalkSession:
         if self._typed and (self._said_at is None or self._is_answered()):
             self._send(self._typed.popleft())
         all_sent = self._input_ended and self._mic_ended and not self._typed
+        if all_sent and self._said_at is None and not self._has_nothing_to_say:
+            self._has_nothing_to_say = True
+            what = "key" if self._by_telephone else "line"
+            self._console.print_line(f"There is nothing to say: no {what} was typed, and --mic names no audio file")
         return not (all_sent and self._is_answered())
 
     def _note_said(self, ago: float = 0.0) -> None:
@@ -158,9 +170,15 @@ class TalkSession:
 
     def _send(self, text: str) -> None:
         self._show_transcript(flush=True)
+        if self._by_telephone and not KEYS.issuperset(text):
+            self._console.print_line(f"Not sent, because a telephone has keys alone (0-9, * and #): {text}", "error")
+            return
         self._note_said()  # before it is sent, because the answer may arrive meanwhile
         try:
-            self._client.send_text(text)
+            if self._by_telephone:
+                self._client.send_dtmf(text)
+            else:
+                self._client.send_text(text)
         except RTVIError as error:
             if self._console.interactive:
                 self._console.print_line(str(error), "error")
@@ -169,7 +187,7 @@ class TalkSession:
             else:
                 self._typed.appendleft(text)  # the end of the session, which comes next, counts it
         else:
-            self._console.print_utterance("you", text)
+            self._console.print_utterance("you", f"(keys) {text}" if self._by_telephone else text)
 
     def _press(self, key: Key) -> None:
         client = self._client

@@ -70,11 +70,12 @@ class TerminalConsole:
 
     Args:
         stdout: the terminal; stdin must be one, too.
+        hint: shown where nothing is typed yet.
     """
 
     interactive: bool = True
 
-    def __init__(self, stdout: TextIO) -> None:
+    def __init__(self, stdout: TextIO, hint: str = "") -> None:
         self._encoding = stdout.encoding
         self._status = Status()
         self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
@@ -91,7 +92,7 @@ class TerminalConsole:
             accept_handler=self._accept,
             input_processors=[
                 ConditionalProcessor(
-                    AfterInput("talk, or type here and press Enter", "class:hint"),
+                    AfterInput(hint, "class:hint"),
                     Condition(lambda: not self._input.text),
                 )
             ],

@@ -133,7 +133,7 @@ def test_what_is_typed_is_sent_at_once_and_shown_with_the_answer(console: FakeCo
 
 
 def test_who_speaks_without_words(console: FakeConsole) -> None:
-    """Over a transport that carries no messages lines tell who speaks, and a line that is typed is an error."""
+    """Over a transport that carries no messages lines tell who speaks, and a text that is typed is not sent."""
 
     def script() -> Script:
         yield from ("Hello",)
@@ -142,11 +142,40 @@ def test_who_speaks_without_words(console: FakeConsole) -> None:
 
     console.script = script()
     run_session(ear_client(mic=BytesSource(tone(0.2) + bytes(RATE), RATE)), console)
-    assert console.lines[0] == "connected to ear, RTVI version unknown"
-    (refusal,) = [line for line in console.lines if "The by ear transport carries no messages" in line]
+    assert console.lines[0] == "calling as by ear"
+    refusal = "Not sent, because a telephone has keys alone (0-9, * and #): Hello"
+    assert refusal in console.lines
     others = [line for line in console.lines[1:] if line != refusal]
     assert others == ["you: (speaks)", "bot: (speaks)"]
     assert any(note.strip().startswith("voice to voice") for note in console.notes)
+
+
+def test_keys_are_typed_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a pipe keys are pressed; a text costs a line of advice, and the conversation goes on to its end."""
+    limits.patch(monkeypatch, talk_answer=0.1)
+    console = FakeConsole(interactive=False)
+    console.script = iter(("hello there", "1", "2#", Key.END))
+    with EmbeddedBot() as bot:
+        caller = RTVIClient.for_url(
+            bot.ws_url, transport="twilio", mic=False, speaker=BytesSink(), connect_timeout=GUARD
+        )
+        run_session(caller, console)
+        bot.wait_for_session(GUARD).wait_for_dtmf("12#", GUARD)
+    assert console.lines == [
+        "calling as twilio",
+        "Not sent, because a telephone has keys alone (0-9, * and #): hello there",
+        "you: (keys) 1",
+        "you: (keys) 2#",
+    ]
+
+
+def test_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a line and a microphone the user is told so, once, and the bot may still greet."""
+    limits.patch(monkeypatch, talk_answer=0.1)
+    console = FakeConsole(interactive=False)
+    console.script = iter((Key.END,))
+    run_session(memory_client(enable_mic=False), console)
+    assert console.lines[1:] == ["There is nothing to say: no line was typed, and --mic names no audio file"]
 
 
 def test_lines_of_a_pipe_wait_for_the_answers_to_those_before() -> None:
