@@ -19,6 +19,8 @@ def test_a_bot_that_answers_by_rules() -> None:
         with connect(url, mic=False, speaker=False, connect_timeout=GUARD) as client:
             assert client.listen().bot_text == "Good day."
             said = [client.ask(words) for words in ("What time is it?", "an a", "You?")]
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ws://")
         process.send_signal(signal.SIGINT)
         assert [*process.communicate(timeout=GUARD), process.returncode] == ["", "", 130]
     assert [turn.bot_text for turn in said] == ["It is noon.", "b=A=B", "You said: You?"]

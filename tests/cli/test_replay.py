@@ -25,6 +25,8 @@ def test_a_replay(tmp_path: Path) -> None:
     with served("replay", str(tmp_path / "talk.jsonl"), "--pace", "fast") as (url, process):
         with connect(url, mic=False, speaker=False, connect_timeout=GUARD) as client:
             assert client.ask("What day is it?").bot_text == "It is noon."
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ws://")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=GUARD)
     assert (out, process.returncode) == ("", 130)
