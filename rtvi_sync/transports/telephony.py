@@ -279,10 +279,9 @@ class TelephonyTransport(WebSocketBase):
         """Report the end of the call when all that the bot has said was heard, as a telephone plays it."""
         # Before, the attempt's own error says so, by `diagnosis()`.
         is_connected = self.state is TransportState.READY
-        if is_connected and self._hung_up and isinstance(info.error, (ConnectionError, type(None))):
+        if is_connected and self._hung_up and info.code is None:
             error = DisconnectedError(
                 f"The bot has hung up before it had said anything: see its log. {self.needs}",
-                code=info.code,
                 initiator=info.initiator,
             )
             error.__cause__ = info.error

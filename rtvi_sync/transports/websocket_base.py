@@ -14,7 +14,7 @@ import attrs
 from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
 from ..concurrency.logs import package_logger
-from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError
+from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError, RTVIError
 from ..messages import RTVIMessage
 from ..net.upgrade import OWN_HEADERS, open_websocket
 from ..net.urls import parse_url, printable, url_fault
@@ -185,7 +185,8 @@ class WebSocketBase(Transport):
 
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # otherwise disconnect() was called
-                self._hung_up = not connection.has_received
+                # An `RTVIError` is of this side, such as that of a ping without an answer.
+                self._hung_up = not connection.has_received and not isinstance(info.error, RTVIError)
                 self._report_end(options, info)
 
         receiver = self._make_receiver()

@@ -160,7 +160,8 @@ def test_a_refused_call_says_why(plain):
         bot.reset()
         with pytest.raises((ConnectError, DisconnectedError)) as raised:
             connecting.get()
-    assert "'telnyx' in its transport_params, and TELNYX_API_KEY in its environment" in str(raised.value)
+    advice = "'telnyx' in its transport_params, and TELNYX_API_KEY in its environment"
+    assert str(raised.value).count(advice) == 1
 
 
 def test_a_call_that_fails_later_says_why(plain):
@@ -174,6 +175,23 @@ def test_a_call_that_fails_later_says_why(plain):
         ended = next(iter(events))
     assert "'exotel' in its transport_params" in str(ended.data.error)
     assert "environment" not in str(ended.data.error)
+
+
+def test_other_ends_are_no_refusal(plain):
+    """A bot may only listen, and hang up; one that does not read is no bot that has refused."""
+    for end in (close_frame(1000), close_frame(1011, b"overloaded")):
+        with (
+            connect(plain.url, transport="twilio", mic=False, speaker=False) as client,
+            client.events("disconnected", timeout=GUARD) as events,
+        ):
+            _, bot = plain.arrival()
+            bot.send(end)
+            assert next(iter(events)).data.error is None
+    transport = TelephonyTransport("twilio", plain.url, ping_interval=0.1, ping_timeout=0.1)
+    client = RTVIClient(transport=transport, mic=False, speaker=False, connect_timeout=GUARD)
+    with pytest.raises(DisconnectedError, match="not answered a ping") as raised:
+        client.connect()
+    assert "transport_params" not in str(raised.value)
 
 
 # -- what a call does not carry ---------------------------------------------------------------------------------------
