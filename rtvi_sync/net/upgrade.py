@@ -38,9 +38,20 @@ _REASON_TIMEOUT = 1.0
 
 
 def open_websocket(
-    url: SplitResult, headers: Mapping[str, str], network: Network, signal: AbortSignal
+    url: SplitResult,
+    headers: Mapping[str, str],
+    network: Network,
+    signal: AbortSignal,
+    shown: SplitResult | None = None,
 ) -> tuple[socket.socket, bytes, Detach]:
     """Open a WebSocket.
+
+    Args:
+        url: Of it.
+        headers: Of the request.
+        network: TLS and proxy.
+        signal: Abandons the attempt.
+        shown: What errors name in place of `url`; None: `url` itself, as `printable()` shows it.
 
     Returns:
         The socket, the bytes read behind the handshake, and the function that ends the watch of `signal`.
@@ -50,6 +61,7 @@ def open_websocket(
         InvalidTransportParamsError: A header or the proxy is not valid.
         BaseException: The signal's reason, if the attempt was abandoned.
     """
+    shown = shown or url
     check_headers(headers, OWN_HEADERS)
     fields = {name.lower(): (name, value) for name, value in headers.items()}
     fields.setdefault("user-agent", ("User-Agent", USER_AGENT))
@@ -60,7 +72,7 @@ def open_websocket(
         sock, detach = dial(url, network, signal)
     except OSError as error:
         signal.raise_if_aborted()
-        text = f"{printable(url.geturl())} cannot be reached: {_why(error, url)}"
+        text = f"{printable(shown.geturl())} cannot be reached: {_why(error, shown)}"
         raise TransportStartError(text, status=status_of(error)) from error
     try:
         fence = _Fence(sock, signal, url, dict(fields.values()))
@@ -77,17 +89,17 @@ def open_websocket(
         except (WebSocketException, OSError, ValueError) as error:
             head = fence.head
             if head is None:
-                raise _failed(url, _why(error, url)) from None
+                raise _failed(shown, _why(error, shown)) from None
             if head.status != 101:
                 authorization = fields.get("authorization", ("", ""))[1]
-                raise TransportStartError(_refusal(sock, head, url, authorization), status=head.status) from None
+                raise TransportStartError(_refusal(sock, head, shown, authorization), status=head.status) from None
             fault = "the server has accepted it without a valid Upgrade, Connection or Sec-WebSocket-Accept header"
         else:
             assert fence.head is not None
             head = fence.head
             fault = _unrequested(head, fields.get("sec-websocket-protocol", ("", ""))[1])
         if fault:
-            raise _failed(url, f"{fault}. {WEBSOCKET.advice_for(404)}")
+            raise _failed(shown, f"{fault}. {WEBSOCKET.advice_for(404)}")
     except BaseException:
         detach()
         sock.close()

@@ -181,6 +181,7 @@ class TelephonyTransport(WebSocketBase):
             codec=codec or self._provider.codecs[0],
         )
         self._has_own_id = call_id is not None
+        self._token_in_path = ""  # of the last address
         CallWriter(self.call, 0.0).opening()  # raises if a text cannot be sent
         self._line: PhoneLine | None = None
         self._task: ScheduledTask | None = None  # the steps of the line
@@ -214,7 +215,11 @@ class TelephonyTransport(WebSocketBase):
         return url._replace(query="&".join(filter(None, (url.query, query)))), headers
 
     def _with_token(self, url: SplitResult, token: str) -> SplitResult:
+        self._token_in_path = token
         return url._replace(path=f"{url.path.rstrip('/')}/{token}")
+
+    def _shown(self, url: SplitResult) -> SplitResult:
+        return url._replace(path=url.path.removesuffix(self._token_in_path))
 
     def _make_receiver(self) -> WebSocketReceiver:
         options = self.options

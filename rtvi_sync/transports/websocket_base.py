@@ -178,7 +178,7 @@ class WebSocketBase(Transport):
         """Open the WebSocket. The bot's messages are read from `send_ready_message()` on."""
         url, headers = self._target(auth_bundle)
         self._reached = url.geturl(), headers
-        sock, leftover, detach = open_websocket(url, headers, self.options.network, abort)
+        sock, leftover, detach = open_websocket(url, headers, self.options.network, abort, self._shown(url))
         options = self.options
         runtime = options._runtime
         assert runtime is not None, "the session sets it"
@@ -359,6 +359,10 @@ class WebSocketBase(Transport):
         """Return the address with the token, whose special characters are quoted."""
         query = f"{url.query}&" if url.query else ""
         return url._replace(query=f"{query}token={token}")
+
+    def _shown(self, url: SplitResult) -> SplitResult:
+        """Return the address for errors, which leave the query out."""
+        return url
 
 
 def _url_in(bundle: Any, source: str, transport: str) -> SplitResult:

@@ -24,7 +24,7 @@ from tests.support.slowness import GUARD
 from tests.support.threads import running
 from tests.support.waiting import until
 from tests.support.websocket import BINARY, TEXT, close_frame, frame
-from tests.support.websocket_bots import Session
+from tests.support.websocket_bots import BotServer, Session
 
 pytestmark = pytest.mark.inside
 
@@ -146,6 +146,17 @@ def test_nothing_private_is_shown(plain, opened, caplog):
     until(lambda: "not base64" in caplog.text)
     shown = repr(transport) + repr(transport.call) + caplog.text
     assert not [secret for secret in ("tok7", "+49171", "4711") if secret in shown]
+
+
+@pytest.mark.parametrize("path", ["/ws", "/phone", "/"])
+def test_no_error_shows_the_token(path):
+    """The path is not that of Pipecat's runner, whose token is never shown."""
+    with BotServer() as server:
+        url = f"ws://{server.authority}{path}"
+    client = RTVIClient(transport=TelephonyTransport("twilio", url, token="tok7"), mic=False, speaker=False)
+    with pytest.raises(ConnectError) as raised:
+        client.connect()
+    assert "tok7" not in str(raised.value)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
