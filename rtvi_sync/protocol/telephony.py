@@ -124,8 +124,8 @@ class Provider(ABC):
 
     # -- the provider's side ------------------------------------------------------------------------------------------
 
-    def check(self, parameters: Mapping[str, str]) -> None:  # noqa: B027 - not every provider has limits
-        """Raise `ValueError` if the provider would not pass these parameters on."""
+    def check(self, call: PhoneCall) -> None:  # noqa: B027 - not every provider has limits
+        """Raise `ValueError` if the provider would not pass the numbers and the parameters of a call on."""
 
     def query(self, call: PhoneCall) -> Mapping[str, str]:  # noqa: ARG002 - not every provider sends one
         """Return what the provider adds to the query of the WebSocket's URL."""
@@ -270,7 +270,7 @@ class Twilio(Provider):
             "callSid": call.call_id,
             "tracks": ["inbound"],
             "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": RATE_HZ, "channels": 1},
-            "customParameters": {**_numbers_of(call), **call.parameters},
+            "customParameters": _told(call),
         }
         return {"event": "start", "start": start}
 
@@ -350,8 +350,9 @@ class Plivo(Provider):
     _clear_event = "clearAudio"
     _mark_event = "checkpoint"
 
-    def check(self, parameters: Mapping[str, str]) -> None:
+    def check(self, call: PhoneCall) -> None:
         """See `Provider`."""
+        parameters = _told(call)
         text = _as_headers(parameters)
         if any(mark in part for each in parameters.items() for part in each for mark in ";="):
             raise ValueError('parameters of a call by Plivo cannot have ";" or "=", which separate them')
@@ -374,7 +375,7 @@ class Plivo(Provider):
             "tracks": ["inbound"],
             "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": RATE_HZ},
         }
-        headers = _as_headers({**_numbers_of(call), **call.parameters})
+        headers = _as_headers(_told(call))
         return {"event": "start", "start": start, "extra_headers": headers}
 
     def media(self, payload: str, chunk: int, at_ms: int, wall: float) -> dict[str, Any]:  # noqa: ARG002
@@ -433,9 +434,9 @@ class Exotel(Provider):
     number_key = "sequence_number"
     call_key = "call_sid"
 
-    def check(self, parameters: Mapping[str, str]) -> None:
+    def check(self, call: PhoneCall) -> None:
         """See `Provider`."""
-        own = {name: value for name, value in parameters.items() if name not in ("from_number", "to_number")}
+        own = call.parameters
         size = sum(len(part) for pair in own.items() for part in pair)
         if len(own) > _EXOTEL_MAX_COUNT or size > _EXOTEL_MAX_CHARACTERS:
             raise ValueError(
@@ -548,18 +549,10 @@ def call_in(texts: Iterable[str | bytes]) -> PhoneCall | None:
     return None
 
 
-def check_parameters(
-    provider: ProviderName, parameters: Mapping[str, str], from_number: str | None, to_number: str | None
-) -> None:
-    """Raise `ValueError` if the provider does not pass these on to the bot."""
-    numbers = {"from_number": from_number, "to_number": to_number}
-    given = {name: number for name, number in numbers.items() if number is not None}
-    PROVIDERS[provider].check({**given, **parameters})
-
-
-def _numbers_of(call: PhoneCall) -> dict[str, str]:
+def _told(call: PhoneCall) -> dict[str, str]:
+    """Return the parameters of a call, with its numbers, as a provider without fields for these tells of them."""
     numbers = {"from_number": call.from_number, "to_number": call.to_number}
-    return {name: number for name, number in numbers.items() if number is not None}
+    return {name: number for name, number in numbers.items() if number is not None} | {**call.parameters}
 
 
 def _as_headers(parameters: Mapping[str, str]) -> str:

@@ -106,7 +106,7 @@ class TransportStats(Record):
         bytes_waiting: queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly; over
-            WebRTC because this process was too busy.
+            WebRTC, and by telephone, because this process was too busy.
         audio_lost: packets of the bot's audio that the network has lost (RTP).
         audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
         audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
@@ -114,8 +114,8 @@ class TransportStats(Record):
             bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
         text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
             them.
-        binary_frames_ignored: WebSocket binary frames that `EvalTransport` got; a bot with a protobuf serializer sends
-            them.
+        binary_frames_ignored: WebSocket binary frames that `EvalTransport` or `TelephonyTransport` got; a bot with a
+            protobuf serializer sends them.
     """
 
     bytes_sent: int = 0

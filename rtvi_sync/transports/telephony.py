@@ -29,11 +29,10 @@ from ..protocol.telephony import (
     PhoneCall,
     Provider,
     ProviderName,
-    check_parameters,
 )
 from ..protocol.validation import NAME, SECONDS, STRING, STRINGS, Rule, function_taking, integer, number, one_of
 from .base import TransportOptions, TransportStats
-from .phone_line import STEP, Impairments, PhoneLine
+from .phone_line import MAX_WAITING, STEP, Impairments, PhoneLine
 from .websocket_base import WebSocketBase, WebSocketReceiver
 from .websocket_frames import TEXT
 
@@ -162,7 +161,6 @@ class TelephonyTransport(WebSocketBase):
         if codec is not None and codec not in self._provider.codecs:
             known = " or ".join(map(repr, self._provider.codecs))
             raise ValueError(f"codec of a call by {provider} must be {known}, which its bots hear, not {codec!r}")
-        check_parameters(provider, parameters or {}, from_number, to_number)
         self.name = self.start_name = provider
         keys = _CREDENTIALS[provider]
         credentials = f", and {' and '.join(keys)} in its environment" if keys else ""
@@ -180,6 +178,7 @@ class TelephonyTransport(WebSocketBase):
             parameters=dict(parameters or {}),
             codec=codec or self._provider.codecs[0],
         )
+        self._provider.check(self.call)
         self._has_own_id = call_id is not None
         self._token_in_path = ""  # of the last address
         CallWriter(self.call, 0.0).opening()  # raises if a text cannot be sent
@@ -315,6 +314,13 @@ class TelephonyTransport(WebSocketBase):
                 task, self._task = self._task, None
             if task is not None:
                 task.cancel()
+                if line is not None and line.unheard:
+                    logger.warning(
+                        "%.0f s of the bot's audio were not heard in this call: it sends far faster than a telephone "
+                        "plays, and %.0f s wait at most",
+                        line.unheard,
+                        MAX_WAITING,
+                    )
 
     def _hang_up(self, line: PhoneLine) -> None:
         """Have the I/O thread, which may be sending, send the last message."""

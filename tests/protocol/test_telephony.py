@@ -29,7 +29,6 @@ from rtvi_sync.protocol.telephony import (
     PlaybackMark,
     ProviderName,
     call_in,
-    check_parameters,
 )
 
 from .json_values import JSON
@@ -336,32 +335,36 @@ DOES_NOT_FIT: list[tuple[ProviderName, dict[str, str]]] = [
     ("plivo", {"p=": "a"}),
     ("exotel", {"a": "x" * 85, "b": "x" * 85, "c": "x" * 84}),
     ("exotel", {"a": "", "b": "", "c": "", "d": ""}),
+    ("exotel", {"from_number": "", "b": "", "c": "", "d": ""}),
 ]
 
 
 @pytest.mark.parametrize(("name", "parameters"), FITS)
 def test_parameters_that_fit(name: ProviderName, parameters: dict[str, str]) -> None:
     """Parameters up to the provider's limit arrive; its own fields for numbers do not count."""
-    check_parameters(name, parameters, None, None)
-    found = call_in(CallWriter(call_of(name, parameters=parameters, from_number=None, to_number=None), 0.0).opening())
+    call = call_of(name, parameters=parameters, from_number=None, to_number=None)
+    PROVIDERS[name].check(call)
+    found = call_in(CallWriter(call, 0.0).opening())
     assert found is not None
     assert found.parameters == parameters
     if name != "plivo":
-        check_parameters(name, parameters, "+15550100", "+15550199")
+        PROVIDERS[name].check(call_of(name, parameters=parameters))
 
 
 @pytest.mark.parametrize(("name", "parameters"), DOES_NOT_FIT)
 def test_parameters_that_do_not_fit(name: ProviderName, parameters: dict[str, str]) -> None:
     """Parameters over the provider's limit are refused, and the error does not have their values."""
+    call = call_of(name, parameters=parameters, from_number=None, to_number=None)
     with pytest.raises(ValueError, match=r"parameters of|parameters, of") as refused:
-        check_parameters(name, parameters, None, None)
+        PROVIDERS[name].check(call)
     assert not any(len(value) > 1 and value in str(refused.value) for value in parameters.values())
 
 
 def test_numbers_count_with_plivo() -> None:
     """Plivo has no fields for numbers, so they share the room of the parameters."""
+    call = call_of("plivo", parameters={"p": "x" * 500})
     with pytest.raises(ValueError, match="with the numbers"):
-        check_parameters("plivo", {"p": "x" * 500}, "+15550100", None)
+        PROVIDERS["plivo"].check(call)
 
 
 @each_provider

@@ -239,6 +239,22 @@ def test_hostile_messages_are_skipped(plain, opened):
     assert transport.stats().audio_received == pytest.approx(1.0)
 
 
+def test_audio_beyond_a_minute_is_told(plain, opened, caplog):
+    """A telephone plays in real time, and the memory is bounded."""
+    transport = TelephonyTransport("twilio", plain.url)
+    opened(transport)
+    _, bot = plain.arrival()
+    say(bot, 70 * SECOND)
+    next_of(bot, "media")
+    until(lambda: transport.stats().audio_received > 60)
+    with running(transport.disconnect) as ending:
+        while bot.receive()[0] == TEXT:
+            pass
+        bot.send(close_frame(1000))
+        ending.get()
+    assert "10 s of the bot's audio were not heard" in caplog.text
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
