@@ -100,6 +100,8 @@ def test_the_list_of_fixtures(run: Run) -> None:
     """The list of fixtures says how each is used."""
     lines = run("", "--fixtures").stdout.lines
     shown = {line.split()[0]: after.strip() for line, after in pairwise(lines) if line.startswith("rtvi_")}
+    hooks = {name: shown.pop(name) for name in ("rtvi_judge", "rtvi_next_line", "rtvi_transcribe", "rtvi_tts")}
+    assert all("Override it" in text for text in hooks.values())
     assert shown == {
         "rtvi_bot": "Return the embedded bot, as the marker makes it: "
         '`@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.',

@@ -16,6 +16,7 @@ from rtvi_sync.testing import EmbeddedBot, Measurement, Report, Row, RowAudio
 from tests.recording.conftest import a_hostile_talk
 from tests.support.recordings import HOSTILE, Script, a_talk, an_hour
 from tests.support.slowness import GUARD
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -133,9 +134,9 @@ def test_by_keys_alone(show: Open, talk_page: Path) -> None:
     whole = bars.count()
     for key in ("+", "+", "+", "Home"):
         page.keyboard.press(key)
-    page.wait_for_function(f"document.querySelectorAll('rect.bar').length < {whole}")
+    until(lambda: bars.count() < whole)  # Playwright's own wait evaluates text, which the page forbids
     page.keyboard.press("End")
-    page.wait_for_function("document.querySelector(\"rect.bar[data-turn='6']\") !== null")
+    page.locator("rect.bar[data-turn='6']").first.wait_for(state="attached")
     page.keyboard.press("?")
     assert "next turn" in page.locator("dialog").inner_text()
     page.keyboard.press("Escape")
@@ -157,7 +158,7 @@ def test_by_pointer(show: Open, talk_page: Path) -> None:
     page.locator("#timeline .chart").hover()
     axis = page.locator("#timeline .axis").inner_html()
     page.mouse.wheel(0, -400)
-    page.wait_for_function("axis => document.querySelector('#timeline .axis').innerHTML !== axis", arg=axis)
+    until(lambda: page.locator("#timeline .axis").inner_html() != axis)
     page.locator("rect.bar").first.hover()
     assert page.locator("#tip").count() == 1
 
@@ -180,7 +181,7 @@ def test_the_player(show: Open, talk_page: Path, tmp_path: Path) -> None:
     page = show(talk_page)
     page.get_by_role("button", name="Play").click()
     page.get_by_role("button", name="Pause").wait_for()
-    page.wait_for_function("document.querySelector('.tools time').textContent !== '0.00 s / 34.6 s'")
+    until(lambda: page.locator(".tools time").inner_text() != "0.00 s / 34.6 s")
     recording = Recording.load(talk_page.with_suffix(".jsonl"))
     recording.report(tmp_path / "whole.html", embed_audio=True)
     page = show(tmp_path / "whole.html")

@@ -223,7 +223,7 @@ def test_a_first_turn_that_observes() -> None:
 
 
 def test_floods() -> None:
-    """Neither the text of a response nor the events of a turn grow without end."""
+    """The text of a response, and the events of a turn, are bounded."""
     token = event(1, RTVIEvent.BOT_LLM_TEXT, payloads.BotLLMTextData(text="x" * 10_000))
     rig = Rig(event(1, RTVIEvent.BOT_LLM_STARTED), [token] * 150, event(1, RTVIEvent.BOT_LLM_STOPPED))
     rig.send()
