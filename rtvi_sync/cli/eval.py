@@ -27,6 +27,7 @@ from rtvi_sync.testing import scenarios
 from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.scenarios.hooks import Hooks
 from rtvi_sync.testing.scenarios.judging import ChatJudge
+from rtvi_sync.testing.scenarios.media import check_media
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult, json_lines, junit
 from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
@@ -144,7 +145,9 @@ def _chosen(arguments: argparse.Namespace) -> list[Scenario]:
     faults: list[str] = []
     for path in arguments.paths:
         try:
-            found += scenarios.load(path)
+            loaded = scenarios.load(path)
+            found += loaded
+            check_media(loaded)
         except ScenarioFileError as error:
             faults += str(error).splitlines()
     names = Counter(scenario.full_name for scenario in found)

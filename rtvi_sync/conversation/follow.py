@@ -146,7 +146,7 @@ class SessionFollower:
         #: Number of the session, among those that were followed.
         self.number: int = conversation.sessions
         self.user_is_muted: bool = session.engine.user_is_muted
-        self.is_telling = False  # a turn that was transcribed; changed in single steps
+        self.is_telling: bool = False  # a turn that was transcribed; changed in single steps
         self._will_catch_up = False  # the I/O thread; changed in single steps
         # The rest is guarded by the conversation's lock.
         #: None until something happens in the session, or turns are used.

@@ -254,9 +254,9 @@ class Provider(ABC):
 class Twilio(Provider):
     """Twilio's media streams."""
 
-    name = "twilio"
-    stream_key = "streamSid"
-    call_key = "callSid"
+    name: ClassVar[ProviderName] = "twilio"
+    stream_key: ClassVar[str] = "streamSid"
+    call_key: ClassVar[str] = "callSid"
 
     def connected(self) -> dict[str, Any]:
         """See `Provider`."""
@@ -293,11 +293,11 @@ class Twilio(Provider):
 class Telnyx(Provider):
     """Telnyx's media streams. The bot's audio is µ-law, also in a call of A-law: Pipecat sends no other."""
 
-    name = "telnyx"
-    codecs = ("PCMU", "PCMA")
-    stream_key = "stream_id"
-    number_key = "sequence_number"
-    call_key = "call_control_id"
+    name: ClassVar[ProviderName] = "telnyx"
+    codecs: ClassVar[tuple[Codec, ...]] = ("PCMU", "PCMA")
+    stream_key: ClassVar[str] = "stream_id"
+    number_key: ClassVar[str] = "sequence_number"
+    call_key: ClassVar[str] = "call_control_id"
 
     def connected(self) -> dict[str, Any]:
         """See `Provider`."""
@@ -341,14 +341,14 @@ class Telnyx(Provider):
 class Plivo(Provider):
     """Plivo's audio streams: no message before `start`, none at the end, and numbers that are numbers."""
 
-    name = "plivo"
-    stream_key = "streamId"
-    number_type = int
-    call_key = "callId"
+    name: ClassVar[ProviderName] = "plivo"
+    stream_key: ClassVar[str] = "streamId"
+    number_type: ClassVar[type[str] | type[int]] = int
+    call_key: ClassVar[str] = "callId"
     constant: ClassVar[Mapping[str, str]] = {"extra_headers": ""}
-    _audio_event = "playAudio"
-    _clear_event = "clearAudio"
-    _mark_event = "checkpoint"
+    _audio_event: ClassVar[str] = "playAudio"
+    _clear_event: ClassVar[str] = "clearAudio"
+    _mark_event: ClassVar[str] = "checkpoint"
 
     def check(self, call: PhoneCall) -> None:
         """See `Provider`."""
@@ -426,13 +426,13 @@ class Plivo(Provider):
 class Exotel(Provider):
     """Exotel's voice streams: linear samples, 100 ms a message."""
 
-    name = "exotel"
-    codecs = ("L16",)
-    bot_codec = "L16"
-    frame_seconds = 0.1
-    stream_key = "stream_sid"
-    number_key = "sequence_number"
-    call_key = "call_sid"
+    name: ClassVar[ProviderName] = "exotel"
+    codecs: ClassVar[tuple[Codec, ...]] = ("L16",)
+    bot_codec: ClassVar[Codec] = "L16"
+    frame_seconds: ClassVar[float] = 0.1
+    stream_key: ClassVar[str] = "stream_sid"
+    number_key: ClassVar[str] = "sequence_number"
+    call_key: ClassVar[str] = "call_sid"
 
     def check(self, call: PhoneCall) -> None:
         """See `Provider`."""

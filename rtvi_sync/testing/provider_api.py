@@ -110,7 +110,7 @@ class ProviderAPI:
         NAME.check(host=host)
         PORT.check(port=port)
         self._answer = answer
-        self.url = ""
+        self.url: str = ""
         self._host, self._port = host, port
         self._endpoint: HTTPEndpoint | None = None
         # Guards _hang_ups and _new, and wakes threads that wait for them. Held for a moment by the threads of requests

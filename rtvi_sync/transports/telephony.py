@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from .websocket_base import WebSocketOptions
 
-logger = package_logger(__name__)
+logger: logging.Logger = package_logger(__name__)
 
 # Seconds of steps that are made up for at most after this process was stopped.
 _MOST_BEHIND = 1.0
@@ -164,7 +165,7 @@ class TelephonyTransport(WebSocketBase):
         self.name = self.start_name = provider
         keys = _CREDENTIALS[provider]
         credentials = f", and {' and '.join(keys)} in its environment" if keys else ""
-        self.needs = f"A bot of Pipecat's runner needs the entry {provider!r} in its transport_params{credentials}"
+        self.needs: str = f"A bot of Pipecat's runner needs the entry {provider!r} in its transport_params{credentials}"
         self.transcribe = transcribe
         self._impairments = Impairments(loss=loss, jitter=jitter, seed=seed)
         self._hangover = hangover

@@ -132,7 +132,10 @@ def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest
     """The faults of all files are told together, and scenarios of the same name."""
     (folder / "a.yaml").write_text("name: a\nturns: [{usr: Hi}]\n")
     (folder / "b.yaml").write_text("name: b\nturns: [{user: Hi, expect: [{event: llm_respnse}]}]\n")
-    assert run(bot, more=["a.yaml", "missing.yaml", "b.yaml", "calls.yaml"]) == 2
+    (folder / "c.yaml").write_text(
+        "name: c\nuser: {modality: audio}\nturns: [{user: Hi, audio: none.wav}, {image: none.png}]\n"
+    )
+    assert run(bot, more=["a.yaml", "missing.yaml", "b.yaml", "c.yaml", "calls.yaml"]) == 2
     err = capsys.readouterr().err
     for told in (
         "missing.yaml: cannot be read",
@@ -141,6 +144,8 @@ def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest
         "b.yaml:2:",
         "did you mean 'llm_response'?",
         "'calls/echo'",
+        "none.wav",
+        "there is no image",
     ):
         assert told in err
 
