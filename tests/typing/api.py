@@ -50,9 +50,11 @@ from rtvi_sync import (
     RTVIEvent,
     RTVIEventCallbacks,
     RTVIMessage,
+    ScenarioFileError,
     SessionError,
     SmallWebRTCTransport,
     StartBotError,
+    TelephonyTransport,
     TimelineEntry,
     TranscriptData,
     Transport,
@@ -88,6 +90,7 @@ from rtvi_sync.media import (
     MediaDeviceInfo,
     MediaPort,
     MediaState,
+    NoisySource,
     NullSink,
     Participant,
     ParticipantTracks,
@@ -187,6 +190,16 @@ def connecting(client: RTVIClient) -> None:
             used.seed_context([{"role": "user", "content": "My name is Ada."}])
             used.set_user_image("me.jpg")
             used.cancel()
+    call = TelephonyTransport(
+        "telnyx",
+        "wss://bot.example/ws",
+        from_number="+15550100",
+        parameters={"plan": "gold"},
+        codec="PCMA",
+        transcribe=lambda pcm, rate: f"{len(pcm) / rate} s",
+    )
+    show(call.call_id, call.stream_id)
+    call.send_dtmf("12#")
     webrtc = SmallWebRTCTransport(
         "https://bot.example/api/offer",
         headers={"X-A": "1"},
@@ -247,6 +260,8 @@ def errors_of_sessions(client: RTVIClient) -> None:
     except MissingExtraError as error:
         extra: str = error.extra
         show(extra)
+    except ScenarioFileError as error:
+        show(error.path, error.line, error.column, error.text)
     except (SessionError, UsageError) as error:
         show(error.status)
     except DeviceError as error:
@@ -387,6 +402,7 @@ def media(client: RTVIClient) -> None:
         ToneSource(440, duration=1.0, sample_rate_hz=16000),
         CallbackSource(lambda frames: bytes(2 * frames)),
         PushSource(8000, max_seconds=10),
+        NoisySource(WavSource("a.wav"), snr_db=20, loss=0.05, jitter=0.1, seed=7),
     ]
     sinks: list[AudioSink] = [
         WavSink("b.wav"),
