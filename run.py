@@ -88,8 +88,9 @@ usage: python3 run.py COMMAND ...
   soak [--minutes N] [--seed S] [--output DIR] ...
                                            open and close sessions under injected faults; nothing may grow. Writes
                                            a plot, a table and a verdict to DIR (default: .cache/soak)
-  bench [--quick] [--only NAME] ...        measure the package beside other clients: docs/performance.md. --quick
-                                           takes five minutes and prints the rows that matter
+  bench [--quick] [--only NAME] ...        measure the package beside other clients:
+                                           docs/background/performance.md. --quick takes five minutes and prints
+                                           the rows that matter
   setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
@@ -153,7 +154,7 @@ DEVICES = {
     ),
     "sounddevice": (
         "sounddevice",
-        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/audio.md)",
+        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/audio.md)",
         ("libportaudio2",),
     ),
     "video": (

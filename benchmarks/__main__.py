@@ -25,8 +25,8 @@ from .tables import QUICK
 
 #: Page -> what makes its generated parts.
 PAGES: Final[dict[str, Callable[[str, Results], str]]] = {
-    "performance.md": report.page,
-    "scaling.md": locust_workers.page,
+    "background/performance.md": report.page,
+    "guides/load.md": locust_workers.page,
 }
 #: The measurement in addition to the scenarios.
 LOCUST: Final = "locust"
@@ -71,7 +71,7 @@ def main() -> None:
     output = given.output or (None if given.quick else docs)
     if given.peer and output is not None and output.resolve() == docs:
         parser.error("the page compares peers that were measured together: add --output, or omit --peer")
-    file = None if output is None else output / "performance" / "results.json"
+    file = None if output is None else output / "background" / "performance.json"
     results = Results() if file is None else Results.load(file)
     begun = time.monotonic()
     if not given.text:
@@ -153,9 +153,9 @@ def machine() -> dict[str, str]:
 
 def write_pages(results: Results, output: Path) -> None:
     """Write the generated parts into the pages."""
-    output.mkdir(parents=True, exist_ok=True)
     for name, make in PAGES.items():
         page = output / name
+        page.parent.mkdir(parents=True, exist_ok=True)
         if not page.exists():
             shutil.copy(measure.ROOT / "docs" / name, page)
         page.write_text(make(page.read_text(encoding="utf-8"), results), encoding="utf-8")

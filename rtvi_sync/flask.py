@@ -30,7 +30,7 @@ refused.
     POST /bot/end        end it
 
 The body of a POST is a JSON object, possibly empty, and its type application/json. The body of an error is
-{"error": "a_word", "message": "what it means"}. docs/flask.md says how to serve it, and lists the errors.
+{"error": "a_word", "message": "what it means"}. docs/guides/flask.md says how to serve it, and lists the errors.
 """
 
 from __future__ import annotations

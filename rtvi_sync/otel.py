@@ -10,7 +10,7 @@
 
 Each session is a span `conversation`, with a span `connect` and a span `turn` for each turn below it; a turn has a span
 `execute_tool NAME` for each function that the bot called. An attempt to connect that failed is a span `connect` alone.
-docs/otel.md lists the attributes.
+docs/guides/otel.md lists the attributes.
 
 This module needs the extra `otel`, which is the API of OpenTelemetry. Without an SDK, which the application installs
 and sets up, it does nothing.

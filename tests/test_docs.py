@@ -17,7 +17,7 @@ from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {README})]
 # A block of Python, and the indented output that follows it, if one does.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE)
@@ -95,7 +95,7 @@ def anchors(page: Path) -> set[str]:
 def test_errors_by_message_has_real_messages() -> None:
     """Each text of the page is a part of a message in the package's source."""
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "rtvi_sync").rglob("*.py"))
-    texts = re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "errors.md").read_text("utf-8"), re.MULTILINE)
+    texts = re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "guides" / "errors.md").read_text("utf-8"), re.MULTILINE)
 
     assert len(texts) > 10
     assert [text for text in texts if text not in source] == []

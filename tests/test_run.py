@@ -758,7 +758,14 @@ def test_the_check_of_a_change_runs_the_tests_that_are_near() -> None:
     assert "tests/transports/test_base.py" in module
     assert "tests/transports/test_eval.py" not in module  # it starts servers
     assert run.tests_of([Path("rtvi_sync/transports/gone.py")]) == run.tests_of([Path("rtvi_sync/transports/base.py")])
-    changed = ["tests/test_url.py", "tests/test_gone.py", "tests/conftest.py", "docs/testing.md", "README.md", "run.py"]
+    changed = [
+        "tests/test_url.py",
+        "tests/test_gone.py",
+        "tests/conftest.py",
+        "docs/guides/turns.md",
+        "README.md",
+        "run.py",
+    ]
     near = ["tests/test_url.py", "tests/test_docs.py", "tests/test_run.py"]
     assert run.tests_of([*map(Path, changed)]) == near
     assert run.tests_of([Path("tools/results.py")]) == ["tests/test_run.py", "tests/test_results.py"]
@@ -769,8 +776,12 @@ def test_a_check_takes_files_and_folders(monkeypatch: pytest.MonkeyPatch) -> Non
     """Files are named from the current folder or from the project, and a folder stands for its Python files; a name of
     nothing, or of something elsewhere, is refused."""
     monkeypatch.chdir(ROOT / "tests")
-    names = ["./test_url.py", "tests/test_url.py", str(ROOT / "run.py"), "../docs/testing.md"]
-    assert [path.as_posix() for path in run.named_files(names)] == ["tests/test_url.py", "run.py", "docs/testing.md"]
+    names = ["./test_url.py", "tests/test_url.py", str(ROOT / "run.py"), "../docs/guides/turns.md"]
+    assert [path.as_posix() for path in run.named_files(names)] == [
+        "tests/test_url.py",
+        "run.py",
+        "docs/guides/turns.md",
+    ]
     assert Path("tests/mutants/session.py") in run.named_files(["mutants"])
     for wrong in ("test_gone.py", os.devnull):
         with pytest.raises(machine.SetupError, match=f"^{wrong} is not a file or folder of this project"):
@@ -863,7 +874,7 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
     video = skipped + "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)"
     unavailable = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
-    other = skipped + "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/audio.md)"
+    other = skipped + "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/audio.md)"
     assert unavailable == [[audio, other, video], [other, video], [other, video]]
     assert [done.returncode for done in runs] == [0, 0, 0]
     assert "libGL.so.1" in log

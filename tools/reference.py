@@ -1,4 +1,4 @@
-"""The page `docs/reference.md`: every event, the options and members of the client, and every public name.
+"""The page `docs/reference/reference.md`: every event, the options and members of the client, and every public name.
 
 `python -m tools.reference` writes it.
 """
@@ -18,15 +18,15 @@ from rtvi_sync.client.options import option_texts
 
 from .event_overloads import groups
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "reference.md"
 MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_sync.testing")
 
 _HEAD = """\
 # Reference
 
 `python -m tools.reference` writes this page from the docstrings; `help(name)` shows the whole of each.
-The names of the integrations are in [flask.md](flask.md), [notebook.md](notebook.md), [otel.md](otel.md) and \
-[scaling.md](scaling.md).
+The names of the integrations are in [flask.md](../guides/flask.md), [notebook.md](../guides/notebook.md), \
+[otel.md](../guides/otel.md) and [load.md](../guides/load.md).
 
 ## Events
 

@@ -16,7 +16,7 @@ from .base import ClientBase
 
 class ClientDevices(ClientBase):
     """Devices and tracks. Every method may be called on any thread. A microphone or speaker of the machine needs
-    PyAudio or sounddevice; see docs/audio.md.
+    PyAudio or sounddevice; see docs/guides/audio.md.
     """
 
     def init_devices(self) -> None:

@@ -153,7 +153,7 @@ HTTP_CLIENT = Rule(
 
 
 def _says(text: str) -> dict[str, str]:
-    """Return the metadata of an option: the text in the docstring of `RTVIClient` and in docs/reference.md."""
+    """Return the metadata of an option: the text in the docstring of `RTVIClient` and on the page of options."""
     return {_TEXT: text}
 
 
@@ -322,7 +322,7 @@ class RTVIClientOptions(MutableRecord):
         validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none,
         metadata=_says(
             "When and how often to replace a lost session that was ready. None: never. See `ReconnectPolicy`, and "
-            "docs/reconnecting.md for what is kept."
+            "docs/guides/reconnecting.md for what is kept."
         ),
     )
 

@@ -16,8 +16,8 @@
                 self.client.wait_for_answer(timeout=10)
 
 A user's `client` is an `RTVIClient` that measures the duration of its calls and of the bot's answers; see
-docs/scaling.md. Locust patches the process with gevent when it is imported, so an application has to import it first;
-the `locust` command does so. It needs the extra `locust`.
+docs/guides/load.md. Locust patches the process with gevent when it is imported, so an application has to import it
+first; the `locust` command does so. It needs the extra `locust`.
 """
 
 from ..errors import MissingExtraError

@@ -13,7 +13,7 @@ exit of the interpreter the exiting one.
 
 A session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It
 refers to the client and its handlers only weakly, so that a client which is dropped while connected can be collected;
-its session is then torn down. docs/threading.md draws the life cycle.
+its session is then torn down. docs/background/threads.md draws the life cycle.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _sessions_of_transports: dict[int, Session] = {}
 _SILENCE = {
     # Seen: Pipecat 0.0.73 and 0.0.108.
     "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
-    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/messages.md).",
+    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/guides/messages.md).",
 }
 
 

@@ -1,7 +1,7 @@
 """The requirements of every transport, as tests, for the authors of transports.
 
 Subclass `TransportContract` in a test file of yours, under a name that begins with Test, and define the other end of
-your transport; docs/writing-a-transport.md has an example. This module needs pytest, which no other module of the
+your transport; docs/guides/transport.md has an example. This module needs pytest, which no other module of the
 package imports.
 """
 

@@ -1,6 +1,6 @@
 """The contract between the client and the transport that carries its messages.
 
-docs/writing-a-transport.md is the guide to writing a transport, `rtvi_sync.testing.transport_contract` has the tests of
+docs/guides/transport.md is the guide to writing a transport, `rtvi_sync.testing.transport_contract` has the tests of
 this contract. The "connect thread" and the "close thread" are threads of the session: the transport need not start
 them.
 """

@@ -1,4 +1,4 @@
-"""A custom transport: RTVI over TCP, one JSON document per line. docs/writing-a-transport.md goes through it."""
+"""A custom transport: RTVI over TCP, one JSON document per line. docs/guides/transport.md goes through it."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""The line transport with video: JPEG pictures on a second connection. docs/writing-a-transport.md has the reasons."""
+"""The line transport with video: JPEG pictures on a second connection. docs/guides/transport.md has the reasons."""
 
 import contextlib
 import json

@@ -31,11 +31,11 @@ def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
     """The figures of one scenario with two peers are kept, printed in the table, and on the page."""
     said = run("--only", "connect", "--peer", "ref", "--peer", "raw", *TINY, "--output", tmp_path).splitlines()
 
-    kept = json.loads((tmp_path / "performance" / "results.json").read_text(encoding="utf-8"))
+    kept = json.loads((tmp_path / "background" / "performance.json").read_text(encoding="utf-8"))
     assert kept["rounds"].keys() == {"connect"}
     assert kept["rounds"]["connect"].keys() == {"ref", "raw"}
     assert re.fullmatch(r"1 round, 0.01 of each measurement, \d{4}-\d\d-\d\d", kept["measured"]["connect"])
-    page = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    page = (tmp_path / "background" / "performance.md").read_text(encoding="utf-8")
     assert "|  | ours | ref | raw | x ref | target |  |\n" in page
     assert [line.split(":")[0] for line in said[:2]] == ["connect 1/1 ref", "connect 1/1 raw"]
     assert [word for line in said if line.startswith("close p50") for word in line.split()[-5:]] == [
@@ -49,7 +49,7 @@ def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
 
 def test_the_quick_run_prints_a_table_and_writes_nothing(tmp_path: Path) -> None:
     """The quick run measures the rows that matter; what cannot be measured is told in one line."""
-    before = (measure.ROOT / "docs/performance/results.json").read_bytes()
+    before = (measure.ROOT / "docs/background/performance.json").read_bytes()
 
     said = run("--quick", "--only", "connect", "--peer", "ours", "--peer", "picows", *TINY).splitlines()
 
@@ -57,7 +57,7 @@ def test_the_quick_run_prints_a_table_and_writes_nothing(tmp_path: Path) -> None
     if measure.python_of("picows") is None:
         assert "not measured: picows, connect: there is no environment PICOWS" in said
     assert said[-1].startswith("measured in 0.")
-    assert (measure.ROOT / "docs/performance/results.json").read_bytes() == before
+    assert (measure.ROOT / "docs/background/performance.json").read_bytes() == before
 
 
 def test_the_quick_run_has_the_scenarios_of_its_table() -> None:
@@ -71,11 +71,11 @@ def test_what_was_measured_before_stays(tmp_path: Path) -> None:
     before = Results(rounds={"connect": {"ours": [{"close_ms": 7.0}], "raw": [{"close_ms": 1.0}]}, "events": {}})
     before.measured = {"connect": "7 rounds", "events": "3 rounds"}
     before.machines = {"connect": {"processor": "old"}, "events": {"processor": "old"}}
-    before.save(tmp_path / "performance" / "results.json")
+    before.save(tmp_path / "background" / "performance.json")
 
     run("--only", "connect", "--peer", "raw", *TINY, "--output", tmp_path)
 
-    after = Results.load(tmp_path / "performance" / "results.json")
+    after = Results.load(tmp_path / "background" / "performance.json")
     assert after.rounds.keys() == {"connect", "events"}
     assert after.rounds["connect"].keys() == {"raw"}
     assert after.rounds["connect"]["raw"] != [{"close_ms": 1.0}]
@@ -94,7 +94,7 @@ def test_the_page_is_not_made_of_single_peers() -> None:
 
 def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
     """`--text` makes the page of what is kept, and changes none of it."""
-    file = tmp_path / "performance" / "results.json"
+    file = tmp_path / "background" / "performance.json"
     Results(rounds={"events": {"ours": [{"per_second": 1234.0}], "ref": [{"per_second": 1000.0}]}}).save(file)
     kept = file.read_bytes()
 
@@ -102,7 +102,7 @@ def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
 
     assert re.search("^events a second, burst +1,234 +1,000 +1.23 ", said, re.MULTILINE)
     assert "| events a second, burst | 1,234 | 1,000 | 1.23 | ≥ 2.5 x | missed by 51% |" in (
-        tmp_path / "performance.md"
+        tmp_path / "background" / "performance.md"
     ).read_text(encoding="utf-8")
     assert file.read_bytes() == kept
 

@@ -37,15 +37,15 @@ RESULTS = Results(
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_results_give(name: str) -> None:
-    """The generated parts of a page come from docs/performance/results.json."""
+    """The generated parts of a page come from docs/background/performance.json."""
     text = (DOCS / name).read_text(encoding="utf-8")
 
-    assert PAGES[name](text, Results.load(DOCS / "performance" / "results.json")) == text
+    assert PAGES[name](text, Results.load(DOCS / "background" / "performance.json")) == text
 
 
 def test_the_page_is_short() -> None:
-    """docs/performance.md has at most 2,500 words."""
-    assert len((DOCS / "performance.md").read_text(encoding="utf-8").split()) <= 2500
+    """docs/background/performance.md has at most 2,500 words."""
+    assert len((DOCS / "background" / "performance.md").read_text(encoding="utf-8").split()) <= 2500
 
 
 def test_each_measurement_names_its_machine() -> None:

@@ -71,8 +71,8 @@ def test_a_call_starts_from_rest_only() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    """docs/threading.md shows the table of the code, row by row."""
-    page = (ROOT / "docs/threading.md").read_text("utf-8")
+    """docs/background/threads.md shows the table of the code, row by row."""
+    page = (ROOT / "docs/background/threads.md").read_text("utf-8")
     rows = [f"| {state.value} | {after.value} | {by} |" for state in State for after, by in FOLLOWING[state].items()]
     assert "| from | to | by |\n|---|---|---|\n" + "\n".join(rows) + "\n\n" in page
 

@@ -8,7 +8,7 @@ keepalive = 0
 
 
 def post_worker_init(worker: Any) -> None:
-    """End the pages' streams with the worker, as docs/flask.md recommends."""
+    """End the pages' streams with the worker, as docs/guides/flask.md recommends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGQUIT):
         worker.wsgi.blueprints["rtvi"].end_streams_on(number)

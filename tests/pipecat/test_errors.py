@@ -1,4 +1,4 @@
-"""Errors of the first minutes: each names its cause and its cure, and is on the page docs/errors.md."""
+"""Errors of the first minutes: each names its cause and its cure, and is on the page docs/guides/errors.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.slowness import GUARD
 
 from .conftest import BotServer
 
-_PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "guides" / "errors.md"
 _ROWS = re.findall(r"^\| `(.+?)` \|", _PAGE.read_text("utf-8"), re.MULTILINE)
 
 

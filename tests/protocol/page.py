@@ -1,4 +1,6 @@
-"""The tables of docs/protocol.md, from the table of messages. `python -m tests.protocol.page` writes them there.
+"""The tables of docs/reference/protocol.md, from the table of messages.
+
+`python -m tests.protocol.page` writes them there.
 
 Everything between the markers is written; what is around them is by hand.
 """
@@ -14,7 +16,7 @@ from rtvi_sync.protocol.dialects import FIELDS, INBOUND, OUTBOUND, VERSIONS, Fie
 
 from .wire import examples
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 
 
 def page(text: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/protocol.md says what the table of messages says."""
+"""docs/reference/protocol.md says what the table of messages says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.inside
 def test_the_page_is_up_to_date() -> None:
     """After a change of the table, `python -m tests.protocol.page` writes the page again."""
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "docs/protocol.md is stale: run python -m tests.protocol.page"
+    assert page(text) == text, "docs/reference/protocol.md is stale: run python -m tests.protocol.page"
 
 
 def test_the_page_has_every_message() -> None:

@@ -1,4 +1,4 @@
-"""The invariants of `docs/architecture.md`: layers, names and sizes of modules, threads."""
+"""The invariants of `docs/background/architecture.md`: layers, names and sizes of modules, threads."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def test_each_module_is_one_sentence() -> None:
 
 
 def test_the_page_shows_the_layers_of_the_contract() -> None:
-    """The drawing in `docs/architecture.md` has the layers that import-linter checks, in their order."""
-    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    """The drawing in `docs/background/architecture.md` has the layers that import-linter checks, in their order."""
+    page = (ROOT / "docs/background/architecture.md").read_text("utf-8")
     drawn = re.findall(r"\w+", "".join(line[:68] for line in page.split("```")[1].splitlines(keepends=True)))
     contract = (ROOT / "pyproject.toml").read_text("utf-8").partition("layers = [")[2].partition("]\n")[0]
     assert drawn == [layer for layer in re.findall(r"\w+", re.sub(r"#.*", "", contract)) if layer != "__main__"]
 
 
 def test_the_page_is_short() -> None:
-    """A newcomer reads `docs/architecture.md` in ten minutes."""
-    assert len((ROOT / "docs/architecture.md").read_text("utf-8").split()) <= 1500
+    """A newcomer reads `docs/background/architecture.md` in ten minutes."""
+    assert len((ROOT / "docs/background/architecture.md").read_text("utf-8").split()) <= 1500
 
 
 def test_each_class_is_named_once() -> None:
-    """No two classes of the package have the same name, as `docs/style.md` says."""
+    """No two classes of the package have the same name, as `docs/background/style.md` says."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -6,7 +6,7 @@ from tools.reference import PAGE, page
 
 
 def test_the_page_is_what_the_tool_writes() -> None:
-    """`docs/reference.md` says what the docstrings say."""
+    """`docs/reference/reference.md` says what the docstrings say."""
     assert PAGE.read_text("utf-8") == page(), "run: python -m tools.reference"
 
 

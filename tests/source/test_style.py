@@ -1,4 +1,4 @@
-"""Rule 1 of `docs/style.md`: the words that docstrings, comments, error texts, log lines and Markdown do not use."""
+"""Rule 1 of docs/background/style.md: words that docstrings, comments, errors, log lines and Markdown do not use."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def test_the_list_of_fixtures(run: Run) -> None:
 
 
 def test_the_scripted_bot_of_the_page(run: Run) -> None:
-    """The test in docs/testing-bots.md passes, and the one for a live bot is skipped."""
-    page = (ROOT / "docs" / "testing-bots.md").read_text("utf-8")
+    """The test in docs/guides/testing-bots.md passes, and the one for a live bot is skipped."""
+    page = (ROOT / "docs" / "guides" / "testing-bots.md").read_text("utf-8")
     block = page.partition("# test_scripted.py\n")[2].partition("```")[0]
     run(block).assert_outcomes(passed=1, skipped=1)
 

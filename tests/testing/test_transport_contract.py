@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_as_the_documentation_shows_it(tmp_path: Path) -> None:
-    """The test file of docs/writing-a-transport.md passes as it stands."""
-    page = ROOT.joinpath("docs/writing-a-transport.md").read_text("utf-8")
+    """The test file of docs/guides/transport.md passes as it stands."""
+    page = ROOT.joinpath("docs/guides/transport.md").read_text("utf-8")
     file = tmp_path / "test_as_shown.py"
     file.write_text(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[-1], "utf-8")
     done = subprocess.run(

@@ -54,8 +54,8 @@ def test_the_stub_has_the_methods_that_run() -> None:
 
 
 def of_javascript() -> Iterator[tuple[RTVIEvent, str]]:
-    """Return the payload that docs/from-javascript.md names for each event which it has."""
-    for line in (ROOT / "docs" / "from-javascript.md").read_text("utf-8").splitlines():
+    """Return the payload that docs/reference/javascript.md names for each event which it has."""
+    for line in (ROOT / "docs" / "reference" / "javascript.md").read_text("utf-8").splitlines():
         row = re.match(r"\| .* \| `RTVIEvent\.(\w+)`, `on_\w+`.* \| (.*) \|$", line)
         if row is not None:
             yield RTVIEvent[row[1]], row[2]

@@ -1,1 +1,1 @@
-"""The soak: sessions open and close under injected faults, and no resource may grow. See docs/soak.md."""
+"""The soak: sessions open and close under injected faults, and no resource may grow. See docs/background/soak.md."""

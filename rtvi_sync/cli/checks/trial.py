@@ -191,14 +191,14 @@ def _entry(name: str) -> str:
     """Return what to do about a bot that closes the connection of a transport."""
     if name in TELEPHONY:
         return (
-            f"See the bot's log. A bot of Pipecat needs the entry {name} in its transport_params, as docs/pipecat.md "
-            f"shows{_CREDENTIALS.get(name, '')}. It takes calls at the path /ws alone"
+            f"See the bot's log. A bot of Pipecat needs the entry {name} in its transport_params, as "
+            f"docs/start/pipecat.md shows{_CREDENTIALS.get(name, '')}. It takes calls at the path /ws alone"
         )
     wanted = (
         "websocket (with a ProtobufFrameSerializer) or eval" if name == "websocket" else name or "of this transport"
     )
     return (
         "See the bot's log. If it has no error, the bot lacks an entry in its transport_params: give it the entry "
-        f"{wanted}, as docs/pipecat.md shows, or take the path of the entry that it has: /ws is eval, which needs "
-        "-t eval up to Pipecat 1.12, and /ws-client is websocket"
+        f"{wanted}, as docs/start/pipecat.md shows, or take the path of the entry that it has: /ws is eval, which "
+        "needs -t eval up to Pipecat 1.12, and /ws-client is websocket"
     )

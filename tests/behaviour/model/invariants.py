@@ -1,4 +1,4 @@
-"""What must hold whatever is called: sentences of docs/threading.md, each with the function that checks it."""
+"""What must hold whatever is called: sentences of docs/background/threads.md, each with the function that checks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random calls on random threads, against a real bot and a line with faults: what docs/threading.md says holds.
+"""Random calls on random threads, against a real bot and a line with faults: docs/background/threads.md holds.
 
 The calls of a seed are the same each time; how the threads take turns is not, and that is what is looked for. A failure
 shows its steps: they, and the seed in the name of the test, are what to reproduce it with. `RTVI_MODEL_SHRINK=1` lets
@@ -27,7 +27,7 @@ from . import invariants
 from .machine import ClientMachine
 from .world import TALLY, operations_so_far, tell
 
-CONTRACT: Final = Path(__file__).resolve().parents[3] / "docs" / "threading.md"
+CONTRACT: Final = Path(__file__).resolve().parents[3] / "docs" / "background" / "threads.md"
 CHECKS: Final[list[Callable[..., None]]] = [
     *invariants.OF_CALLS,
     *invariants.OF_CLIENTS,
@@ -122,7 +122,7 @@ def test_the_package_allows_no_other_states() -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_each_check_quotes_the_contract(check: Callable[..., None]) -> None:
-    """What a check says that it holds is a sentence, or a part of one, of docs/threading.md."""
+    """What a check says that it holds is a sentence, or a part of one, of docs/background/threads.md."""
     contract = re.sub(r"[\s*]+", " ", CONTRACT.read_text(encoding="utf-8"))
     quoted = re.sub(r"[\s*]+", " ", check.__doc__ or "").strip()
     assert quoted

@@ -1,7 +1,8 @@
 """What there is in JavaScript, and what becomes of it in Python.
 
 `names/` has the public names of each JavaScript package, as `names_of.py` finds them, and those that its documentation
-uses without the package having them. `accounts.json` accounts for each name, by sections of `docs/from-javascript.md`:
+uses without the package having them. `accounts.json` accounts for each name, by sections of
+`docs/reference/javascript.md`:
 
     {"js": "RTVIClient.getConfig()", "python": "RTVIClient.get_config()", "remark": "shown to readers; optional"}
     {"js": ["Logger", "Logger.debug()"], "reason": "why there is none in Python"}

@@ -1,4 +1,4 @@
-"""Writes `docs/from-javascript.md` from the accounts: `python -m tests.behaviour.parity.page`.
+"""Writes `docs/reference/javascript.md` from the accounts: `python -m tests.behaviour.parity.page`.
 
 The words before the tables are in `introduction.md` beside this file.
 """
@@ -19,7 +19,7 @@ from tests.support.wire import INBOUND
 
 from .accounts import Account, accounts, last_of, packages
 
-PAGE = Path(__file__).parents[3] / "docs" / "from-javascript.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "javascript.md"
 
 _INTRODUCTION = Path(__file__).with_name("introduction.md")
 _HEAD = "| JavaScript | in | Python | remark |\n|---|---|---|---|"

@@ -9,7 +9,7 @@ from .page import PAGE, page
 
 
 def test_the_page_is_what_the_command_writes() -> None:
-    """`docs/from-javascript.md` says what the accounts say."""
+    """`docs/reference/javascript.md` says what the accounts say."""
     assert PAGE.read_text("utf-8") == page(), "run: python -m tests.behaviour.parity.page"
 
 

@@ -13,7 +13,7 @@ from tests.support.web_server import WebServer
 
 from .conftest import ROOT
 
-# Patched before anything is imported, as docs/embedding.md tells those who use `--preload`.
+# Patched before anything is imported, as docs/guides/web.md tells those who use `--preload`.
 PATCH_FIRST = "from gevent import monkey\nmonkey.patch_all()\n"
 
 
