@@ -31,6 +31,7 @@ scenarios:
     user: {modality: audio, speech: {service: kokoro}}
     turns: [{user: Hello, expect: [{event: user_transcription}]}]
 """
+CALLER = "name: caller\npersona: A guest\ngoal: a room\nsuccess: there is a room\n"
 HOOKS = """\
 def judge(question, answer, criterion):
     return "Hello" in answer, "it greets"
@@ -41,6 +42,12 @@ def tts(text):
 
 def fail(question, answer, criterion):
     raise ValueError("no judge today")
+
+def leave(*given):
+    raise SystemExit(0)
+
+def mumble(turns):
+    return ["no", "text"]
 """
 
 
@@ -126,6 +133,25 @@ def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.
     assert out == ""
     assert err.startswith("rtvi-sync eval: ")
     assert told in err
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        (["--judge", "hooks.py:leave"], "the judge has failed: SystemExit: 0"),
+        (["--tts", "hooks.py:leave"], "tts has failed: SystemExit: 0"),
+        (["--next-line", "hooks.py:leave"], "next_line has failed: SystemExit: 0"),
+        (["--next-line", "hooks.py:mumble"], "what next_line returns must be a text"),
+    ],
+)
+def test_functions_that_fail(
+    bot: EmbeddedBot, folder: Path, hook: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a function does is a failure of its scenario; the others run, and the status is not that of success."""
+    (folder / "caller.yaml").write_text(CALLER)
+    assert run(bot, "--json", "r.jsonl", *hook, more=["caller.yaml"]) == 1
+    assert told in capsys.readouterr().out
+    assert len((folder / "r.jsonl").read_text().splitlines()) == 5
 
 
 def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from rtvi_sync.conversation.ask import Question
     from rtvi_sync.media.tracks import TrackFrames
 
-from rtvi_sync.testing.scenarios.hooks import MAX_SPEECH, HookError, Hooks, ask_judge, speech_of
+from rtvi_sync.testing.scenarios.hooks import MAX_SPEECH, HookError, Hooks, ask_judge, call_hook, speech_of
 
 #: Seconds that a send waits at most until the bot is silent, or until the event comes that it is to follow.
 QUIET_LIMIT: Final = 30.0
@@ -294,12 +294,9 @@ class ScriptedConversation:
 
     def _synthesize(self, text: str) -> tuple[bytes, int]:
         """Return a text as speech."""
-        assert self._hooks.tts is not None, "the door says that it is needed"
-        try:
-            made = self._hooks.tts(text)
-            return speech_of(made)
-        except Exception as error:
-            raise HookError("tts", raised(error)) from error
+        tts = self._hooks.tts
+        assert tts is not None, "the door says that it is needed"
+        return call_hook("tts", lambda: speech_of(tts(text)))
 
     # -- what comes ---------------------------------------------------------------------------------------------------
 
@@ -365,11 +362,8 @@ class ScriptedConversation:
         rate = frames[-1].sample_rate_hz
         pcm = b"".join(frame.pcm for frame in frames if frame.sample_rate_hz == rate)
         assert self._hooks.transcribe is not None, "the door hears"
-        try:
-            text = self._hooks.transcribe(pcm, rate)
-            STRING.check_one("what transcribe returns", text)
-        except Exception as error:
-            raise HookError("transcribe", raised(error)) from error
+        text = call_hook("transcribe", self._hooks.transcribe, pcm, rate)
+        call_hook("transcribe", STRING.check_one, "what transcribe returns", text)
         heard = self._stream.hear(text, began, max(stopped, monotonic()))
         if heard is not None:
             self._keep(heard)

@@ -12,10 +12,10 @@ from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.errors import DeviceError, RequestTimeoutError, RTVIError
 from rtvi_sync.media import BytesSource
 from rtvi_sync.protocol.record import Record
-from rtvi_sync.protocol.text import one_line, raised
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import takes
 from rtvi_sync.testing.scenarios.doors import Door
-from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, speech_of
+from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, call_hook, speech_of
 from rtvi_sync.testing.scenarios.matching import AskJudge, FailureKind
 from rtvi_sync.testing.scenarios.model import ExpectedCall, Scenario, Simulation, SimulationMetric
 from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure
@@ -84,6 +84,9 @@ class SimulatedConversation:
         except HookError as error:
             talk = Talk(turns=self._turns, ended_by="next_line")
             failure = ScenarioFailure(-1, -1, f"<{error.hook}>", "error", str(error))
+        except (TypeError, ValueError) as error:  # what the caller has returned cannot be said
+            talk = Talk(turns=self._turns, ended_by="next_line")
+            failure = ScenarioFailure(-1, -1, "<next_line>", "error", str(error))
         except (RTVIError, DeviceError) as error:
             talk = Talk(turns=self._turns, ended_by="bot")
             failure = ScenarioFailure(-1, -1, "<session>", "error", str(error))
@@ -97,17 +100,13 @@ class SimulatedConversation:
         self._turns = turns
         next_line = self._hooks.next_line
         assert next_line is not None, "the door says that it is needed"
-        try:
-            line = next_line(turns, self._simulation) if takes(next_line, turns, None) else next_line(turns)
-        except Exception as error:
-            raise HookError("next_line", raised(error)) from error
+        given = (turns, self._simulation) if takes(next_line, turns, None) else (turns,)
+        line = call_hook("next_line", next_line, *given)
         if not (isinstance(line, str) and line and self._user_speaks):
             return line
-        assert self._hooks.tts is not None, "the door says that it is needed"
-        try:
-            return BytesSource(*speech_of(self._hooks.tts(line)))
-        except Exception as error:
-            raise HookError("tts", raised(error)) from error
+        tts = self._hooks.tts
+        assert tts is not None, "the door says that it is needed"
+        return call_hook("tts", lambda: BytesSource(*speech_of(tts(line))))
 
     # -- judged -------------------------------------------------------------------------------------------------------
 
