@@ -96,9 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
         chosen = _chosen(arguments)
+        names = _file_names([scenario.full_name for scenario in chosen])
         runs = [
-            _maker(arguments, scenario, hooks)
-            for scenario, hooks in zip(chosen, _hooks(arguments, chosen), strict=True)
+            _maker(arguments, scenario, hooks, name)
+            for scenario, hooks, name in zip(chosen, _hooks(arguments, chosen), names, strict=True)
         ]
         runs[0]()  # tells at once what is wrong with the arguments for all
         files = {"--junit": arguments.junit, "--json": arguments.json}
@@ -214,23 +215,31 @@ def _judge_of(scenario: Scenario) -> ChatJudge | None:
     return ChatJudge(endpoint, model, os.environ.get(_KEY_VARIABLE) or None)
 
 
-def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks) -> Callable[[], ScenarioRun]:
-    """Return a function that makes the run of a scenario."""
+def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[[], ScenarioRun]:
+    """Return a function that makes the run of a scenario, whose recording has a name."""
     options = RunOptions(
         transport=arguments.transport,
         timeout=arguments.timeout,
         connect_timeout=arguments.connect_timeout,
         token=arguments.token,
         headers=dict(arguments.header) or None,
-        record=None if arguments.record is None else arguments.record / _file_name(scenario.full_name),
+        record=None if arguments.record is None else arguments.record / name,
     )
     return lambda: ScenarioRun(scenario, arguments.url, hooks, options)
 
 
-def _file_name(name: str) -> str:
-    """Return the name of a scenario as one of a file; no two share one."""
-    shown = re.sub(r"[^\w.-]+", "_", name.replace("/", "-"), flags=re.ASCII)[:_MAX_NAME]
-    return shown if shown == name.replace("/", "-", 1) else f"{shown}-{zlib.crc32(name.encode()):08x}"
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Return the names of scenarios as those of files, which no two share, whatever the case of letters."""
+    plain = [name.replace("/", "-") for name in names]
+    shown = [re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)[:_MAX_NAME] for name in plain]
+    uses = Counter(name.casefold() for name in shown)
+    return [
+        # ".." is a folder, and a recording's own suffix is no part of its name.
+        short
+        if short == whole and uses[short.casefold()] == 1 and not re.search(r"^\.|\.(jsonl|wav)$", short)
+        else f"{short.lstrip('.')}-{zlib.crc32(name.encode()):08x}"
+        for name, whole, short in zip(names, plain, shown, strict=True)
+    ]
 
 
 def _tell(result: ScenarioResult, is_verbose: bool) -> None:

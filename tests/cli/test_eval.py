@@ -110,6 +110,21 @@ def test_files(bot: EmbeddedBot, folder: Path) -> None:
     assert "calls-echo.html" not in kept
 
 
+def test_names_of_recordings(bot: EmbeddedBot, folder: Path) -> None:
+    """Each scenario has a recording of its own in the folder, whatever its name."""
+    names = ["a/b", "a-b", ".", "..", "A/B", "x.wav", "x", "../x", "ä", "v1.2", "v1.3"]
+    for number, name in enumerate(names):
+        (folder / f"n{number}.yaml").write_text(f"name: '{name}'\nturns: [{{expect: [{{event: response}}]}}]\n")
+    before = {*folder.iterdir()}
+    words = ["--timeout", "0.01", "--record", "kept", "--concurrency", "4", "--only", "calls/echo"]
+    only = [word for name in names for word in ("--only", name)]
+    assert run(bot, *words, *only, more=[f"n{number}.yaml" for number in range(len(names))]) == 1
+    kept = sorted(path.name for path in (folder / "kept").glob("*.jsonl"))
+    assert len(kept) == len(names) + 1, kept
+    assert {"v1.2.jsonl", "v1.3.jsonl", "x.jsonl", "calls-echo.jsonl"} <= {*kept}
+    assert {*folder.iterdir()} == {*before, folder / "kept"}
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

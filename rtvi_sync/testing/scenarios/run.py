@@ -47,6 +47,8 @@ _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot,
 PATIENCE: Final = 5.0
 # Seconds between two attempts.
 _PAUSE: Final = 0.25
+# Of the files of a recording, which its path may have.
+_SUFFIXES: Final = (".jsonl", ".wav")
 # Characters of a failure in a recording.
 _MAX_WHY: Final = 500
 
@@ -155,7 +157,8 @@ class ScenarioRun:
             if self._options.record is not None:
                 path = Path(self._options.record)
                 if self._attempt > 1:
-                    path = path.with_name(f"{path.stem}-run{self._attempt}{path.suffix}")
+                    base = path.with_suffix("") if path.suffix in _SUFFIXES else path
+                    path = base.with_name(f"{base.name}.run{self._attempt}")
                 recording = self._client.record(path, overwrite=True)
             with contextlib.nullcontext() if recording is None else contextlib.closing(recording):
                 result = self._run_session()

@@ -107,6 +107,22 @@ def test_runs(bot: EmbeddedBot, tmp_path: Path) -> None:
     assert (result.verdict, result.attempt, result.record()["attempt"]) == ("failed", 2, 2)
 
 
+@pytest.mark.parametrize("name", ["v1.2", "v1.2.jsonl"])
+def test_recordings_of_runs(bot: EmbeddedBot, tmp_path: Path, name: str) -> None:
+    """Each run has a recording of its own, beside the first."""
+    scenario = scenario_of(tmp_path, f"{CALLER}runs: 2")
+    (tmp_path / "kept").mkdir()
+    scenario.run(
+        bot.base_url,
+        transport="eval",
+        next_line=say("Hi"),
+        judge=lambda *_: True,
+        timeout=GUARD,
+        record=tmp_path / "kept" / name,
+    )
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["v1.2.jsonl", "v1.2.run2.jsonl"]
+
+
 def test_spoken_lines(bot: EmbeddedBot, tmp_path: Path) -> None:
     """Lines of a caller who speaks are made by `tts`; without one the scenario is unsupported."""
     spoken = f"{CALLER}user: {{modality: audio, speech: {{service: kokoro}}}}"
