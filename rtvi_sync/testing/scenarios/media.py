@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from rtvi_sync.errors import DeviceError, ScenarioFileError
 from rtvi_sync.media.sources import WavSource
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing.scenarios.model import Scenario
 
 #: Seconds of a recording.
@@ -45,10 +47,12 @@ def _recording_fault(path: Path) -> str:
         source = WavSource(path)
     except DeviceError as error:
         return str(error)
+    except OSError as error:  # no system has such a path
+        return f"the recording {one_line(str(path))} cannot be used: {error.strerror}"
     seconds = len(source.pcm) / 2 / source.sample_rate_hz
     return f"the recording {path} is longer than {MAX_AUDIO_S} s" if seconds > MAX_AUDIO_S else ""
 
 
 def _image_fault(path: Path) -> str:
     """Return what is wrong with an image, or ""."""
-    return "" if path.is_file() else f"there is no image {path}"
+    return "" if os.path.isfile(path) else f"there is no image {one_line(str(path))}"
