@@ -107,7 +107,8 @@ def level_for(scenario: Scenario) -> ReportLevel | None:
     """Return the least level at which the bot has to report calls; None: that which it has."""
     if scenario.simulation is not None:
         return "full"
-    level: ReportLevel | None = None
+    # Of a bot that does not tell of its calls at all, none would be missed.
+    level: ReportLevel | None = "none" if wants(scenario, *CALL_EVENTS) else None
     for expectation in expectations(scenario):
         if expectation.event not in CALL_EVENTS:
             continue

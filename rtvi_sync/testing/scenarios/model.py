@@ -47,7 +47,7 @@ Options: TypeAlias = Mapping[str, Any]
 """The options of a service, as the file has them: texts, numbers, booleans, None, and lists and dicts of these."""
 
 #: The events that tell of a call of a function.
-CALL_EVENTS: Final = frozenset({"function_call", "function_call_stopped"})
+CALL_EVENTS: Final[frozenset[EventName]] = frozenset({"function_call", "function_call_stopped"})
 
 
 class Place(NamedTuple):
