@@ -120,10 +120,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         suite.run()
     except KeyboardInterrupt:
+        progress.hide()
+        print(f"rtvi-sync eval: interrupted after {len(suite.results)} of {len(runs)} scenarios", file=sys.stderr)
         return _INTERRUPTED
     finally:
         progress.close()
-        _write(arguments, suite.results)
+        over = {result.name for result in suite.results}
+        _write(arguments, suite.results, [each.full_name for each in chosen if each.full_name not in over])
     return _summary(suite.results)
 
 
@@ -246,11 +249,11 @@ def _tell(result: ScenarioResult, is_verbose: bool) -> None:
     print(result.report(verbose=is_verbose), flush=True)
 
 
-def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult]) -> None:
+def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult], not_run: Sequence[str]) -> None:
     if arguments.json is not None:
         arguments.json.write_text(json_lines(results), encoding="utf-8")
     if arguments.junit is not None:
-        arguments.junit.write_text(junit(results), encoding="utf-8")
+        arguments.junit.write_text(junit(results, not_run), encoding="utf-8")
 
 
 def _summary(results: Sequence[ScenarioResult]) -> int:

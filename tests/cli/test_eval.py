@@ -203,17 +203,23 @@ def test_the_judge_of_the_file(bot: EmbeddedBot, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing on Windows")
 def test_an_interrupt(folder: Path) -> None:
-    """Ctrl-C ends the sessions; what was over is written."""
-    waiting = "name: w\nturns: [{user: Hi, expect: [{event: image, within_ms: 60000}]}]\n"
+    """Ctrl-C ends the sessions; what was over is written, and what was not is told."""
+    waiting = "name: w\nturns: [{user: Wait, expect: [{event: image, within_ms: 60000}]}]\n"
     (folder / "waits.yaml").write_text(waiting)
     with EmbeddedBot() as bot:
-        words = ["eval", "waits.yaml", "--url", bot.base_url, "--transport", "eval", "--json", "r.jsonl"]
+        files = ["--json", "r.jsonl", "--junit", "r.xml"]
+        words = ["eval", "calls.yaml", "waits.yaml", "--only", "echo", "--only", "w", "--url", bot.base_url]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "rtvi_sync", *words]
-        with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as process:
-            session = bot.wait_for_session(GUARD)
-            session.wait_for_message("send-text", timeout=GUARD)
+        command = [sys.executable, "-m", "rtvi_sync", *words, "--transport", "eval", *files]
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            bot.assert_heard("Hello", "Wait", timeout=GUARD)
             process.send_signal(signal.SIGINT)
-            assert process.wait(GUARD) == 130
-        session.wait_ended(GUARD)
-    assert (folder / "r.jsonl").read_text() == ""
+            _, told = process.communicate(timeout=GUARD)
+            assert process.returncode == 130
+        bot.wait_for_session(GUARD).wait_ended(GUARD)
+        bot.wait_for_session(GUARD).wait_ended(GUARD)
+    assert told == "rtvi-sync eval: interrupted after 1 of 2 scenarios\n"
+    assert [json.loads(line)["name"] for line in (folder / "r.jsonl").read_text().splitlines()] == ["calls/echo"]
+    assert 'tests="2" failures="0" errors="0" skipped="1"' in (folder / "r.xml").read_text()

@@ -282,27 +282,25 @@ def json_lines(results: Iterable[ScenarioResult]) -> str:
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
-def junit(results: Sequence[ScenarioResult]) -> str:
-    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there."""
+def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str:
+    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there.
+
+    Args:
+        results: what has become of scenarios.
+        not_run: the names of others, which were not run to their end; they are skipped, too.
+    """
     verdicts = [result.verdict for result in results]
     suite = ElementTree.Element(
         "testsuite",
         name="rtvi-sync eval",
-        tests=str(len(results)),
+        tests=str(len(results) + len(not_run)),
         failures=str(verdicts.count("failed")),
         errors="0",
-        skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported")),
+        skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported") + len(not_run)),
         time=_seconds(sum(result.duration_ms for result in results)),
     )
     for result in results:
-        file, _, name = result.name.rpartition("/")
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=_xml(file or result.path.stem),
-            name=_xml(name),
-            time=_seconds(result.duration_ms),
-        )
+        case = _test_case(suite, result.name, result.path.stem, result.duration_ms)
         for failure in result.failures:
             where = "" if failure.turn_index < 0 else f"turn {failure.turn_index}: "
             told = ElementTree.SubElement(
@@ -312,11 +310,20 @@ def junit(results: Sequence[ScenarioResult]) -> str:
         if (why := result.skip_reason) is not None:
             ElementTree.SubElement(case, "skipped", message=_xml(why), type=result.verdict)
         ElementTree.SubElement(case, "system-out").text = "\n".join(map(_xml, str(result).splitlines()))
+    for name in not_run:
+        case = _test_case(suite, name, "", 0)
+        ElementTree.SubElement(case, "skipped", message="not run: the run was ended before", type="not_run")
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     ElementTree.indent(suites)
     text: str = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _test_case(suite: ElementTree.Element, full_name: str, stem: str, duration_ms: int) -> ElementTree.Element:
+    file, _, name = full_name.rpartition("/")
+    told = {"classname": _xml(file or stem), "name": _xml(name), "time": _seconds(duration_ms)}
+    return ElementTree.SubElement(suite, "testcase", told)
 
 
 def _seconds(milliseconds: int) -> str:

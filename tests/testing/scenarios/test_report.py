@@ -137,6 +137,14 @@ def test_junit() -> None:
     assert odd.get("name") == "ca se"
 
 
+def test_junit_of_a_run_that_was_ended() -> None:
+    """What was not run is no success."""
+    suite = ElementTree.fromstring(junit([PASSED], ["file/other", "single"]))[0]
+    assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "0", "2"]
+    assert [(case.get("classname"), case.get("name")) for case in suite][1:] == [("file", "other"), ("", "single")]
+    assert [each.get("type") for each in suite.iter("skipped")] == ["not_run", "not_run"]
+
+
 def test_what_a_bot_may_say() -> None:
     """Whatever a bot says, the files are valid: JSON of a record a line, and XML."""
     odd = "\x00 \x1b[31m \x85 \u2028 \ud800 \ufffe \uffff é"
