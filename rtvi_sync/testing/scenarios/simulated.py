@@ -16,7 +16,7 @@ from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import takes
 from rtvi_sync.testing.scenarios.doors import Door
 from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, call_hook, speech_of
-from rtvi_sync.testing.scenarios.matching import AskJudge, FailureKind
+from rtvi_sync.testing.scenarios.matching import AskJudge, FailureKind, signature
 from rtvi_sync.testing.scenarios.model import ExpectedCall, Scenario, Simulation, SimulationMetric
 from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure
 from rtvi_sync.testing.simulation import Talk, simulate
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _SUCCESS: Final = "success"
 _NO_JUDGE: Final = "its criterion needs a judge, and there is none"
-_GOAL: Final = "In the whole conversation, not only in the latest reply, this is so: {success}"
+_GOAL: Final = (
+    "In the whole conversation, not only in the latest reply, this is so (lines that begin with 'call:' are functions "
+    "that the bot has called): {success}"
+)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -117,10 +120,8 @@ class SimulatedConversation:
             return MetricResult(name=_SUCCESS, verdict="failed", kind="no_content", reason="nothing was said")
         if self._hooks.judge is None:
             return MetricResult(name=_SUCCESS, verdict="not_judged", reason=_NO_JUDGE)
-        transcript = "\n".join(f"{speaker}: {text}" for speaker, text in talk.lines)
-        judged = ask_judge(
-            self._hooks.judge, AskJudge(_GOAL.format(success=self._simulation.success), transcript), talk.lines
-        )
+        need = AskJudge(_GOAL.format(success=self._simulation.success), _transcript(talk))
+        judged = ask_judge(self._hooks.judge, need, talk.lines)
         if judged.verdict == "yes":
             return MetricResult(name=_SUCCESS, verdict="passed", reason=judged.reason)
         kind: FailureKind = "error" if judged.verdict == "error" else "judge_no"
@@ -203,6 +204,18 @@ class SimulatedConversation:
         return MetricResult(
             name=metric.name, verdict="failed", value=float(len(made)), kind="function_calls", reason=", ".join(told)
         )
+
+
+def _transcript(talk: Talk) -> str:
+    """Return what was said and called, each in a line, whatever line breaks the bot says."""
+    lines = []
+    for turn in talk.turns:
+        lines.append(("user", turn.user_text or ""))
+        for call in turn.function_calls:
+            called = signature(call.function_name or "?", call.arguments or {})
+            lines.append(("call", f"{called} (cancelled)" if call.cancelled else called))
+        lines.append(("bot", turn.bot_text or ""))
+    return "\n".join(f"{who}: {' '.join(text.split())}" for who, text in lines if text.strip())
 
 
 def _is_made(wanted: ExpectedCall, call: ReportedFunctionCall) -> bool:
