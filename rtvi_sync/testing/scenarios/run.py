@@ -24,6 +24,7 @@ from rtvi_sync.errors import (
     RTVIError,
 )
 from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.protocol.dialects import parse_version
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import HEADERS, PATH, SECONDS, STRING, Rule
@@ -43,6 +44,8 @@ from rtvi_sync.transports.eval import EvalTransport
 _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
 
 
+# The version of RTVI from which on bots tell of calls as scenarios need it.
+_CALLS_SINCE: Final = (1, 2)
 #: Seconds for which a bot is waited for that does not listen yet.
 PATIENCE: Final = 5.0
 # Seconds between two attempts.
@@ -203,7 +206,8 @@ class ScenarioRun:
             self._scenario, has_tts=hooks.tts is not None, has_next_line=hooks.next_line is not None
         )
 
-    def _find_door(self) -> Door:
+    def _find_door(self, version: tuple[int, int] | None = None) -> Door:
+        """Return the door, to a bot of this version of RTVI; None: unknown."""
         transport = self._client.transport
         assert transport is not None, "a client for a URL has one, and one that is connected"
         is_eval = isinstance(transport, EvalTransport)
@@ -214,13 +218,15 @@ class ScenarioRun:
             carries_messages=transport.carries_messages,
             shows_images=isinstance(transport, EvalTransport) and transport.captures_bot_images,
             hears=self._hooks.transcribe is not None and self._speaks,
+            tells_calls=version is None or version >= _CALLS_SINCE,
         )
 
     def _converse(self, events: EventStream[Any]) -> ScenarioResult:
         """Run the scenario in a session that is there."""
         if (obstacle := self._obstacle()) is not None:
             return self._result(reason=obstacle)
-        door, scenario = self._find_door(), self._scenario
+        version = parse_version(self._client._life.session().engine.version)
+        door, scenario = self._find_door(version), self._scenario
         transport = self._client.transport
         if isinstance(transport, EvalTransport):
             with contextlib.suppress(DisconnectedError):  # the first turn tells that the session has ended
