@@ -18,6 +18,7 @@ from rtvi_sync.errors import ScenarioFileError
 from rtvi_sync.protocol.text import quoted
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, NUMBER, PATH, Rule, integer, number
 from rtvi_sync.testing.scenarios.keys import Keys, check, items_of, words
+from rtvi_sync.testing.scenarios.media import MAX_FAULTS
 from rtvi_sync.testing.scenarios.model import (
     CALL_EVENTS,
     EventName,
@@ -48,8 +49,6 @@ MAX_TURNS: Final = 1_000
 MAX_MS: Final = 3_600_000
 #: Of the pauses in a turn: 10 min.
 MAX_PAUSES_MS: Final = 600_000
-#: Faults that an error lists.
-MAX_FAULTS: Final = 100
 
 _SUFFIXES: Final = (".yaml", ".yml")
 

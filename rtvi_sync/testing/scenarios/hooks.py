@@ -16,11 +16,10 @@ from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import FUNCTION, function_taking, takes
 from rtvi_sync.testing.scenarios.judging import ChatJudge
 from rtvi_sync.testing.scenarios.matching import AskJudge, Judged
+from rtvi_sync.testing.scenarios.media import MAX_SPEECH, is_too_long
 
 T = TypeVar("T")
 
-#: Seconds of a recording, and of what is synthesized for a turn.
-MAX_SPEECH: Final = 600.0
 _VERDICTS: Final[Mapping[object, Literal["yes", "no", "continue"]]] = {True: "yes", False: "no", "continue": "continue"}
 
 
@@ -128,6 +127,6 @@ def speech_of(made: Any) -> tuple[bytes, int]:
     source = BytesSource(*made)
     if not source.pcm:
         raise ValueError("tts returned no sound")
-    if len(source.pcm) > 2 * source.sample_rate_hz * MAX_SPEECH:
-        raise ValueError(f"tts returned more than {MAX_SPEECH:g} s of sound")
+    if is_too_long(source.pcm, source.sample_rate_hz):
+        raise ValueError(f"tts returned more than {MAX_SPEECH} s of sound")
     return source.pcm, source.sample_rate_hz
