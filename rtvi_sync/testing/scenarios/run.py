@@ -201,7 +201,9 @@ class ScenarioRun:
                 transport.cancel()
 
     def _obstacle(self) -> str | None:
-        hooks = self._hooks
+        hooks, simulation = self._hooks, self._scenario.simulation
+        if self._url is None and simulation is not None and simulation.runs > 1:
+            return f"'runs: {simulation.runs}' needs a session for each run: pass the URL in place of a client"
         return self._find_door().obstacle(
             self._scenario, has_tts=hooks.tts is not None, has_next_line=hooks.next_line is not None
         )
@@ -234,7 +236,7 @@ class ScenarioRun:
         if scenario.simulation is not None:
             talk = SimulatedConversation(self._client, scenario, door, self._hooks).run()
             self._said = talk.lines
-            return self._result(metrics=talk.metrics, failure=talk.failure)
+            return self._result(metrics=talk.metrics, failure=talk.failure, reason=talk.reason)
         conversation = ScriptedConversation(self._client, scenario, events, door, self._hooks, self._options.timeout)
         self._seen, self._said = conversation.seen, conversation.said
         with contextlib.closing(conversation):

@@ -9,7 +9,7 @@ import attrs
 
 from rtvi_sync.client.client import RTVIClient
 from rtvi_sync.concurrency.clock import monotonic
-from rtvi_sync.errors import DeviceError, RequestTimeoutError, RTVIError
+from rtvi_sync.errors import DeviceError, RequestTimeoutError, RTVIError, UnsupportedFeatureError
 from rtvi_sync.media import BytesSource
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import one_line
@@ -40,11 +40,13 @@ class SimulatedTalk(Record):
         metrics: its goal first.
         lines: who, "user" or "bot", has said what.
         failure: why it was not completed; None if it was.
+        reason: why it could not be held at all; "" if it was.
     """
 
     metrics: Sequence[MetricResult]
     lines: Sequence[tuple[str, str]]
     failure: ScenarioFailure | None = None
+    reason: str = ""
 
 
 class SimulatedConversation:
@@ -90,6 +92,8 @@ class SimulatedConversation:
         except (TypeError, ValueError) as error:  # what the caller has returned cannot be said
             talk = Talk(turns=self._turns, ended_by="next_line")
             failure = ScenarioFailure(-1, -1, "<next_line>", "error", str(error))
+        except UnsupportedFeatureError as error:
+            return SimulatedTalk(metrics=(), lines=(), reason=str(error))
         except (RTVIError, DeviceError) as error:
             talk = Talk(turns=self._turns, ended_by="bot")
             failure = ScenarioFailure(-1, -1, "<session>", "error", str(error))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync import connect
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
@@ -170,3 +171,13 @@ def test_callers_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
     assert (failure.kind, failure.event_name) == ("error", "<next_line>")
     assert "ValueError: no line" in failure.reason
     assert scenario.run(bot.base_url, transport="eval").verdict == "unsupported"
+
+
+def test_what_a_client_cannot(bot: EmbeddedBot, tmp_path: Path) -> None:
+    """One session is no three runs, and a client without turns holds no conversation: neither passes, nor fails."""
+    for runs, track_turns, told in ((3, True, "pass the URL"), (1, False, "track_turns=False")):
+        scenario = scenario_of(tmp_path, f"{CALLER}runs: {runs}")
+        with connect(bot.base_url, transport="eval", text_only=True, track_turns=track_turns) as client:
+            result = scenario.run(client, next_line=say("Hi"), judge=lambda *_: True, timeout=GUARD)
+        assert result.verdict == "unsupported"
+        assert told in result.reason
