@@ -248,10 +248,12 @@ def test_a_line_of_another_rate(rate: int) -> None:
 def test_a_caller_on_a_bad_line() -> None:
     """What is pushed as the microphone is heard with noise, and `wait()` knows when all of it was sent."""
     caller = PushSource(RATE)
-    with EmbeddedBot() as bot, connect(bot.ws_url, mic=NoisySource(caller, snr_db=0), speaker=False):
-        caller.push(numbered([1] * 25))
-        assert caller.wait(GUARD)
-        session = bot.wait_for_session()
+    with EmbeddedBot() as bot:
+        with connect(bot.ws_url, mic=NoisySource(caller, snr_db=0), speaker=False):
+            caller.push(numbered([1] * 25))
+            assert caller.wait(GUARD)
+            session = bot.wait_for_session()
+        session.wait_ended(GUARD)  # all that was sent has come by then
     heard = samples_of(session.audio)
     assert len({sample for sample in heard if sample}) > 100
 
