@@ -13,9 +13,11 @@ import attrs
 from rtvi_sync import (
     BotAlreadyStartedError,
     BotNotReadyError,
+    DeviceError,
     EvalTransport,
     ExpectationError,
     InvalidTransportParamsError,
+    MessageTooLargeError,
     MissingExtraError,
     PendingTurn,
     RecordingSession,
@@ -41,6 +43,10 @@ _DELAY: Final = number(0, 60).but("it is in seconds")
 
 Result = dict[str, Any]
 """What a tool returns: plain data."""
+
+
+class NoTurnError(RTVIError):
+    """There is no turn to check."""
 
 
 @attrs.define(eq=False)
@@ -105,7 +111,7 @@ class _AgentSession:
             if turn.number > self.before if last is None else turn.number == last.number:
                 return turn
         if last is None:
-            raise RTVIError("There is no turn yet. Call ask(text) or listen(timeout) first")
+            raise NoTurnError("There is no turn yet")
         return last  # the client keeps 100
 
     def close(self) -> None:
@@ -326,13 +332,15 @@ class AgentTools:
         return session
 
     def _next_step(self, error: BaseException) -> str:
+        if isinstance(error, NoTurnError):
+            return "Call ask(text) or listen(timeout) first"
         if isinstance(error, ExpectationError):
             return "The timeline is what the bot did. Change the bot, or the expectation, and ask again"
         if isinstance(error, InvalidTransportParamsError):
             return "Pass another URL, or have the user allow this one: rtvi-sync mcp --allow-url URL"
         if isinstance(error, MissingExtraError):
             return "Have the user install it and start this server again"
-        if isinstance(error, (TypeError, ValueError)):
+        if isinstance(error, (DeviceError, MessageTooLargeError, TypeError, ValueError)):
             return "Call the tool again with other arguments"
         if self._session is None or not self._session.is_live:
             return "See that the bot runs, by `rtvi-sync doctor URL` in a shell for example, and call connect(url)"

@@ -108,7 +108,9 @@ def test_a_file_is_said(connected: Agent, one_word: Path) -> None:
     assert turn["bot_text"].startswith("You said: ")
     for path in (one_word.parent, one_word.with_name("none.wav"), "\0"):
         assert connected.fail("say_audio", path=str(path))["kind"] == "ValueError"
-    assert "word.txt" in connected.fail("say_audio", path=str(one_word.with_suffix(".txt")))["error"]
+    failure = connected.fail("say_audio", path=str(one_word.with_suffix(".txt")))
+    assert "word.txt" in failure["error"]
+    assert "other arguments" in failure["next"]
 
 
 def test_a_greeting_is_heard(agent: Agent) -> None:
@@ -200,6 +202,13 @@ def test_without_a_session(agent: Agent) -> None:
         failure = agent.fail(name, **arguments)
         assert failure["kind"] == "BotNotReadyError"
         assert "connect(url)" in failure["next"]
+
+
+def test_what_to_do_next(connected: Agent) -> None:
+    """What is wrong with the call, and not with the bot, is to be called in another way."""
+    for name in ("expect", "last_turn"):
+        assert "ask(text)" in connected.fail(name)["next"]
+    assert "other arguments" in connected.fail("ask", text="x" * 2_000_000)["next"]
 
 
 def test_a_bot_that_is_not_there(agent: Agent) -> None:

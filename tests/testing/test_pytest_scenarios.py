@@ -48,6 +48,20 @@ def rtvi_judge():
     return lambda question, answer, criterion: ("Hello" in answer, "it greets")
 """
 
+CALLER = """\
+import pytest
+
+answers = iter([True, False])
+
+@pytest.fixture
+def rtvi_judge():
+    return lambda question, answer, criterion: next(answers)
+
+@pytest.fixture
+def rtvi_next_line():
+    return lambda turns: None if turns else "Hello"
+"""
+
 Run = Callable[..., pytest.RunResult]
 
 
@@ -105,3 +119,23 @@ def test_a_wrong_file(run: Run, pytester: pytest.Pytester) -> None:
     result = run("--rtvi-scenarios")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*test_bad.yaml:3:5: *did you mean 'user'*"])
+
+
+def test_a_wrong_url(run: Run) -> None:
+    """What is wrong with the options is told in a line, without frames of this package."""
+    result = run("--rtvi-scenarios", "--rtvi-url", "ftp://127.0.0.1", "-k", "echo")
+    result.assert_outcomes(failed=1, deselected=3)
+    result.stdout.fnmatch_lines(["InvalidTransportParamsError: This is not the URL of a bot*"])
+    result.stdout.no_fnmatch_line("*run.py*")
+
+
+def test_recordings_of_each_run(run: Run, pytester: pytest.Pytester) -> None:
+    """Recordings of all runs of a simulated scenario are kept if one has failed, and else none."""
+    (pytester.path / "conftest.py").write_text(CALLER)
+    caller = "name: caller\npersona: p\ngoal: g\nsuccess: s\nruns: 2\n"
+    (pytester.path / "test_calls.yaml").write_text(caller)
+    run("--rtvi-scenarios", "--rtvi-record-failed", "kept").assert_outcomes(failed=1)
+    assert len([*(pytester.path / "kept").glob("*.jsonl")]) == 2
+    (pytester.path / "conftest.py").write_text(CALLER.replace("False", "True"))
+    run("--rtvi-scenarios", "--rtvi-record-failed", "none").assert_outcomes(passed=1)
+    assert [*(pytester.path / "none").iterdir()] == []

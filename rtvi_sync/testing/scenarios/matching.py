@@ -332,7 +332,7 @@ class ExpectationMatcher:
 
     def _judged_call(self, found: ScenarioEvent, criterion: str) -> Generator[AskJudge, Judged, Match | None]:
         name, args = found.name or "?", found.args or {}
-        judged = yield AskJudge(criterion, _signature(name, args), (name, args))
+        judged = yield AskJudge(criterion, signature(name, args), (name, args))
         if judged.verdict == "yes":
             self._matched_at = judged.at
             return None
@@ -351,8 +351,8 @@ class ExpectationMatcher:
             )
         near = [each for each in others if call.name is None or each.name == call.name]
         if call.args and near:
-            saw = ", ".join(_signature(each.name or "?", each.args or {}) for each in near)
-            wanted = _signature(call.name or "any function", call.args)
+            saw = ", ".join(signature(each.name or "?", each.args or {}) for each in near)
+            wanted = signature(call.name or "any function", call.args)
             return failed("function_args_mismatch", f"no call was {wanted}, but {one_line(saw, _SHOWN)}")
         missing, seen = call.name or "any function", ", ".join(matched) or "none"
         return failed("missing_function_call", f"no call of {missing} came (matched: {one_line(seen, _SHOWN)})")
@@ -388,7 +388,8 @@ def _quoted(text: str) -> str:
     return quoted(text.strip(), _SHOWN)
 
 
-def _signature(name: str, args: Mapping[str, Any]) -> str:
+def signature(name: str, args: Mapping[str, Any]) -> str:
+    """Return a call as a judge is shown it: ``name(json)``."""
     return f"{name}({json.dumps(dict(args), ensure_ascii=False, default=str)})"
 
 

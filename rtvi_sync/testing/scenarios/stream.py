@@ -315,8 +315,3 @@ class ScenarioStream:
     def is_late(self, until: float) -> bool:
         """Return whether an event waits that came after a moment."""
         return bool(self._queue) and self._queue[0].at > until
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether no event waits."""
-        return not self._queue

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -134,6 +135,33 @@ def test_junit() -> None:
         assert (skipped.get("message") or "").startswith(told)
         assert case.find("failure") is None
     assert odd.get("name") == "ca se"
+
+
+def test_junit_of_a_run_that_was_ended() -> None:
+    """What was not run is no success."""
+    suite = ElementTree.fromstring(junit([PASSED], ["file/other", "single"]))[0]
+    assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "0", "2"]
+    assert [(case.get("classname"), case.get("name")) for case in suite][1:] == [("file", "other"), ("", "single")]
+    assert [each.get("type") for each in suite.iter("skipped")] == ["not_run", "not_run"]
+
+
+def test_what_a_bot_may_say() -> None:
+    """Whatever a bot says, the files are valid: JSON of a record a line, and XML."""
+    odd = "\x00 \x1b[31m \x85 \u2028 \ud800 \ufffe \uffff é"
+    event = {"type": "function_call", "args": {odd: [math.nan, -math.inf, odd]}}
+    expectation = ExpectationResult(
+        index=0, event_name="llm_response", verdict="failed", kind="text_mismatch", reason=odd, matched=odd
+    )
+    given = result(ScenarioTurnResult(index=0, verdict="failed", expectations=[expectation]), events=[event])
+    (line,) = json_lines([given]).encode("ascii").splitlines()
+    record = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert record["failures"][0]["reason"] == odd
+    assert record["events_seen"] == [{**event, "args": {odd: [None, None, odd]}}]
+    skipped = result(reason=odd, name=f"{odd}/{odd}")
+    failed, unsupported = ElementTree.fromstring(junit([given, skipped]).encode())[0]
+    for told in (failed.find("failure"), unsupported.find("skipped")):
+        assert told is not None
+        assert (told.get("message") or "").endswith("é")
 
 
 def test_simulated_ones() -> None:
