@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.errors import MissingExtraError, ScenarioFileError
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing import scenarios
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult
@@ -72,7 +73,8 @@ def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., Non
         hooks = {"judge": rtvi_judge, "tts": rtvi_tts, "transcribe": rtvi_transcribe, "next_line": rtvi_next_line}
         result = run_scenario(request.node, rtvi_url, scenario, hooks)
         if result.verdict == "failed":
-            pytest.fail(str(result), pytrace=False)
+            # pytest's summary shows the first line.
+            pytest.fail(f"{one_line(result.failures[0].reason)}\n{result}", pytrace=False)
         if result.skip_reason is not None:
             pytest.skip(result.skip_reason)
 
