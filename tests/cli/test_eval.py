@@ -87,9 +87,10 @@ def test_verdicts(
     assert told in capsys.readouterr().out
 
 
-def test_files(bot: EmbeddedBot, folder: Path) -> None:
+def test_files(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Results are written as lines of JSON and as XML, and sessions are recorded."""
     assert run(bot, "--json", "r.jsonl", "--junit", "r.xml", "--record", "kept", "--concurrency", "3") == 1
+    assert "that has not passed: kept\n" in capsys.readouterr().out
     records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
     assert [(each["name"], each["verdict"]) for each in records] == [
         ("calls/echo", "passed"),
