@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.cli import main
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +127,19 @@ def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.
     assert out == ""
     assert err.startswith("rtvi-sync eval: ")
     assert told in err
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of docs/scenarios.md gives the report that the page shows."""
+    page = (ROOT / "docs" / "scenarios.md").read_text("utf-8")
+    (folder / "weather.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    shown = page.partition("--transport eval\n")[2].partition("```")[0]
+    reply = Reply("It is two degrees, and rain.", call=("get_weather", {"city": "Oslo"}), result={})
+    with EmbeddedBot(replies=[reply]) as bot:
+        assert main(["eval", "weather.yaml", "--url", bot.ws_url, "--transport", "eval"]) == 3
+    first, *told = capsys.readouterr().out.splitlines()
+    assert first.startswith("NOT JUDGED   weather/oslo  (")
+    assert told == shown.splitlines()[1:]
 
 
 def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
