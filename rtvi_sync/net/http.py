@@ -58,7 +58,7 @@ _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
 
 
 class HTTPClient(Protocol):
-    """The part of an application's own client that the package uses: `httpx.Client` has it, and that of httpx2."""
+    """The part of an application's client that the package uses. `httpx.Client` and the client of httpx2 have it."""
 
     @property
     def build_request(self) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ class HTTPClient(Protocol):
 
     @property
     def send(self) -> Callable[..., Any]:
-        """The method that sends one."""
+        """The method that sends a request."""
 
     def close(self) -> None:
         """Close its connections. The package never does."""
@@ -508,7 +508,7 @@ class _Exchange:
             self._stream.deadline = deadline
         else:
             response.request.extensions.get("timeout", {})["read"] = _REASON_TIMEOUT  # of each read from now on
-        # An error is ignored, because the body is optional; if it comes from an abort, that is raised.
+        # An error is ignored, because the body is optional; an abort is raised below.
         with contextlib.suppress(*_failures()):
             content = self._read_up_to(response, MAX_BODY_BYTES, deadline)
         self._signal.raise_if_aborted()
@@ -543,7 +543,7 @@ class _Exchange:
 
 
 def _either(name: str) -> tuple[type[Any], ...]:
-    """Return the class `name` of httpx, and that of httpx2 if the application, whose client it may be, has imported it.
+    """Return the class `name` of httpx, and of httpx2 if the application, which may use its client, has imported it.
 
     The two have the same interface, and no class in common.
     """

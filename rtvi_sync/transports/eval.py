@@ -76,11 +76,11 @@ class EvalTransport(WebSocketBase):
 
     Args:
         ws_url, token, headers: as in `WebSocketTransport`.
-        skip_tts: True: the bot answers in text only.
-        capture_bot_audio: whether the bot sends its voice. None: it does if the client has a track for it and is not
-            text-only.
-        capture_bot_images: True: the bot reports the size and format, not the pixels, of each image that it shows, as
-            the event `unknown_message` with the type ``eval-bot-image``.
+        skip_tts: True for a bot that answers in text only.
+        capture_bot_audio: True for a bot that sends its voice. None: it sends its voice if the client has a track for
+            it and is not text-only.
+        capture_bot_images: True for a bot that reports the size and format, not the pixels, of each image that it
+            shows, as the event `unknown_message` with the type ``eval-bot-image``.
         options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
             bytes of the JSON text.
     """
@@ -134,7 +134,7 @@ class EvalTransport(WebSocketBase):
         return url._replace(path=path, query="&".join(filter(None, query))), headers
 
     def _flags(self) -> dict[str, bool]:
-        """Return what the bot is to send in this session."""
+        """Return this session's flags for the bot, by their names on the wire."""
         audio = self._capture_bot_audio
         if audio is None:
             audio = self.tracks().bot.audio is not None and not self.options.text_only
@@ -164,7 +164,7 @@ class EvalTransport(WebSocketBase):
         vad_user_speaking: bool | None = None,
         llm_markers: bool | None = None,
     ) -> None:
-        """Change what the bot reports, for this session. The bot does not answer. None: leave as it is.
+        """Change the bot's reports for this session. The bot does not answer. None leaves a setting as it is.
 
         Args:
             function_call_report_level: how much the bot reports of function calls: "disabled", "none" (only the ids),

@@ -79,13 +79,13 @@ class MemoryTransport(Transport):
         self._lock = threading.RLock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
-        self._delivering = False  # a thread is delivering what has arrived
+        self._delivering = False  # a thread is delivering the messages that have arrived
         register_for_fork(self)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the connection."""
         with self._lock:
-            abort.raise_if_aborted()  # a delayed call may arrive when the next session has begun
+            abort.raise_if_aborted()  # a delayed call may arrive when the next session has started
             self.auth_bundle = auth_bundle
             self._open = True
             self._arrived.clear()
@@ -130,7 +130,7 @@ class MemoryTransport(Transport):
 
     def receive(self, message: Inbound) -> None:
         """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is dropped."""
-        # Shielded, because the delivery must neither be interrupted by Ctrl-C nor be entered by a signal handler.
+        # Shielded, so that Ctrl-C cannot interrupt the delivery, and a signal handler cannot enter it.
         shielded(lambda: self._deliver(message))
 
     def _deliver(self, message: Inbound) -> None:
