@@ -23,8 +23,8 @@ logger: logging.Logger = package_logger(__name__)
 CHUNKS_PER_SECOND = 50
 # Chunks of silence sent after muting, so that the bot's VAD can end the turn.
 _SILENCE_CHUNKS = CHUNKS_PER_SECOND
-# After a stop of more than this many seconds the sender shifts its schedule instead of sending everything it missed in
-# one burst, which a slow connection would drop.
+# After a stop of more than this many seconds the sender shifts its schedule. Otherwise it would send all missed audio
+# in one burst, which a slow connection would drop.
 _MAX_LAG = 1.0
 
 SendAudio = Callable[[bytes, int], None]
@@ -44,7 +44,7 @@ class Reader:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Begin to read, because the bot is ready; must not block."""
+        """Start reading, because the bot is ready. Must not block."""
 
     def look(self) -> None:
         """Apply a change of the mute setting; must not block."""
@@ -129,7 +129,7 @@ class PrefetchReader(Reader):
             self._start()
 
     def begin(self) -> None:
-        """Let the source's thread begin to read."""
+        """Let the source's thread start reading."""
         self._begun = True
         self.look()
 
@@ -230,7 +230,7 @@ class AudioSender:
         lease: on the source; the reader releases it.
         run: notified when all was sent, or when nothing more will be.
         enabled: returns whether the microphone is on; called for each chunk.
-        publish: called with what was sent: pcm, rate, monotonic time.
+        publish: called with the sent audio: pcm, rate, monotonic time.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class AudioSender:
         self._reader = reader
         self._rate = rate_hz
         self._lease = lease
-        #: The sending of the source, from its beginning to its end.
+        #: The sending of the source, from start to end.
         self.run: SourceRun = run
         self._enabled = enabled
         self._publish = publish
@@ -273,12 +273,12 @@ class AudioSender:
 
     @property
     def delayed_seconds(self) -> float:
-        """Return the seconds of the pauses that this process has made because it was too busy, of over 1 s each."""
+        """Return the seconds of the pauses, of over 1 s each, that this process has made because it was too busy."""
         return self._delayed_seconds
 
     @property
     def max_delay(self) -> float:
-        """Return by how many seconds a chunk was sent later than it was due, at most."""
+        """Return the longest delay of a chunk beyond its due time, in seconds."""
         return self._max_delay
 
     @property
@@ -297,7 +297,7 @@ class AudioSender:
         return self._lease.is_released
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
-        """Begin to send; only the first call has an effect; does not block."""
+        """Start sending. Only the first call has an effect. Does not block."""
         try:
             # An infinite due time keeps the step from running before `halt()` can find the task.
             task = schedule.add(self._step, math.inf)
@@ -328,7 +328,7 @@ class AudioSender:
         task.reschedule(beat)
 
     def halt(self) -> None:
-        """Send nothing more from the return of this call on, and halt the reader; idempotent."""
+        """Stop sending by the return of this call, and halt the reader. Idempotent."""
         with self._lock:
             if self._halted:
                 return

@@ -76,10 +76,10 @@ class EvalTransport(WebSocketBase):
 
     Args:
         ws_url, token, headers: as in `WebSocketTransport`.
-        skip_tts: True for a bot that answers in text only.
-        capture_bot_audio: True for a bot that sends its voice. None: it sends its voice if the client has a track for
-            it and is not text-only.
-        capture_bot_images: True for a bot that reports the size and format, not the pixels, of each image that it
+        skip_tts: True asks the bot to answer in text only.
+        capture_bot_audio: True asks the bot to send its voice. None: asks for it if the client has a track for it and
+            is not text-only.
+        capture_bot_images: True asks the bot to report the size and format, not the pixels, of each image that it
             shows, as the event `unknown_message` with the type ``eval-bot-image``.
         options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
             bytes of the JSON text.
