@@ -1,4 +1,4 @@
-"""The data of the events of media, and what publishes them."""
+"""The data of media events, and the publisher of events."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Participant(Record):
     Attributes:
         id: "local" or "bot".
         name: display name.
-        local: whether it is the user of this client.
+        local: True for the user of this client.
     """
 
     id: str

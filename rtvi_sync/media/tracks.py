@@ -45,8 +45,9 @@ class TrackFrames(Iterator[F]):
         return self._queue.get_queued()
 
     def shrink(self, buffer: float, burst: float = 0.0) -> None:
-        """Keep no more than `buffer` from now on, but up to `burst` of what has come within as many seconds. Called by
-        the session.
+        """Keep no more than `buffer` from now on. Called by the session.
+
+        Frames that have arrived within as many seconds as `buffer` may exceed it, up to `burst`.
         """
         self._queue.shrink(buffer, burst)
 

@@ -141,12 +141,12 @@ class FileVideoSource(PackagedVideo):
     """The video of a file in real time, for machines without a camera.
 
     Reads the formats of OpenCV: MP4, AVI, WebM, and images, which repeat. The audio of the file is not used. The video
-    starts from the beginning whenever the camera is turned on.
+    restarts whenever the camera is turned on.
 
     Args:
         path: a file. A pattern such as "frames/%03d.png" is a series of images.
         fps: frames per second; None: the file's rate, 25 for images.
-        loop: True: start again at the end. False: the video ends there until the camera is turned on again.
+        loop: True to start again at the end. False: the video ends there until the camera is turned on again.
 
     Raises:
         MissingExtraError: OpenCV is not installed; the extra `video` installs it.
@@ -186,7 +186,7 @@ class _FileStream:
         stated = self._capture.get(cv2.CAP_PROP_FPS)
         low, high = _FILE_FPS
         self.pace = Pace(fps or (stated if low <= stated <= high else _DEFAULT_FPS))
-        self._frames = 0  # since the beginning of the file
+        self._frames = 0  # since the start of the file
         self._image: Any = None  # the latest
 
     def read(self) -> VideoFrame | None:
@@ -211,7 +211,7 @@ class _FileStream:
         return capture
 
     def _next(self) -> bool:
-        """Read the next image, after the last one from the beginning if it loops; return False at the end."""
+        """Read the next image, or the first after the last if the video loops; return False at the end."""
         taken, image = self._capture.read()
         if not taken and self._loop:
             if self._frames == 1:

@@ -1,4 +1,4 @@
-"""Errors of audio devices: what failed, and what to do next."""
+"""Errors of audio devices: the failure, and the advice."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def no_answer(kind: str | None = None) -> DeviceError:
     """Return the error for a call into the audio system that does not return.
 
     Args:
-        kind: of the device concerned; None: microphones and speakers.
+        kind: kind of the device; None: microphones and speakers.
     """
     return DeviceError(
         "The audio system of this machine does not answer. Restart its sound server (on Linux: systemctl --user "
@@ -83,7 +83,7 @@ def no_answer(kind: str | None = None) -> DeviceError:
 
 
 def jack_advice() -> str:
-    """Return the end of an error for what hangs, if JACK has a client registry on this machine; otherwise "".
+    """Return advice about JACK for the error of a call that hangs, if JACK has a client registry here; else "".
 
     A process that is killed while it loads PortAudio can leave a lock in that registry locked. Then every process that
     loads PortAudio waits for it, until the registry is removed. Seen with libjack-jackd2 1.9.21, whose database is

@@ -15,7 +15,7 @@ Beside threads that keep the GIL busy, not only this thread is late, but also th
 10 to 20 ms, and once in some minutes by a third of a second. So this thread measures how long it waits for the GIL:
 before it opens the device, with each portion of silence, and with each frame that it waited for. If the wait is long
 repeatedly, then until 30 s after that speech is played 480 ms after it arrived, from a buffer of 600 ms. For the larger
-buffer the device is reopened: while nothing is said, when speech begins, or when speech has broken off.
+buffer the device is reopened: while the bot is silent, when speech starts, or when speech has broken off.
 
 A call of the library releases the GIL, and acquiring it again takes 10 ms and more beside busy threads. So one call
 writes 40 ms of speech. It waits for room in the buffer, for up to one period of the device if the bot has sent much at
@@ -87,8 +87,8 @@ class DeviceSpeaker(Device, Speaker):
     """Playback of the bot's audio on a speaker of this machine.
 
     A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again every second;
-    the audio that it would have played meanwhile is dropped. For another sample rate the device is reopened, once it
-    has played its buffer.
+    the bot's audio is dropped until it works. For another sample rate the device is reopened, once it has played its
+    buffer.
 
     Args:
         backend: opens the device.
@@ -96,10 +96,10 @@ class DeviceSpeaker(Device, Speaker):
         volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
-        echo: is told what is played; None: no echo is cancelled.
+        echo: echo canceller that gets the played audio; None: no echo is cancelled.
         is_continuous: returns whether the bot sends in real time and without end, so that its delay is controlled.
-        sample_rate_hz: with which the device is opened first.
-        queue_seconds: how much audio waits for the device at most; beyond that the oldest is dropped.
+        sample_rate_hz: sample rate with which the device is opened first.
+        queue_seconds: limit of the audio that waits for the device, in seconds; beyond it the oldest is dropped.
         clock: returns monotonic seconds.
         wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds.
         gil_wait: see `measure_gil_wait()`. These three are parameters for tests.
@@ -183,7 +183,7 @@ class DeviceSpeaker(Device, Speaker):
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """Stop taking audio, and return what is queued; the device plays its buffer to the end. Never blocks."""
+        """Stop taking audio, and return the queued audio; the device plays its buffer to the end. Never blocks."""
         self._queue.end()
         return self._queue.take_all()
 
@@ -194,7 +194,7 @@ class DeviceSpeaker(Device, Speaker):
             self.check(self._clock())
 
     def halt(self) -> None:
-        """Stop taking audio; the device is closed once it has played what was written. Never blocks; idempotent."""
+        """Stop taking audio. The device is closed once it has played the written audio. Never blocks; idempotent."""
         super().halt()
         self._queue.end()
 
@@ -210,7 +210,7 @@ class DeviceSpeaker(Device, Speaker):
         if not join_thread(self._thread, Deadline(self._until_abort(deadline))):
             self._abort = True
             self._queue.drop_all()
-            self._queue.clear()  # for its new generation, of which nothing is to be played out
+            self._queue.clear()  # starts a new generation, so that no queued audio is played out
             if not join_thread(self._thread, deadline):
                 return self._thread
         return None
