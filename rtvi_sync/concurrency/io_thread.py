@@ -42,7 +42,7 @@ _CHECK_INTERVAL = 5.0
 class Channel(Protocol):
     """A non-blocking socket that the I/O thread serves. Every method is called on the I/O thread and must not block.
 
-    A channel may be called once more after it was unregistered, if it was ready at the same time as the channel whose
+    A channel may be called again after it was unregistered, if it was ready at the same time as the channel whose
     method unregistered it.
     """
 

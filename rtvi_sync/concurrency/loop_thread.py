@@ -82,7 +82,7 @@ class _Loop(asyncio.SelectorEventLoop):
     """
 
     def time(self) -> float:
-        """Return the seconds of the clock of all limits, by which the loop also wakes."""
+        """Return the seconds of the clock of all limits, which also wakes the loop."""
         return monotonic()
 
     def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
@@ -172,12 +172,12 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Return True on the loop's own thread."""
+        """True on the loop's own thread."""
         return threading.current_thread() is self._thread
 
     @property
     def thread(self) -> threading.Thread:
-        """Return the thread, once it was started."""
+        """The thread, once it was started."""
         assert self._thread is not None
         return self._thread
 
@@ -273,7 +273,7 @@ class LoopThread:
     def abandon_in_child(self) -> None:
         """Close the descriptors that a forked child has inherited.
 
-        Each number is given to another file, because the objects that own it will close it once more. The numbers are
+        Each number is given to another file, because the objects that own it will close it again. The numbers are
         still the loop's: before the fork, `_Slot.stop_idle_threads()` has dropped a loop that lost them.
         """
         self.is_lost = True

@@ -59,7 +59,7 @@ class SerialWork:
 
     @property
     def runner(self) -> threading.Thread | None:
-        """Return the thread that runs the function now, or None."""
+        """The thread that runs the function now, or None."""
         return self._runners.get(0)
 
     def drain(self) -> None:

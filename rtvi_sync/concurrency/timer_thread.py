@@ -142,7 +142,7 @@ class Scheduler:
 
     @property
     def wants_run(self) -> bool:
-        """Return True if a step is due, or planned earlier than the thread knows: the thread also wakes for other work.
+        """True if a step is due, or planned earlier than the thread knows: the thread also wakes for other work.
 
         The result may be True without need, as after `cancel()`.
         """

@@ -96,7 +96,7 @@ class LoadPage:
 
     @property
     def path(self) -> str | None:
-        """Return the path of the page; None: no page is wanted. The master sends it to a worker before it has users."""
+        """The path of the page; None: no page is wanted. The master sends it to a worker before it has users."""
         path: str | None = getattr(self._environment.parsed_options, "rtvi_html", None)
         return path
 
@@ -202,7 +202,7 @@ class _UserSessions:
             self._session.error = error
 
     def end(self) -> None:
-        """Complete the session, if there is one."""
+        """Complete the current session, if any."""
         session, self._session = self._session, None
         if session is not None:
             self._rows.append(_row(session, session.audio or RowAudio.of(self._client.stats())))

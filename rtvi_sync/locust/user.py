@@ -76,7 +76,7 @@ class RTVIUser(User):
     def start(self, group: Group) -> Greenlet[..., Any]:
         """Start the user's greenlet. Called by Locust."""
         greenlet: Greenlet[..., Any] = super().start(group)
-        # Ends the session in a greenlet of its own, whatever ends the user and whatever its on_stop() does.
+        # Ends the session in a greenlet of its own, regardless of the cause of the stop and of on_stop().
         greenlet.link(lambda _: self._leave())
         return greenlet
 

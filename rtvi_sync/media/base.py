@@ -45,7 +45,7 @@ class AudioSource(Protocol):
 
         @property
         def sample_rate_hz(self) -> int:
-            """Return the samples per second."""
+            """The samples per second."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""
@@ -182,7 +182,7 @@ class AudioFrame(Record):
 
     @property
     def duration(self) -> float:
-        """Return the duration in seconds."""
+        """The duration in seconds."""
         return len(self.pcm) / (2 * self.num_channels * self.sample_rate_hz)
 
     def to_numpy(self) -> NDArray[numpy.int16]:
@@ -239,7 +239,7 @@ class FrameQueue(Generic[F]):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames lost because they were not fetched in time."""
+        """The number of frames lost because they were not fetched in time."""
         return self._dropped
 
     def shrink(self, limit: float, burst: float = 0.0) -> None:
@@ -253,12 +253,12 @@ class FrameQueue(Generic[F]):
 
     @property
     def generation(self) -> int:
-        """Return the current generation, which grows with each `clear()`."""
+        """The current generation, which grows with each `clear()`."""
         return self._generation
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the queue has ended and is empty."""
+        """True if the queue has ended and is empty."""
         return self._ended and not self._frames
 
     def __len__(self) -> int:

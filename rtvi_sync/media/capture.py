@@ -35,12 +35,12 @@ class Reader:
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that were lost because they were read too late; most sources wait for that."""
+        """The seconds of audio that were lost because they were read too late; most sources wait for that."""
         return 0.0
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the source has ended and all of it was taken."""
+        """True if the source has ended and all of it was taken."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -168,7 +168,7 @@ class PrefetchReader(Reader):
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the source has ended without an error and all of it was taken."""
+        """True if the source has ended without an error and all of it was taken."""
         with self._lock:
             return self._ended and not self._failed and not self._buffer
 
@@ -268,32 +268,32 @@ class AudioSender:
 
     @property
     def underruns(self) -> int:
-        """Return the number of 20 ms chunks of silence sent because the source was late."""
+        """The number of 20 ms chunks of silence sent because the source was late."""
         return self._underruns
 
     @property
     def delayed_seconds(self) -> float:
-        """Return the seconds of the pauses, of over 1 s each, that this process has made because it was too busy."""
+        """The seconds of the pauses, of over 1 s each, that this process has made because it was too busy."""
         return self._delayed_seconds
 
     @property
     def max_delay(self) -> float:
-        """Return the longest delay of a chunk beyond its due time, in seconds."""
+        """The longest delay of a chunk beyond its due time, in seconds."""
         return self._max_delay
 
     @property
     def stale_dropped(self) -> int:
-        """Return the number of 20 ms chunks not sent because the application pushed too much."""
+        """The number of 20 ms chunks not sent because the application pushed too much."""
         return round(self._reader.dropped_seconds * CHUNKS_PER_SECOND)
 
     @property
     def ended(self) -> bool:
-        """Return whether the source has ended or failed; silence is sent since."""
+        """True if the source has ended or failed; silence is sent since."""
         return self.run.is_over
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the source is closed, and may be used again."""
+        """True if the source is closed, and may be used again."""
         return self._lease.is_released
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:

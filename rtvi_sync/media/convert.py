@@ -90,12 +90,12 @@ class SourceWrapper:
 
     @property
     def source(self) -> AudioSource:
-        """Return the source that this one reads."""
+        """The source that this one reads."""
         return self._source
 
     @property
     def lease_key(self) -> object:
-        """Return the key of the wrapped source, because its session reads it."""
+        """The key of the wrapped source, because its session reads it."""
         return lease_key_of(self._source)
 
     def close(self) -> None:
@@ -139,12 +139,12 @@ class ResamplingSource(SourceWrapper):
 
     @property
     def source(self) -> AudioSource:
-        """Return the source that this one reads, which is no `ResamplingSource`."""
+        """The source that this one reads, which is no `ResamplingSource`."""
         return self._source.source if type(self._source) is ResamplingSource else self._source
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the rate that the bot gets."""
+        """The rate that the bot gets."""
         return self._converter.to_hz
 
     def read(self, frames: int) -> bytes:
@@ -166,7 +166,7 @@ class ResamplingSource(SourceWrapper):
 
 
 class ResamplingSink:
-    """A sink that passes the bot's audio on to another sink, at one sample rate whatever the bot's is.
+    """A sink that passes the bot's audio on to another sink, at one sample rate, for any rate of the bot.
 
     Audio of that rate passes bit exact. Other audio is up to 40 ms late, or 60 from 16 to 8 kHz. Its last samples
     follow with the next audio, or at the end of the session.
@@ -189,7 +189,7 @@ class ResamplingSink:
 
     @property
     def lease_key(self) -> object:
-        """Return the key of the wrapped sink, because its session writes to it."""
+        """The key of the wrapped sink, because its session writes to it."""
         return lease_key_of(self._sink)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -246,7 +246,7 @@ class FrameSink:
 
     @property
     def waiting_seconds(self) -> float:
-        """Return the seconds of the bot's audio that wait to be read; 0.0 if all was read."""
+        """The seconds of the bot's audio that wait to be read; 0.0 if all was read."""
         return len(self._waiting) / (2 * self._rate)
 
     def read(self) -> bytes:

@@ -114,7 +114,7 @@ class Media:
         mic, speaker, cam, screen: the slots.
         lock: see below.
         publisher: publishes events; None: there is no session, and no listener.
-        session: token of the current session, whose devices are open; None: there is none.
+        session: token of the current session, whose devices are open; None: no session.
         carried: the kinds that the session's transport carries; no others are opened.
         warned: the last warning about missing devices.
         bot, bot_video, sent_track: the tracks of the bot's audio, of its images, and of all audio that is sent; None
@@ -390,7 +390,7 @@ class Media:
 
     @property
     def wants_video(self) -> bool:
-        """Return whether an image of the bot would be read, or would make its track; any thread."""
+        """True if an image of the bot would be read, or would make its track; any thread."""
         return self.session is not None and (self.bot_video is None or bool(self.bot_video.readers))
 
     def receive_video(self, frame: VideoFrame) -> None:
@@ -495,7 +495,7 @@ class Media:
 
     @property
     def is_held(self) -> bool:
-        """Return whether devices are open without a session."""
+        """True if devices are open without a session."""
         return self._held is not None
 
     def hold(self, runtime: Runtime, publisher: Publisher) -> None:
@@ -555,7 +555,7 @@ class Media:
 
     @property
     def state(self) -> MediaState:
-        """Return the status of all devices."""
+        """The status of all devices."""
         return MediaState(mic=self.mic.status, cam=self.cam.status, speaker=self.speaker.status)
 
     def workers(self) -> Workers:
@@ -594,7 +594,7 @@ class Media:
         return self.bot
 
     def sent(self) -> AudioTrack | None:
-        """Return the track of all audio that is sent in the session, from whichever source; None without a session."""
+        """Return the track of all audio that is sent in the session, from any source; None without a session."""
         with self.lock:
             if self.session is not None and self.sent_track is None:
                 self.sent_track = AudioTrack(label="sent")
@@ -602,7 +602,7 @@ class Media:
 
     @property
     def counters(self) -> MediaCounters:
-        """Return the counters of the current session, or of the last one."""
+        """The counters of the current session, or of the last one."""
         losses: Counter[str] = Counter()
         with self.lock:
             for slot in self._slots:
@@ -746,7 +746,7 @@ class Media:
 
     @property
     def _interval(self) -> float:
-        """Return the seconds until the next check; `math.inf` if there is nothing to check."""
+        """The seconds until the next check; `math.inf` if there is nothing to check."""
         if self._bot_level.loud:
             return _TICK
         for slot in self._slots:

@@ -74,7 +74,7 @@ class NoisySource(SourceWrapper):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the rate of the source."""
+        """The rate of the source."""
         return self._rate_of_source()
 
     def read(self, frames: int) -> bytes:

@@ -71,7 +71,7 @@ class Mixer:
 
     @property
     def cancels(self) -> bool:
-        """Return whether the mean is 13 dB softer than the mean of independent channels of the same levels."""
+        """True if the mean is 13 dB softer than the mean of independent channels of the same levels."""
         is_audible = self._separate > _SILENT**2 * self._channels * self._compared
         return is_audible and self._together < 0.05 * self._separate
 

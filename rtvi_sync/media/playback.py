@@ -38,17 +38,17 @@ class Speaker:
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow, or has failed."""
+        """The seconds of audio lost because the sink was too slow, or has failed."""
         return 0.0
 
     @property
     def underruns(self) -> int:
-        """Return how often there was nothing to play during the bot's speech."""
+        """The number of times that there was nothing to play during the bot's speech."""
         return 0
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed."""
+        """True if the sink has failed."""
         return False
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class DirectSpeaker(Speaker):
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed."""
+        """True if the sink has failed."""
         return not self._open
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -134,7 +134,7 @@ class BufferingSpeaker(Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because more than 120 s were held."""
+        """The seconds of audio lost because more than 120 s were held."""
         return self._queue.dropped_seconds
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -220,12 +220,12 @@ class QueuedSpeaker(Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow, or has failed."""
+        """The seconds of audio lost because the sink was too slow, or has failed."""
         return self._queue.dropped_seconds
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed, or was abandoned."""
+        """True if the sink has failed, or was abandoned."""
         return self._over.is_set()
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -293,7 +293,7 @@ class QueuedSpeaker(Speaker):
 
     @property
     def _is_caller(self) -> bool:
-        """Return whether the sink itself makes the call, so that waiting for the sink would never end."""
+        """True if the sink itself makes the call, so that waiting for the sink would never end."""
         return self._work.runner is threading.current_thread()
 
     def _serve(self) -> None:

@@ -57,22 +57,22 @@ class PushSource(PackagedSource):
 
     @property
     def is_endless(self) -> bool:
-        """Return True."""
+        """True."""
         return True
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost, in all sessions: more than `max_seconds` waited, or `clear()`."""
+        """The seconds of audio lost, in all sessions: more than `max_seconds` waited, or `clear()`."""
         return self._dropped_bytes / (2 * self._sample_rate_hz)
 
     @property
     def waiting_seconds(self) -> float:
-        """Return the seconds of audio that wait to be sent. The bot hears audio that is pushed now this much later."""
+        """The seconds of audio that wait to be sent. The bot hears audio that is pushed now this much later."""
         return self.waiting_bytes / (2 * self._sample_rate_hz)
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the bytes of audio that wait to be sent."""
+        """The bytes of audio that wait to be sent."""
         return self._pushed_bytes - self._dropped_bytes - self._taken_bytes
 
     def push(self, pcm: bytes | bytearray | memoryview, timeout: float | None = 0.0) -> None:
@@ -243,7 +243,7 @@ class PushReader(Reader):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that were dropped in this session."""
+        """The seconds of audio that were dropped in this session."""
         return self._source.dropped_seconds - self._dropped_before
 
     def begin(self) -> None:

@@ -48,12 +48,12 @@ class BytesSink:
 
     @property
     def pcm(self) -> bytes:
-        """Return all audio received so far; may be called from any thread at any time."""
+        """All audio received so far. Any thread may read it at any time."""
         return b"".join([*self._chunks])
 
     @property
     def sample_rate_hz(self) -> int | None:
-        """Return the bot's sample rate; None until audio was received."""
+        """The bot's sample rate; None until audio was received."""
         return self._rate
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -130,7 +130,7 @@ class WavSink:
 
     @property
     def lease_key(self) -> str:
-        """Return the file, which one session uses at a time: two sinks would overwrite each other's audio."""
+        """The file, which one session uses at a time: two sinks would overwrite each other's audio."""
         return os.path.realpath(self.path)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:

@@ -183,7 +183,7 @@ class Slot(Generic[P, T]):
 
     @property
     def works(self) -> bool:
-        """Return whether the component has not failed."""
+        """True if the component has not failed."""
         return not (isinstance(self.component, Device) and self.component.has_failed)
 
     def needs(self, choice: object) -> bool:
@@ -196,7 +196,7 @@ class Slot(Generic[P, T]):
         )
 
     def holds(self, choice: Any) -> bool:
-        """Return whether a choice is in the slot and goes on."""
+        """Return whether a choice is in the slot and still works."""
         return self.component is not None and not self.component.ended and choice == self.choice
 
     def reset(self) -> None:

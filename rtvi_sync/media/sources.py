@@ -33,12 +33,12 @@ class SourceRun:
 
     @property
     def sent(self) -> bool:
-        """Return whether all of it was sent."""
+        """True if the whole source was sent."""
         return self._sent
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more will be sent."""
+        """True if the run is over: nothing more will be sent."""
         return self._over.is_set()
 
     def all_sent(self) -> None:
@@ -74,12 +74,12 @@ class PackagedSource:
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the samples per second."""
+        """The samples per second."""
         return self._sample_rate_hz
 
     @property
     def is_endless(self) -> bool:
-        """Return whether the source is known to have no end."""
+        """True if the source is known to have no end."""
         return False
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -115,7 +115,7 @@ class MemorySource(PackagedSource):
 
     @property
     def is_endless(self) -> bool:
-        """Return whether the source has no end."""
+        """True if the source has no end."""
         return self.total_frames is None
 
     def samples(self, start: int, frames: int) -> bytes:
@@ -160,7 +160,7 @@ class BytesSource(MemorySource):
 
     @property
     def pcm(self) -> bytes:
-        """Return all samples."""
+        """All samples."""
         return self._pcm
 
     def samples(self, start: int, frames: int) -> bytes:
@@ -221,7 +221,7 @@ class WavSource(BytesSource):
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether the file has changed since it was read. A missing one or a pipe cannot be read again."""
+        """True if the file has changed since it was read. A missing one or a pipe cannot be read again."""
         if self._version is None:
             return False
         try:

@@ -27,7 +27,7 @@ class DeviceStatus(Record):
 
     @property
     def reason(self) -> str | None:
-        """Return the error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
+        """The error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
         return self.error.type if self.error is not None else None
 
 
@@ -57,7 +57,7 @@ class AudioLevel(Record):
 class AudioDroppedData(Record):
     """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
 
-    The event is published once at the start of each run of losses. It is published once more for audio that a sink has
+    The event is published once at the start of each run of losses. It is published again for audio that a sink has
     not taken when the session ends or the sink is replaced. `stats().speaker_dropped_seconds` counts all losses.
 
     Attributes:

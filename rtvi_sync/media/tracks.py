@@ -26,7 +26,7 @@ class TrackFrames(Iterator[F]):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames that this reader lost because it was too slow."""
+        """The number of frames that this reader lost because it was too slow."""
         return self._queue.dropped
 
     def queued(self) -> list[F]:
@@ -91,12 +91,12 @@ class Track(Generic[F]):
 
     @property
     def enabled(self) -> bool:
-        """Return False while the microphone is muted, the camera is off, or a device has failed."""
+        """False while the microphone is muted, the camera is off, or a device has failed."""
         return self._enabled()
 
     @property
     def ready_state(self) -> Literal["live", "ended"]:
-        """Return "live" until the session has ended or the device is closed for good, then "ended"."""
+        """The state: "live" until the session has ended or the device is closed for good, then "ended"."""
         return "ended" if self._ended else "live"
 
     def end(self) -> None:

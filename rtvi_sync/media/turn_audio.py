@@ -50,12 +50,12 @@ class TurnAudio(Record):
 
     @property
     def seconds(self) -> float:
-        """Return the duration."""
+        """The duration."""
         return len(self.pcm) / 2 / self.sample_rate_hz if self.sample_rate_hz else 0.0
 
     @property
     def wav(self) -> bytes:
-        """Return the audio as the bytes of a WAV file."""
+        """The audio as the bytes of a WAV file."""
         return wav_header(self.sample_rate_hz or 16_000, len(self.pcm)) + self.pcm
 
     def _repr_html_(self) -> str | None:

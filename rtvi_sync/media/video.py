@@ -33,7 +33,7 @@ class Pace:
 
     @property
     def remaining(self) -> float:
-        """Return the seconds that `wait()` would wait now."""
+        """The seconds that `wait()` would wait now."""
         return 0.0 if self._due is None else max(0.0, self._due - monotonic())
 
     def wait(self) -> int:
@@ -68,7 +68,7 @@ class PackagedVideo(abc.ABC):
 
     @property
     def remaining(self) -> float:
-        """Return the seconds until the next image is due, for a thread that does something else until then."""
+        """The seconds until the next image is due, for a thread that does something else until then."""
         pace: Pace | None = getattr(self._opened(), "pace", None)  # a camera has a pace of its own
         return 0.0 if pace is None else pace.remaining
 
@@ -129,7 +129,7 @@ class CameraSource(PackagedVideo):
 
     @property
     def device(self) -> MediaDeviceInfo | None:
-        """Return the device that the calling thread has open, or None."""
+        """The device that the calling thread has open, or None."""
         stream: CameraStream | None = self._opened()
         return stream.device if stream is not None else None
 
@@ -257,12 +257,12 @@ class ScreenSource(PackagedVideo):
 
     @property
     def device_id(self) -> str:
-        """Return the monitor's number, which identifies it in errors."""
+        """The monitor's number, which identifies it in errors."""
         return str(self.monitor)
 
     @property
     def device(self) -> MediaDeviceInfo:
-        """Return the monitor as a device."""
+        """The monitor as a device."""
         return MediaDeviceInfo(device_id=self.device_id, kind="videoinput", label=f"screen {self.monitor}")
 
     def _open(self) -> VideoSource:

@@ -79,7 +79,7 @@ class HTTPAnswer:
     Attributes:
         document: The JSON document; ``{}`` for an empty answer.
         url: The URL that has answered, after redirects, with the user and password of the URL that was requested.
-        cookies: The cookies that the answers have set; None: there are none.
+        cookies: The cookies that the answers have set; None if there are none.
     """
 
     document: Any
@@ -628,7 +628,7 @@ class _DialedStream(httpcore.NetworkStream):
         except TimeoutError:
             raise
         except OSError as error:
-            # An RTVIError is the reason of an abandoned attempt and passes, also if it is an OSError, too.
+            # An RTVIError is the reason of an abandoned attempt and passes, even if it is also an OSError.
             if isinstance(error, RTVIError):
                 raise
             raise httpcore.WriteError(str(error)) from error

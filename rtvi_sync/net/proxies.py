@@ -39,7 +39,7 @@ class Proxy(Record):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Its host and port."""
+        """The proxy's host and port."""
         return self.url.hostname or "", port_of(self.url)
 
     def __str__(self) -> str:

@@ -178,7 +178,7 @@ def check_headers(headers: Mapping[str, str], own: Collection[str] = ()) -> None
 
 
 def merged_headers(*headers: Mapping[str, str]) -> dict[str, str]:
-    """Return all headers. If several have one name, in whatever case, the last one counts."""
+    """Return all headers. If several have the same name, in any case, the last one counts."""
     merged = {name.lower(): (name, value) for each in headers for name, value in each.items()}
     return dict(merged.values())
 

@@ -1,4 +1,4 @@
-"""The addresses in connection parameters: those that a server has named, and the errors if there is none."""
+"""The addresses that a server names in connection parameters, and the errors if it names none."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Transport(abc.ABC):
     #: The request whose answer is the `auth_bundle` of `connect()`; None if the application passed the bundle. Set by
     #: the session.
     start_request: StartRequest | None = None
-    #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
+    #: True if `disconnect()` always returns in time. Otherwise it has a thread of its own, which the end
     #: of the session abandons if it hangs. A subclass that overrides `disconnect()` must set this again.
     ends_in_time: bool = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to

@@ -113,11 +113,11 @@ class EvalTransport(WebSocketBase):
 
     @property
     def captures_bot_images(self) -> bool:
-        """Return whether the bot reports the images that it shows."""
+        """True if the bot reports the images that it shows."""
         return self._capture_bot_images
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
+        """Open the WebSocket, send the flags that identify this route, and continue as `WebSocketTransport`."""
         super().connect(auth_bundle, abort)
         self._send_first(eval_messages.control_message("eval-connect", self._flags()))
 

@@ -165,7 +165,7 @@ class PhoneLine:
 
     @property
     def is_playing(self) -> bool:
-        """Return whether audio of the bot waits to be heard."""
+        """True if audio of the bot waits to be heard."""
         return bool(self._waiting)
 
     # -- the call -----------------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ class SmallWebRTCTransport(Transport):
     # -- another negotiation: when the bot asks for it ----------------------------------------------------------------
 
     def _begin_renegotiation(self, connection: WebRTCConnection, target: Target) -> None:
-        """Negotiate once more, on a thread of its own; called on the loop's thread."""
+        """Renegotiate, on a thread of its own. Called on the loop's thread."""
         controller = AbortController(
             Deadline(_RENEGOTIATION_TIMEOUT), lambda: DisconnectedError("The session has ended", initiator="client")
         )
@@ -407,7 +407,7 @@ class SmallWebRTCTransport(Transport):
 
     @property
     def _sends_audio(self) -> bool:
-        """Return whether audio goes out: from the microphone or its replacement, or the silence after a mute."""
+        """True if audio goes out: from the microphone or its replacement, or the silence after a mute."""
         return monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:

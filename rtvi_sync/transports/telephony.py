@@ -191,12 +191,12 @@ class TelephonyTransport(WebSocketBase):
 
     @property
     def call_id(self) -> str:
-        """Return the id of the current call, or of the last one; "" before the first."""
+        """The id of the current call, or of the last one; "" before the first."""
         return self.call.call_id
 
     @property
     def stream_id(self) -> str:
-        """Return the id of the audio stream of the current call, or of the last one; "" before the first."""
+        """The id of the audio stream of the current call, or of the last one; "" before the first."""
         return self.call.stream_id
 
     # -- session ------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class WebSocketReceiver(abc.ABC):
 
     @property
     def other_kind(self) -> str:
-        """Return the name of the frames that are ignored."""
+        """The name of the frames that are ignored."""
         return "binary" if self.opcode == TEXT else "text"
 
     def diagnosis(self) -> str | None:

@@ -184,7 +184,7 @@ class WebSocketConnection:
 
     @property
     def info(self) -> CloseInfo | None:
-        """Return how the connection ended; None while it is open."""
+        """The end of the connection; None while it is open."""
         return self._info
 
     def stats(self) -> TransportStats:

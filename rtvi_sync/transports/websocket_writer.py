@@ -47,17 +47,17 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """Return its memory while it is queued, in bytes."""
+        """The frame's memory while it is queued, in bytes."""
         return len(self.frame) + _ITEM_BYTES
 
     @property
     def is_message(self) -> bool:
-        """Return whether the frame is a message, whose loss must be reported. Audio and control frames are not."""
+        """True if the frame is a message, whose loss must be reported. Audio and control frames are not."""
         return not self.audio and self.frame[0] & 0x0F < CLOSE
 
     @property
     def rest(self) -> memoryview:
-        """Return the bytes that the socket has not taken."""
+        """The bytes that the socket has not taken."""
         return memoryview(self.frame)[self.written :]
 
 
@@ -147,7 +147,7 @@ class FrameWriter:
 
     @property
     def bytes_left(self) -> int:
-        """Return the number of bytes that have not reached the peer: queued, or, on Linux, in the system's buffer."""
+        """The number of bytes that have not reached the peer: queued, or, on Linux, in the system's buffer."""
         begun = self._begun
         return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + _unacknowledged(self._sock)
 
@@ -276,7 +276,7 @@ class FrameWriter:
             )
 
     def _drop_audio(self, limit: float) -> None:
-        """Drop the oldest queued audio, of which no byte was sent, until at most `limit` seconds are queued."""
+        """Drop the oldest unsent audio in the queue until at most `limit` seconds are queued."""
         if self._queued_audio <= limit:
             return
         kept: deque[Outgoing] = deque()

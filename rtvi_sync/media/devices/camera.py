@@ -90,7 +90,7 @@ class Camera(Device):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames that were not sent because the transport was too slow."""
+        """The number of frames that were not sent because the transport was too slow."""
         return self._outgoing.dropped
 
     def start(self, send: SendVideo) -> None:

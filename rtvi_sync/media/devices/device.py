@@ -118,7 +118,7 @@ class Device:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a failure was reported, and the device has not worked since. Any thread."""
+        """True if a failure was reported, and the device has not worked since. Any thread."""
         return self._failing
 
     def check(self, now: float) -> None:

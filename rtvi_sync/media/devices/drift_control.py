@@ -56,7 +56,7 @@ class DriftControl:
 
     @property
     def speed(self) -> float:
-        """Return the speed for the next audio."""
+        """The speed for the next audio."""
         excess = min(self._least) - self._usual
         change = _GAIN * math.copysign(max(0.0, abs(excess) - _TOLERANCE), excess)
         return 1.0 + max(-_LARGEST_CHANGE, min(_LARGEST_CHANGE, change))

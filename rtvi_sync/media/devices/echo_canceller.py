@@ -80,7 +80,7 @@ class Reference:
 
     @property
     def begin(self) -> float:
-        """Return when the first of the audio is played."""
+        """The time at which the first of the audio is played."""
         return self._end - len(self._pcm) / 2 / self.sample_rate_hz
 
     def add(self, pcm: bytes, sample_rate_hz: int, at: float) -> None:

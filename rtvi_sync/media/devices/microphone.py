@@ -107,7 +107,7 @@ class DeviceMic(Device):
 
     @property
     def stale_dropped(self) -> int:
-        """Return how many frames of 20 ms were dropped because they were read too late. Thread-safe."""
+        """The number of frames of 20 ms that were dropped because they were read too late. Thread-safe."""
         return self._stale
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:  # noqa: ARG002 - the device sets the pace

@@ -6,7 +6,7 @@ as Pipecat does. The buffer of the sound card holds 240 ms, which is capacity, n
 
 - While nothing is said, silence is written in small portions: the buffer never holds more than 60 ms of it.
 - Speech is played 80 ms after it arrived: the buffer is filled up with silence to that amount first. This is the
-  latency of this module; the sound system adds whatever it buffers beyond the buffer visible here.
+  latency of this module; the sound system adds its own buffers, which are not visible here.
 - From then on the bot is 120 to 160 ms ahead of playback, and all of that is in the buffer: for that time the thread,
   which competes with the application's threads for the GIL, may be delayed.
 - If no frame arrives, silence is written when 20 ms are left in the buffer. Until then a late frame may still arrive.
@@ -153,7 +153,7 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that arrived too fast, or were not played before a failure or the end.
+        """The seconds of audio that arrived too fast, or were not played before a failure or the end.
 
         Thread-safe.
         """
@@ -161,7 +161,7 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def underruns(self) -> int:
-        """Return how often speech was interrupted by silence that the bot did not send. Thread-safe."""
+        """The number of times that silence, not sent by the bot, interrupted speech. Thread-safe."""
         return self._underruns
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:

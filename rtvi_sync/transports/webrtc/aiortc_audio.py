@@ -28,7 +28,7 @@ logger: logging.Logger = package_logger(__name__)
 
 #: The bot's voice is passed on at this rate, as over WebSocket.
 RATE_HZ: Final = 24000
-#: The clock of RTP for Opus, whatever rate the audio has.
+#: The clock of RTP for Opus, at any sample rate of the audio.
 RTP_RATE_HZ: Final = 48000
 _TIME_BASE = fractions.Fraction(1, RTP_RATE_HZ)
 # Seconds of audio that may wait for a busy loop; older audio is of no use.
@@ -65,7 +65,7 @@ class MicTrack(MediaStreamTrack):
 
     @property
     def unsent(self) -> float:
-        """Return how many seconds were dropped."""
+        """The seconds of audio that were dropped."""
         return self._dropped / self._per_second
 
     def shorten_packets(self) -> None:

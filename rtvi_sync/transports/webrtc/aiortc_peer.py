@@ -92,7 +92,7 @@ class AiortcPeer:
 
     @property
     def step(self) -> str:
-        """Return the next step towards an open data channel."""
+        """The next step towards an open data channel."""
         connection = self._connection
         if connection is None or connection.iceConnectionState not in ("completed", "closed"):
             return "ICE: a network packet from the bot"
@@ -167,7 +167,7 @@ class AiortcPeer:
             self._mic.shorten_packets()
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-        except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
+        except Exception as error:  # noqa: BLE001 - aiortc may raise anything, with a text of the server
             why = f" ({raised(error)})" if str(error) else ""  # a bare `assert` of aiortc's parser has none
             raise TransportStartError(
                 f"The bot's answer to the offer cannot be used: aiortc cannot read its session description (sdp){why}. "
@@ -259,7 +259,7 @@ class AiortcPeer:
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages the bot has not acknowledged yet."""
+        """The number of bytes of messages that the bot has not acknowledged yet."""
         channel = self._channel
         if channel is None:
             return self._bytes_handed_over

@@ -117,7 +117,7 @@ class LimitedEncoder(vpx.Vp8Encoder):
 
     @property
     def target_bitrate(self) -> int:
-        """Return the bit rate to be sent."""
+        """The bit rate to be sent."""
         return self._Vp8Encoder__target_bitrate
 
     @target_bitrate.setter

@@ -106,7 +106,7 @@ class WebRTCConnection:
 
     @property
     def info(self) -> CloseInfo | None:
-        """How the connection has ended; None while it is open."""
+        """The end of the connection; None while it is open."""
         return self._info
 
     # -- sending: any thread ------------------------------------------------------------------------------------------

@@ -113,11 +113,11 @@ class Peer(Protocol):
 
     @property
     def step(self) -> str:
-        """Return the next step towards an open data channel, as the object of "waiting for"."""
+        """The next step towards an open data channel, as the object of "waiting for"."""
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages are not sent yet."""
+        """The number of bytes of messages that are not sent yet."""
 
     def offer(self) -> Future[str]:
         """Return an SDP offer with all candidates. Call it again for each negotiation."""

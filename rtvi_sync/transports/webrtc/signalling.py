@@ -301,7 +301,7 @@ class OfferAnswer:
 
     @property
     def takes_short_packets(self) -> bool:
-        """Return whether packets of audio may be shorter than 20 ms.
+        """True if packets of audio may be shorter than 20 ms.
 
         aiortc up to 1.11 hears nothing in them. All versions up to 1.15 have this size, and no other distinction.
         """
