@@ -65,7 +65,7 @@ class _SelectSelector(selectors.SelectSelector):
         except ValueError as error:
             self.unregister(key.fileobj)
             raise TooManySocketsError(
-                f"select(), the only function of this system that waits for sockets, does not take one more beside "
+                "select(), the only function of this system that waits for sockets, takes no more than "
                 f"{len(self.get_map())}: {error}. End other sessions, or distribute them over several processes"
             ) from error
         except OSError:  # the application has closed a descriptor: the next wait says so

@@ -236,7 +236,7 @@ class IOThread:
             if error.errno not in _NO_ROOM:
                 raise
             raise TooManySocketsError(
-                f"The system does not watch one more socket beside {len(self._selector.get_map())}: {error}. End other "
+                f"The system watches no more than {len(self._selector.get_map())} sockets: {error}. End other "
                 "sessions, distribute them over several processes, or raise its limit (on Linux sysctl "
                 "fs.epoll.max_user_watches)"
             ) from error

@@ -52,12 +52,12 @@ _UPDATED: dict[Kind, RTVIEvent] = {
     "cam": RTVIEvent.CAM_UPDATED,
 }
 _TOO_SLOW = (
-    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let the sink return faster, or raise "
+    "it takes audio more slowly than the bot sends it, so the oldest is dropped. Let the sink return faster, or raise "
     "max_queued_audio_bytes"
 )
 _TOO_FAST = (
-    "the bot sends audio faster than it is played, two minutes of it wait, and the oldest goes first. Let the bot send "
-    "in real time, or give the client a sink, which takes audio at any speed"
+    "the bot sends audio faster than it plays: two minutes wait, and the oldest is dropped. Let the bot send in real "
+    "time, or give the client a sink, which takes audio at any speed"
 )
 _LOCAL = Participant(id="local", name="", local=True)
 

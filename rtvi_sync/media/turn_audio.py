@@ -76,10 +76,10 @@ class TurnAudio(Record):
         check_wav_name(path)
         if not self:
             why = (
-                "all of it is missing: raise max_turn_audio, and let handlers return sooner"
+                "all of it was dropped. Raise max_turn_audio, and let handlers return sooner"
                 if self.truncated
-                else "this side of the turn was not heard. Typed words have no audio, nor has an answer that was not "
-                "spoken, or that came over a transport without audio. Check it first: `if turn.audio:`"
+                else "this side of the turn was not heard. It was typed or not spoken, or the transport carries no "
+                "audio. Check first: `if turn.audio:`"
             )
             raise UsageError(f"There is no audio to save in {os.fspath(path)[:200]}: {why}")
         write_wav(path, self.pcm, self.sample_rate_hz)

@@ -296,7 +296,7 @@ class _ScreenStream:
         try:
             shot = self._grabber.grab(self._area)
         except self._mss.ScreenShotError as error:
-            raise _screen_error(f"Cannot read the screen any more: {error}", error) from error
+            raise _screen_error(f"Cannot read the screen: {error}", error) from error
         return VideoFrame(image=shot.rgb, width=shot.width, height=shot.height, timestamp=timestamp)
 
     def close(self) -> None:

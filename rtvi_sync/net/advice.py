@@ -111,8 +111,8 @@ OFFER = Purpose(
         400: "The bot may serve one client at a time (ConnectionMode.SINGLE), and have one: end that session",
         401: _ITS_HEADERS,
         403: _ITS_HEADERS,
-        404: "Check the URL (in Pipecat it ends in /start or in /api/offer); a session that "
-        "/start has begun ends if nobody connects to it",
+        404: "Check the URL (in Pipecat it ends in /start or in /api/offer); a session "
+        "from /start ends if no client connects to it",
         405: "Check the URL of the offer (in Pipecat it ends in /api/offer)",
         422: "The server expects another form of the offer than Pipecat's: check webrtc_url",
     },
@@ -139,7 +139,7 @@ UPLOAD = Purpose(
     advice={
         401: _HEADERS_REQUIRED,
         403: _HEADERS_REQUIRED,
-        404: "The server does not know the session any more: connect again",
+        404: "The server no longer knows the session: connect again",
         413: "Put the file where the bot can read it, and send its URL",
     },
     refused=RequestRejectedError,

@@ -112,7 +112,7 @@ def url_fault(text: str, *schemes: str) -> str:
     if not separator:
         return f"it has no scheme; put {allowed} before it"
     if scheme.lower() not in schemes:
-        return f"it has to begin with {allowed}"
+        return f"it must start with {allowed}"
     try:
         parts = urlsplit(text)
     except ValueError:

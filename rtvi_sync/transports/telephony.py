@@ -278,7 +278,7 @@ class TelephonyTransport(WebSocketBase):
         try:
             self._send(text, seconds)
         except DisconnectedError:
-            logger.debug("Nothing can be sent any more in this call")
+            logger.debug("Nothing more can be sent in this call")
 
     def _report_end(self, options: TransportOptions, info: CloseInfo) -> None:
         """Report the end of the call once all of the bot's audio was played, at the speed of a telephone."""

@@ -269,7 +269,7 @@ class WebSocketBase(Transport):
                     stats.audio_unsent,
                 )
             if not in_time:
-                late = f"The {self.name} transport does not disconnect in time; what was sent last may be lost"
+                late = f"The {self.name} transport does not disconnect in time; the last messages may be lost"
                 raise DisconnectedError(late, initiator="client")
             (messages, size), info = connection.unsent, connection.info
             if messages and self.carries_messages and not abandoned and info is not None:

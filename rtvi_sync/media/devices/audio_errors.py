@@ -43,7 +43,7 @@ def _hint_at_pyaudio() -> str:
         packages = "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
     else:
         packages = _linux_packages("gcc python3-dev portaudio19-dev", "gcc python3-devel portaudio-devel")
-    return f"{packages}; or, where nothing is to be compiled: {install_command('sounddevice')}"
+    return f"{packages}; or, to compile nothing: {install_command('sounddevice')}"
 
 
 def _hint_at_sounddevice() -> str:
@@ -152,7 +152,7 @@ def failed(error: OSError, info: MediaDeviceInfo) -> DeviceError:
     if code == _PA_DEVICE_UNAVAILABLE:
         kind, advice = "in-use", "is in use by another program, or was unplugged. End that program, or choose another"
     elif code == _PA_INVALID_DEVICE:
-        kind, advice = "not-found", "is not there any more. Plug it in again, or choose another"
+        kind, advice = "not-found", "is no longer connected. Plug it in again, or choose another"
     else:
         kind, advice = "unknown", f"failed ({details}). {_advice(info.kind)}"
     return DeviceError(f"The {name} {info.label!r} {advice}", devices=(device,), type=kind, details=details)

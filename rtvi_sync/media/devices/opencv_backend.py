@@ -207,8 +207,8 @@ def _unusable(what: str, path: str) -> DeviceError:
             fcntl.ioctl(node, _VIDIOC_REQBUFS, _NO_BUFFERS)
     except OSError as error:
         kind, advice = {
-            errno.ENOENT: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
-            errno.ENODEV: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
+            errno.ENOENT: ("not-found", "it is no longer connected. Plug it in again, or choose another camera"),
+            errno.ENODEV: ("not-found", "it is no longer connected. Plug it in again, or choose another camera"),
             errno.EACCES: (
                 "permissions",
                 f"this user may not open {path}. Run sudo usermod -aG video $USER, then log in again",

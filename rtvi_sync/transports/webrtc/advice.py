@@ -66,10 +66,10 @@ def for_step(step: str, offer: str, answer: str, servers: Sequence[ICEServer]) -
 def for_silent_bot() -> str:
     """Return the advice about a bot that is not ready though the connection is open."""
     return (
-        "The WebRTC connection is open. Pipecat's server opens it also for a bot whose bot() has failed, or that has "
-        'no entry "webrtc" in its transport_params: see the bot\'s log. A bot without RTVI (in Pipecat: '
-        "enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does not know its config; one that takes "
-        "longer needs a larger connect_timeout"
+        "The WebRTC connection is open. Pipecat's server also opens it for a bot whose bot() has failed, or that lacks "
+        'the entry "webrtc" in its transport_params: see the bot\'s log. A bot without RTVI (in Pipecat: '
+        "enable_rtvi=False) is never ready. A bot of RTVI 0.3 is not ready either if it does not know its config. For "
+        "a slow bot, raise connect_timeout"
     )
 
 

@@ -207,13 +207,13 @@ class AiortcPeer:
         elif self._is_open:  # aiortc does so by itself if the bot closes DTLS
             self._on_channel_closed()
         elif self.step == DTLS:
-            reason = "the bot's certificate is not that of the answer's fingerprint"
+            reason = "the bot's certificate does not match the answer's fingerprint"
             self._end(f"waiting for {DTLS} has failed: {reason}, or something between changes packets")
         else:
             self._end(f"waiting for {self.step} has failed")
 
     def _on_consent_lost(self) -> None:
-        reason = "the bot does not answer ICE any more"
+        reason = "the bot no longer answers ICE"
         self._end(f"{reason}: this machine or the bot's is too busy, or the way to it is blocked")
 
     def _on_channel_closed(self) -> None:

@@ -124,7 +124,7 @@ class WebRTCConnection:
         """
         self.check_open()
         if self.peer.bytes_waiting > _MAX_WAITING:
-            self._end("it takes no messages any more; send less, or see the bot's log")
+            self._end("the bot takes no messages, and too many wait. Send less, or see the bot's log")
             self.check_open()
         is_much = self._sent_since > 0 and self._sent_since + len(text) > _PING_EVERY
         if is_much or not 0 <= wall_time() - self._pinged < _PING_OVERDUE:
@@ -172,8 +172,8 @@ class WebRTCConnection:
         size = len(text if isinstance(text, bytes) else text.encode())
         if size > _MAX_MESSAGE:
             self._end(
-                f"the bot has sent a message of {size} bytes, of which {_MAX_MESSAGE} are taken over WebRTC; let it "
-                "send less, or in parts"
+                f"the bot has sent a message of {size} bytes; WebRTC carries at most {_MAX_MESSAGE}. Let it send less, "
+                "or in parts"
             )
             return
         kind = _signalled(text)

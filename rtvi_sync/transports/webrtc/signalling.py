@@ -231,7 +231,7 @@ def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ..
             if fault is None and len(urls) == room:
                 fault = f"at most {_MAX_ICE_URLS} are used"
                 if not by_server:
-                    raise ValueError(f"ice_servers has too many URLs: {fault}. Name those of one or two servers")
+                    raise ValueError(f"ice_servers has too many URLs: {fault}. Name one or two servers")
             if fault is None:
                 urls.append(url)
             else:

@@ -187,7 +187,7 @@ def test_a_message_that_is_too_large(bot: RTCBot) -> None:
         bot.call.send("x" * 262_145)
         info = client.wait(timeout=GUARD)
     assert info is not None
-    assert "a message of 262145 bytes, of which 262144 are taken over WebRTC" in str(info.error)
+    assert "a message of 262145 bytes; WebRTC carries at most 262144" in str(info.error)
 
 
 class Noise(aiortc.MediaStreamTrack):
