@@ -113,7 +113,7 @@ class IOThread:
         self._closing = False
         self._waiting = False  # the thread blocks, or is about to: it has checked its work
         self._selector_failed = False  # the application has closed it
-        #: The application has closed all descriptors, as far as `detect_loss()` has found out.
+        #: True once `detect_loss()` has found that the application has closed all descriptors.
         self.is_lost: bool = False
         self._open()
         #: Steps at given times on this thread, exact to the microsecond.

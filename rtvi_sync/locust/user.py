@@ -39,8 +39,8 @@ class RTVIUser(User):
     sessions at the end, as `Report.to_html()` does.
 
     Attributes:
-        host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
-        transport: how the bot is reached: a name that `RTVIClient.for_url()` takes.
+        host: URL of the bot, as `RTVIClient.for_url()` takes it; the value of `--host`.
+        transport: name of the transport, as `RTVIClient.for_url()` takes it.
         client: used by this user only.
     """
 

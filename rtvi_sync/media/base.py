@@ -86,8 +86,8 @@ class VideoFrame(Record):
 
     Attributes:
         image: rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
-        width: in pixels.
-        height: in pixels.
+        width: width in pixels.
+        height: height in pixels.
         format: layout of a pixel: "RGB" in all images that this package makes. A custom source may use another one if
             the transport and the readers of the track know it.
         timestamp: monotonic seconds at which it was captured, or arrived from the bot.
@@ -154,7 +154,7 @@ class MediaDeviceInfo(Record):
         label: display name.
         group_id: the same for devices of one physical unit; "" where the system does not report it, as PortAudio
             never does.
-        is_default: whether it was the system's default when the list was made; ignored by comparisons.
+        is_default: True if it was the system's default when the list was made; ignored by comparisons.
     """
 
     device_id: str = attrs.field(validator=STRING)

@@ -98,7 +98,7 @@ class PrefetchReader(Reader):
     Args:
         source: the application's source.
         rate_hz: the source's sample rate.
-        lease: on the source.
+        lease: lease on the source.
         enabled: returns whether the microphone is on.
 
     Raises:
@@ -227,7 +227,7 @@ class AudioSender:
     Args:
         reader: reader of the source.
         rate_hz: sample rate of the source.
-        lease: on the source; the reader releases it.
+        lease: lease on the source; the reader releases it.
         run: notified when all was sent, or when nothing more will be.
         enabled: returns whether the microphone is on; called for each chunk.
         publish: called with the sent audio: pcm, rate, monotonic time.

@@ -70,7 +70,7 @@ class MediaSettings:
     """The settings of a client's devices, for the current and later sessions; any thread may read and write them.
 
     Attributes:
-        mic, cam, screen: whether they are on.
+        mic, cam, screen: True if they are on.
         speaker: True if the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
             case.
         volume: volume of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio
@@ -252,7 +252,7 @@ class Media:
     def _prepare(self, *kinds: Kind) -> None:
         with self.lock:
             is_first = self.session is None
-            if is_first and self._is_over:  # the caller's session has ended in the meantime
+            if is_first and self._is_over:  # the caller's session has ended
                 raise DeviceError("The session ended while its devices were being prepared")
             # Before any device is opened, so that a concurrent change of the settings reaches the session.
             session = self.session or self._new_session()
@@ -446,7 +446,7 @@ class Media:
         """End the devices and tracks of a session, if it is the current one.
 
         Args:
-            session: as it was taken before.
+            session: the session, read before this call.
             deadline: limit for calls that have to return.
             flush: limit for sinks that still take queued audio.
 

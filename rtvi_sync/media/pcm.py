@@ -54,7 +54,7 @@ class Mixer:
     """Mixes the interleaved channels of a recording to mono, and notes whether they cancel each other.
 
     Args:
-        channels: how many there are.
+        channels: number of channels.
     """
 
     def __init__(self, channels: int) -> None:

@@ -74,7 +74,7 @@ class MediaCounters(Record):
         mic_max_delay: longest delay, in seconds, of a source's chunk beyond its due time: how late the sending thread
             was.
             dropped by a `PushSource`.
-        speaker_underruns: how often the speaker had nothing to play during the bot's speech.
+        speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
             did not take them before the session ended, or failed.
         video_dropped: images of the camera and the screen that were dropped because the transport was too slow.
@@ -356,7 +356,7 @@ class Slot(Generic[P, T]):
         return True
 
     def start(self, session: object, *senders: Any) -> None:
-        """Let the component send from now on, and each later one in this slot; the bot is ready.
+        """Let this component and each later one in this slot send: the bot is ready.
 
         Args:
             session: the caller's session.
@@ -713,7 +713,7 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         """Log and publish the start of a run of losses.
 
         Args:
-            seconds: of audio lost so far.
+            seconds: seconds of audio lost so far.
         """
         self._dropped(self.choice, seconds, _TOO_FAST if is_device(self.choice) else _TOO_SLOW)
 

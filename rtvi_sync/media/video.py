@@ -98,7 +98,7 @@ class CameraSource(PackagedVideo):
 
     Args:
         device_id: id of a device in `client.get_all_cams()`; None: the default.
-        width, height: in pixels.
+        width, height: size of the images, in pixels.
         fps: images per second. The camera uses the nearest mode that it has; each frame states its size.
         backend: finds and opens cameras; None: OpenCV.
 

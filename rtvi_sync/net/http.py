@@ -502,7 +502,7 @@ class _Exchange:
         )
 
     def _read_reason(self, response: httpx.Response) -> bytes:
-        """Return the body of a refusal, as far as it is short and arrives within about 1 s."""
+        """Return the part of a refusal's body that is within the limits and arrives within about 1 s."""
         deadline, content = Deadline(_REASON_TIMEOUT), b""
         if self._stream is not None:
             self._stream.deadline = deadline

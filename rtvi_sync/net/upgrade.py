@@ -194,7 +194,7 @@ def _refusal(sock: socket.socket, head: Head, url: SplitResult, authorization: s
 
 
 def _read_reason(sock: socket.socket, head: Head) -> bytes:
-    """Return the body of a refusal, as far as it is short and arrives within 1 s."""
+    """Return the part of a refusal's body that arrives within 1 s. A long body is not read."""
     promised, body = head.field(b"content-length"), head.rest
     size = int(promised) if re.fullmatch(r"\d{1,9}", promised, re.ASCII) else 0
     deadline = Deadline(_REASON_TIMEOUT)

@@ -148,7 +148,7 @@ def server_of(url: SplitResult) -> str:
 
 
 def is_private_host(host: str) -> bool:
-    """Return whether `host` is this machine or a private address, as far as is known without a name look-up."""
+    """Return whether `host` is known, without a name look-up, to be this machine or a private address."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:

@@ -24,7 +24,7 @@ class Timeline:
     """The words and called functions of the turns, in time. A notebook shows the page of a recording and a table.
 
     Attributes:
-        turns: in order.
+        turns: the turns, in order.
     """
 
     turns: tuple[Turn, ...]
@@ -62,7 +62,7 @@ class Voices:
     """The audio of each turn. A notebook shows it as a table of players, and stores the audio.
 
     Attributes:
-        turns: in order.
+        turns: the turns, in order.
     """
 
     turns: tuple[TurnPlayers, ...]

@@ -88,7 +88,7 @@ def missing_offer_url(bundle: Any, source: str) -> str:
 
 
 def reachable(url: SplitResult, start: StartRequest) -> SplitResult:
-    """Return an address that a server has named, with the server's own host in the place of an unspecified one.
+    """Return an address that a server has named, with the server's own host in place of an unspecified one.
 
     A server that listens on all addresses, as in a container, may name ``0.0.0.0``, to which no client can connect.
     """

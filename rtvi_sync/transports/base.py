@@ -102,8 +102,8 @@ class TransportStats(Record):
     """The counters of a transport in one session. A transport that does not count leaves zeros.
 
     Attributes:
-        bytes_sent, bytes_received: on the wire, including the frame headers, without TLS.
-        bytes_waiting: queued because the server reads too slowly.
+        bytes_sent, bytes_received: bytes on the wire, including the frame headers, without TLS.
+        bytes_waiting: bytes queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly; over
             WebRTC, and by telephone, because this process was too busy.
@@ -149,10 +149,10 @@ class Transport(abc.ABC):
     exception of the first five is raised to the caller of the client's `connect()`: an `RTVIError` unchanged, another
     `Exception` as the cause of a `TransportStartError`. An exception of `disconnect()` is logged.
 
-    Threads that a transport starts should be daemons, so that they do not keep the process from exiting, and must have
-    ended when `disconnect()` returns. A forked child must not use the session of its parent, and no method is called
-    there: it only has copies of the descriptors. End a connection by a call that reaches the peer in spite of copies,
-    such as `shutdown()`.
+    Threads that a transport starts should be daemons, so that they do not keep the process from exiting. They must have
+    ended when `disconnect()` returns. A forked child has copies of the descriptors, but must not use its parent's
+    session; no method is called there. End a connection by a call that reaches the peer in spite of such copies, such
+    as `shutdown()`.
     """
 
     #: Name of the transport, in errors and logs.

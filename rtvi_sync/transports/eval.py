@@ -90,7 +90,7 @@ class EvalTransport(WebSocketBase):
         "A bot of Pipecat's runner needs the entry 'eval' in its transport_params. Up to Pipecat 1.12 "
         "it needs to be started with -t eval, too"
     )
-    start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
+    start_name = "websocket"  # Pipecat's servers have no separate name for the route
     receiver_class: ClassVar[type[WebSocketReceiver]] = JSONReceiver
 
     def __init__(
@@ -129,7 +129,7 @@ class EvalTransport(WebSocketBase):
         has_audio = tracks.local.audio is not None or tracks.bot.audio is not None
         flags = {**self._flags(), "user_audio": has_audio and not self.options.text_only}
         query = [url.query, *(f"{name}=true" for name, wanted in flags.items() if wanted)]
-        # Pipecat's runner names its route for protobuf, beside which it has this one; both take the same token.
+        # Pipecat's runner names its protobuf route. This route is next to it, and takes the same token.
         path = _PROTOBUF_ROUTE.sub("/ws", url.path)
         return url._replace(path=path, query="&".join(filter(None, query))), headers
 
@@ -167,11 +167,11 @@ class EvalTransport(WebSocketBase):
         """Change the bot's reports for this session. The bot does not answer. None leaves a setting as it is.
 
         Args:
-            function_call_report_level: how much the bot reports of function calls: "disabled", "none" (only the ids),
+            function_call_report_level: detail of the reports of function calls: "disabled", "none" (only the ids),
                 "name", "arguments", or "full" (with the result). A mapping has the levels by function name, with "*"
                 for all others.
-            vad_user_speaking: whether the bot reports when its VAD hears the user.
-            llm_markers: whether the bot reports the markers in its model's text.
+            vad_user_speaking: True to report when the bot's VAD hears the user.
+            llm_markers: True to report the markers in the model's text.
 
         Raises:
             DisconnectedError: there is no connection, or it was lost; so for all methods below.
@@ -192,7 +192,7 @@ class EvalTransport(WebSocketBase):
         """Replace the context of the bot's language model by `messages`, without running it. The bot does not answer.
 
         Args:
-            messages: in the form of the bot's model, usually with ``role`` and ``content``.
+            messages: messages in the form of the bot's model, usually with ``role`` and ``content``.
         """
         _MESSAGES.check(messages=messages)
         self._control("eval-context", {"messages": [dict(message) for message in messages]})

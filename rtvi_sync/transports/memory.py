@@ -23,7 +23,7 @@ from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 
-# How many frames of the audio and video that was sent are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
+# Number of sent audio and video frames that are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
 
 _BOT = attrs.evolve(
@@ -49,10 +49,10 @@ class MemoryTransport(Transport):
     """A transport that calls a function, `bot`, with each message, on the thread that sends it.
 
     Args:
-        bot: called with the transport and the message; returns the bot's messages or None. Several threads may be in
-            it at once, if several send; its exceptions are raised to the sender.
-        audio: True: it carries audio, so the client opens its microphone and its speaker.
-        video: True: it carries video, so the client can turn its camera on and share its screen.
+        bot: function that takes the transport and the message, and returns the bot's messages or None. Several threads
+            may call it at once, if several send. Its exceptions are raised to the sender.
+        audio: True to carry audio: the client then opens its microphone and its speaker.
+        video: True to carry video: the client can then turn its camera on and share its screen.
 
     Attributes:
         sent: all messages that were sent to the bot.

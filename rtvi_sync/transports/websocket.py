@@ -80,7 +80,7 @@ class WebSocketTransport(WebSocketBase):
         ws_url: the bot's address, ``ws://`` or ``wss://``. It takes precedence over the ``ws_url`` or ``wsUrl`` in the
             connect endpoint's answer. None: the address in the answer.
         token: token for the server, sent as `token_in` states. It takes precedence over the answer's ``token``.
-        headers: sent with the handshake. (`params.headers` never are.)
+        headers: headers of the handshake. (`params.headers` are never sent.)
         token_in: "query" appends ``?token=`` to the URL, as the JavaScript client does; "header" sends
             ``Authorization: Bearer``.
         allow_insecure: True to accept ``ws://`` even if the connect endpoint was reached over ``https://``. The token

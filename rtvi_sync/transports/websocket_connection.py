@@ -37,10 +37,10 @@ _TIME_SLICE = 0.01  # seconds, after which the I/O thread serves the other conne
 _MAX_ARRIVED_BYTES = 256 * 1024
 _CATCH_UP_TIMEOUT = 1.0
 # A bound of the unsent bytes in the system's buffer. The default is megabytes: minutes of audio that could not be
-# dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem to be dead.
+# dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem dead.
 _UNSENT_BYTES = 32 * 1024
 _CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
-# The I/O thread never blocks, so it closes a socket in time; the wait for that is bounded nevertheless, by the part of
+# The I/O thread never blocks, so it closes a socket in time. The wait for that is still bounded, by the part of
 # the transport's time that `time_to_close()` leaves, and in seconds.
 _CLOSING_SHARE, _CLOSING_TIMEOUT, _CLOSING_LEAST = 1 / 9, 1.0, 0.1
 
@@ -315,7 +315,7 @@ class WebSocketConnection:
                 self._ping = None  # because each repeated pong of a peer would set a timer
                 self._round_trip = self._received_at - struct.unpack("!d", payload)[0]
                 if self._ping_interval is not None:
-                    # Replaces the check at the pong's timeout, which would wake an idle thread in vain.
+                    # Replaces the check at the pong's timeout, which would wake an idle thread for nothing.
                     self._schedule_ping_check(self._ping_interval)
         elif opcode == CLOSE:
             self._receive_close(payload)

@@ -94,7 +94,7 @@ class Camera(Device):
         return self._outgoing.dropped
 
     def start(self, send: SendVideo) -> None:
-        """Send frames to the bot from now on, since it is ready. Does not block; called once.
+        """Start sending frames: the bot is ready. Does not block; called once.
 
         Args:
             send: called on a thread of its own, so it may block. One frame waits for it, which the next one replaces.

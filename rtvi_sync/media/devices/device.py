@@ -60,7 +60,7 @@ class Device:
 
     Args:
         kind: "mic", "speaker", "cam" or "screen".
-        device_id: None: the system's default.
+        device_id: id of the device; None: the system's default.
         report: called once per failure: on the device's thread if the device failed, on the thread that calls `check()`
             if it hangs.
         opened: called on the device's thread each time a device was opened; after a `report`, once it works again.

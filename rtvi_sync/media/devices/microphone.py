@@ -45,9 +45,9 @@ class DeviceMic(Device):
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is each time the device is opened.
-        enabled: returns whether the microphone is on. Call `look()` when that changes. If it is muted from the start,
-            the device is not opened, and `wait_opened()` does not block.
+        device_id: id of the device. None: the system's default, looked up at each open.
+        enabled: returns whether the microphone is on. Call `look()` when that changes. If it starts muted, the device
+            is not opened, and `wait_opened()` does not block.
         publish: called with the captured audio, and with the silence after it, also before `start()`: pcm, rate,
             monotonic time. Like `report` and `opened` it must not block, and is not called after `halt()`.
         report: see `Device`.
@@ -114,7 +114,7 @@ class DeviceMic(Device):
         """Send the captured audio from now on; only the first call counts. Does not block.
 
         Args:
-            schedule: of the session; not used.
+            schedule: the session's schedule; not used.
             send: `send(pcm, sample_rate_hz)`, called on the microphone's thread; must not block. Once it has raised an
                 `RTVIError` it is not called again.
         """

@@ -123,8 +123,8 @@ def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -
     """Open a camera. Blocks for up to some seconds; the calling thread has to read and close it.
 
     Args:
-        device_id: of `cameras()`; None: the default.
-        width, height: in pixels.
+        device_id: id from `cameras()`; None: the default.
+        width, height: size of the images, in pixels.
         fps: frames per second. Width, height and fps are requests: the camera uses the nearest mode it has.
 
     Raises:

@@ -90,7 +90,7 @@ class PortAudioBinding(Protocol):
 
         Args:
             index: The device's index; the device exists.
-            rate: in Hz.
+            rate: sample rate in Hz.
             channels: the number of channels, at most the device's.
             frames: frames in one period of the device's buffer.
         """
@@ -169,7 +169,7 @@ class PortAudio:
         Args:
             stream: opens the device.
             kind: "audioinput" or "audiooutput".
-            device_id: None: the default.
+            device_id: id of the device; None: the default.
 
         Raises:
             MissingExtraError, DeviceError: see `AudioBackend.open_input()`.

@@ -77,7 +77,7 @@ _CLOSE_TIME = 0.2
 
 
 def measure_gil_wait() -> float:
-    """Release the GIL, and return after how many seconds this thread has it again."""
+    """Release the GIL, and return the seconds until this thread has it again."""
     begun = perf_counter()  # on Windows monotonic() has a resolution of 16 ms
     time.sleep(0)
     return perf_counter() - begun
@@ -92,8 +92,8 @@ class DeviceSpeaker(Device, Speaker):
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is at the first open and after each failure.
-        volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
+        device_id: id of the device. None: the system's default, looked up at the first open and after each failure.
+        volume: returns the volume, 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
         echo: echo canceller that gets the played audio; None: no echo is cancelled.
@@ -169,7 +169,7 @@ class DeviceSpeaker(Device, Speaker):
 
         Args:
             pcm: any number of samples.
-            sample_rate_hz: at which the samples are played.
+            sample_rate_hz: sample rate of playback.
 
         Returns:
             See `Speaker`.
@@ -303,7 +303,7 @@ class DeviceSpeaker(Device, Speaker):
         return self._clock() > self._speech_end + after
 
     def _prebuffer(self, stream: OutputStream) -> float:
-        """Return how many seconds of audio the buffer has to hold before the first word."""
+        """Return the seconds of audio that the buffer has to hold before the first word."""
         if not self._is_gil_contended():
             return PREBUFFER
         return max(PREBUFFER, min(_LONG_PREBUFFER, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
@@ -387,7 +387,7 @@ class DeviceSpeaker(Device, Speaker):
         self._on_success(stream.device)
 
     def _buffered(self) -> float:
-        """Return how many seconds of audio the device has not played yet."""
+        """Return the seconds of audio that the device has not played yet."""
         return max(0.0, self._empty_at - self._clock())
 
     def _query_fill_level(self, stream: OutputStream, now: float) -> None:

@@ -128,7 +128,7 @@ class MicTrack(MediaStreamTrack):
 
 
 class BotAudio:
-    """The bot's voice: takes its packets out of aiortc, in the place of aiortc's jitter buffer.
+    """The bot's voice. Takes its packets from aiortc, in place of aiortc's jitter buffer.
 
     Args:
         on_audio: as in `PeerEvents`.

@@ -36,7 +36,7 @@ class ICEServer:
 
 @attrs.frozen(kw_only=True)
 class PictureLimits:
-    """The limits of the camera's pictures, or of the screen's; None: no limit of ours.
+    """The limits of the camera's pictures, or of the screen's; None: no limit.
 
     Attributes:
         bitrate: bits per second.
