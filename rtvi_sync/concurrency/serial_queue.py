@@ -1,8 +1,8 @@
 """Serial queues that shared workers drain.
 
 A queue keeps the order of one client's events. Few workers serve many queues: a worker is woken or started only when a
-queue has items and no thread drains it, so that 500 idle clients need no thread, and a handler that blocks delays its
-own queue only.
+queue has items and no thread drains it. So 500 idle clients need no thread, and a handler that blocks delays only its
+own queue.
 """
 
 from __future__ import annotations

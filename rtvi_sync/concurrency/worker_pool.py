@@ -63,8 +63,8 @@ class WorkerPool:
     """The threads that drain queues: as many as handlers and sinks block at once.
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
-    worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads. All this is true of sinks, too.
+    worker if there are more. So a handler that blocks delays no other queue, and one worker runs all handlers that
+    return at once. Ten queues that become ready together do not wake ten threads. All this is true of sinks, too.
 
     Args:
         io: the I/O thread that swaps roles with the workers. None: no thread does.

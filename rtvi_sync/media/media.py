@@ -219,8 +219,8 @@ class Media:
         without it.
 
         Raises:
-            DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
-                session ("in-use") or has no usable sample rate ("unknown"), or the session has ended.
+            DeviceError: a device requested by id does not exist ("not-found"); a source or sink is used by another
+                session ("in-use"), or has no usable sample rate ("unknown"); or the session has ended.
             MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
         self.settings.is_continuous = is_continuous

@@ -32,7 +32,7 @@ _READ_BYTES = 64 * 1024
 # A read that is smaller than a TLS record has emptied the TLS object, whose buffer the selector does not know.
 _FULL_READ_BYTES = 4 * 1024
 _TIME_SLICE = 0.01  # seconds, after which the I/O thread serves the other connections
-# A bound of the bytes that wait for the I/O thread, without which an application that sends in a loop would fill the
+# A bound of the bytes that wait for the I/O thread. Without it, an application that sends in a loop would fill the
 # memory before the limit of the queue is checked. The wait is short, because the I/O thread never blocks.
 _MAX_ARRIVED_BYTES = 256 * 1024
 _CATCH_UP_TIMEOUT = 1.0

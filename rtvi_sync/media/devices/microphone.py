@@ -39,9 +39,9 @@ _SEND_LIMIT = 0.5
 class DeviceMic(Device):
     """Capture from a microphone of this machine to the bot, while it is on.
 
-    A thread of its own opens the device, reads 20 ms at a time, sends each frame immediately and closes the device when
-    the microphone is muted, which ends the recording within one period. Then, and when the device fails, the bot gets
-    1 s of silence in real time and after it nothing. A device that fails is opened again every second.
+    A thread of its own opens the device, reads 20 ms at a time and sends each frame immediately. When the microphone is
+    muted, the thread closes the device, which ends the recording within one period. Then, and when the device fails,
+    the bot gets 1 s of silence in real time, and nothing after it. A device that fails is opened again every second.
 
     Args:
         backend: opens the device.
