@@ -337,19 +337,19 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         )
     ports = dict(re.findall(r"(?m)^m=(\w+) (\d+)", sdp))
     if not ports:
-        raise TransportStartError(f"{where} answered the offer without media. Check the server's log")
+        raise TransportStartError(f"{where} answered the offer without media. See the server's log")
     if ports.get("audio", "0") == "0":
         raise TransportStartError(
             f"{where} has refused the audio of this connection. Check that the bot's transport has audio, and Opus"
         )
     if ports.get("application", "0") == "0":
-        raise TransportStartError(f"{where} has refused the data channel, which carries RTVI. Check the server's log")
+        raise TransportStartError(f"{where} has refused the data channel, which carries RTVI. See the server's log")
     if not candidates(sdp):
         raise TransportStartError(
             f"{where} has answered without an address of the bot: its machine may have no network but loopback"
         )
     if not re.search(r"(?m)^a=fingerprint:", sdp):  # aiortc would wait for ever
-        raise TransportStartError(f"{where} answered without a fingerprint, which WebRTC needs. Check the server's log")
+        raise TransportStartError(f"{where} answered without a fingerprint, which WebRTC needs. See the server's log")
     size = re.search(r"(?m)^a=max-message-size:(\d{1,15})", sdp)  # int() refuses 5000 digits
     pc_id = document.get("pc_id")
     return OfferAnswer(
