@@ -24,8 +24,8 @@ the views need no CSRF token.
     GET  /bot/rtvi-voice.js, /bot/rtvi-voice-worklet.js
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
-``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket. docs/guides/flask.md has
-the messages, the errors, and how to serve it, which is the same for Django.
+``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket.
+docs/guides/flask.md has the messages, the errors, and how to serve it, which is the same for Django.
 """
 
 from __future__ import annotations
