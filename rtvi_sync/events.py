@@ -27,11 +27,12 @@ class _Columns:
     """The columns of the table of events. Not in the enum itself, where mypy takes each name for a member.
 
     Attributes:
-        when: says when the event occurs.
-        payload: the type of `Event.data`, such as "list[MediaDeviceInfo]". Empty: that of the bot's message, see
-            `rtvi_sync.protocol.dialects`, or None without a message.
-        starts: "once" in the start of a session, "often" in it and later, or empty: not before the session is ready.
-        in_turns: conversation turns are made of it.
+        when: When the event occurs.
+        payload: The type of `Event.data`, such as "list[MediaDeviceInfo]". Empty: the type of the bot's message (see
+            `rtvi_sync.protocol.dialects`), or None for events without a message.
+        starts: "once" if the event occurs in the start of a session, "often" if there and later. Empty: not before the
+            session is ready.
+        in_turns: True if conversation turns are made of it.
     """
 
     when: str
@@ -43,7 +44,7 @@ class _Columns:
 def _row(
     value: str, when: str, *, payload: str = "", starts: Literal["", "once", "often"] = "", in_turns: bool = False
 ) -> str:
-    """Return the row of an event in the table. Type checkers see the value alone; see `_Columns`."""
+    """Return the row of an event in the table. Type checkers see only the value; see `_Columns`."""
     return value, when, payload, starts, in_turns  # type: ignore[return-value]
 
 
@@ -53,9 +54,9 @@ class RTVIEvent(_Columns, str, Enum):
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
     aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
 
-    A member equals, and is constructed from, every name that `client.on()` takes: ``event.type == "bot-ready"``,
-    ``RTVIEvent("BotReady")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
-    a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
+    A member equals every name that `client.on()` takes, and can be made from it: ``event.type == "bot-ready"``,
+    ``RTVIEvent("BotReady")``, ``case "bot-ready":``. But its hash is its value's hash. As a key of a dict or in a set,
+    only "botReady" finds it; convert other names by ``RTVIEvent(name)``.
     """
 
     if not TYPE_CHECKING:  # an application calls the enum with a name alone
@@ -73,7 +74,7 @@ class RTVIEvent(_Columns, str, Enum):
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, str) and BY_NAME.get(other) is self)
 
-    def __ne__(self, other: object) -> bool:  # otherwise that of str, which Python prefers to `not ==`
+    def __ne__(self, other: object) -> bool:  # else Python would call str's method, not `not ==`
         return not self == other
 
     @classmethod
@@ -114,7 +115,7 @@ class RTVIEvent(_Columns, str, Enum):
         payload="RTVIMessage",
     )
 
-    # The bot's side of it
+    # The bot's side of the session
     BOT_STARTED = _row(
         "botStarted",
         "A server has answered the connect request, or `start_bot()`.",
@@ -127,7 +128,7 @@ class RTVIEvent(_Columns, str, Enum):
     PARTICIPANT_CONNECTED = _row("participantConnected", "Never: a session has one bot.")
     PARTICIPANT_LEFT = _row("participantLeft", "Never: a session has one bot.")
 
-    # What the user says
+    # The user's input
     USER_STARTED_SPEAKING = _row(
         "userStartedSpeaking", "The user's turn begins, by the bot's judgement.", in_turns=True
     )
@@ -149,7 +150,7 @@ class RTVIEvent(_Columns, str, Enum):
         "sttRawText", "The bot's speech recognition has a result that is not processed yet; off by default."
     )
 
-    # What the bot says
+    # The bot's output
     BOT_STARTED_SPEAKING = _row("botStartedSpeaking", "The bot's voice begins.", in_turns=True)
     BOT_STOPPED_SPEAKING = _row("botStoppedSpeaking", "The bot's voice ends.", in_turns=True)
     BOT_INTERRUPTED = _row("botInterrupted", "The bot's answer is interrupted.", in_turns=True)
@@ -297,16 +298,16 @@ BY_NAME: Mapping[str, RTVIEvent] = MappingProxyType(_spellings())
 
 
 def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
-    """Return the event that `name` means.
+    """Return the event named `name`.
 
     Args:
-        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY"), the wire type that causes
-            it ("bot-ready"), its name in the interface ("BotReady") or that of its callback ("on_bot_ready",
-            "onBotReady"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
-        option: named in errors.
+        name: A member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY"), the wire type that causes
+            it ("bot-ready"), its interface name ("BotReady") or its callback ("on_bot_ready", "onBotReady"). Aliases
+            count: "bot_text" is `BOT_LLM_TEXT`.
+        option: The argument's name in errors.
 
     Raises:
-        ValueError: no event has this name; the message suggests the nearest one.
+        ValueError: No event has this name. The message suggests the nearest one.
         TypeError: `name` is not a string.
     """
     if isinstance(name, RTVIEvent):
@@ -340,13 +341,13 @@ class _WithMessage:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Event(_WithMessage, Record, Generic[DataT]):
-    """One event as a handler receives it. ``Event[BotReadyData]`` is one whose `data` has that type.
+    """One event as a handler receives it. ``Event[BotReadyData]`` is an event whose `data` has that type.
 
     Attributes:
-        type: the event's name.
-        data: the payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
-        received_at: seconds of the monotonic clock when it arrived, or occurred in the client.
-        message: the bot's message that caused it, or None for an event of the client's own.
+        type: The event's name.
+        data: The payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
+        received_at: The time of receipt, or of occurrence in the client, in seconds of the monotonic clock.
+        message: The bot's message that caused the event. None for events of the client.
     """
 
     type: RTVIEvent

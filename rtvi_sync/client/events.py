@@ -87,8 +87,8 @@ class ClientEvents(ClientBase):
 
         Raises:
             RequestTimeoutError: No such event within `timeout` seconds.
-            DisconnectedError: The session ended first, or there is no session. With an event that can start a session,
-                such as `bot_ready`, the call waits for the next session instead.
+            DisconnectedError: The session ended first, or had ended before the call. If `event` can start a session, as
+                `bot_ready` can, the call waits for the next session instead.
             WouldDeadlockError: Called in a handler of this client.
             ForkedProcessError: The client was connected when the process forked.
             TypeError: `where` is not a function. Pass a time limit as ``timeout=5``.
