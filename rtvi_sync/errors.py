@@ -244,7 +244,7 @@ class ExpectationError(RTVIError, AssertionError):
     Attributes:
         kind: The kind of failure: "timeout", "text_mismatch", "text_present", "missing_function_call",
             "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended", "error" or
-            "not_judged" (this transport reports neither words nor calls).
+            "not_judged" (this transport reports no words or calls).
         expected: The demand in words.
         got: The bot's behaviour in words.
         others: The demand, behaviour and kind of each further failure.

@@ -143,7 +143,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "An RTVIClient can neither be pickled nor copied: its threads and its connection belong to this process. "
+            "An RTVIClient cannot be pickled or copied: its threads and its connection belong to this process. "
             "Make a client in the other process, at import or in the function that it runs, and connect it there."
         )
 

@@ -208,11 +208,11 @@ class ClientTurns(ClientBase):
                     event = stream.next_before(deadline)
                 except RequestTimeoutError:
                     raise RequestTimeoutError(
-                        f"{conversation.error_within(deadline.elapsed())}No turn was over within {timeout} s. Pass a "
-                        "larger timeout, or see turns() for one that is under way."
+                        f"{conversation.error_within(deadline.elapsed())}No turn ended within {timeout} s. Pass a "
+                        "larger timeout; turns() lists turns in progress."
                     ) from None
                 if event is None:
-                    raise (stream.ended or CloseInfo()).as_error("a turn was over")
+                    raise (stream.ended or CloseInfo()).as_error("a turn ended")
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the last 100 turns of the client's sessions, including turns in progress.

@@ -544,7 +544,7 @@ class PendingTurn:
         except WouldDeadlockError:
             raise
         except RequestTimeoutError as error:
-            why = f"no {self._after.value} event came" if not self._due else f"the delay of {self._delay} s goes on"
+            why = f"no {self._after.value} event arrived" if not self._due else f"the delay of {self._delay} s goes on"
             if self._decision.setdefault(0, "cancelled") == "asked":
                 if self._question.all_sent or not self._question.is_speaking:
                     raise
@@ -681,7 +681,7 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
     if isinstance(read, PackagedSource) and read.is_endless:
         raise ValueError(f"question must be audio that ends, and a {type(read).__name__} of this kind does not")
     if isinstance(read, MemorySource) and read.total_frames == 0:
-        raise ValueError("question has no audio: its length is 0. Look at what made it, or pass other audio")
+        raise ValueError("question has no audio: its length is 0. Check its source, or pass other audio")
     return source
 
 
@@ -726,7 +726,7 @@ def voiced_seconds(source: BytesSource) -> float:
 
 def failure_of(turn: Turn) -> BotError | None:
     """Return the error that the bot reported instead of an answer. None if there is none, as when the session ended."""
-    # The turn's audio may be silence, or come from a mixer.
+    # The turn's audio may be silence, or a mixer's.
     is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
     if turn.status != "failed" or not turn.errors or not is_empty:
         return None

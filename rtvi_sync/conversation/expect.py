@@ -284,7 +284,7 @@ class Expect:
         is_met: Callable[[Event], bool],
         within: Seconds | None,
         what: str,
-        got: Callable[[], tuple[str, str]] = lambda: ("it did not come", "timeout"),
+        got: Callable[[], tuple[str, str]] = lambda: ("it did not arrive", "timeout"),
     ) -> Event:
         WAIT.or_none.check(within=within)
         seconds = self._within if within is None else within

@@ -55,8 +55,8 @@ _READ_FIRST = 0.01
 # While the bot sends events, the audio of a turn is read at least at this interval, in seconds. Then little is left to
 # do when the turn ends.
 _READ_INTERVAL = 0.25
-# Seconds after the first event of a session for which the bot's audio is kept even if turns are not used yet. Bots greet
-# at once, and `listen()` may be called a little later.
+# Seconds after the first event of a session for which the bot's audio is kept even if turns are not used yet. Bots
+# greet at once, and `listen()` may be called a little later.
 _FIRST_SECONDS = 5.0
 
 TURN_EVENTS = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
@@ -124,7 +124,7 @@ class SessionFollower:
         bot: The bot's description of itself.
     """
 
-        # An idle session has this object and nothing else for turns, and a process may have thousands of sessions.
+    # An idle session has this object and nothing else for turns, and a process may have thousands of sessions.
     __slots__ = (
         *("__weakref__", "_conversation", "_hears", "_io", "_media", "_publisher", "_session", "_transport"),
         *("_will_catch_up", "audio", "bot", "is_telling", "number", "read_at", "timer_due", "user_is_muted"),
@@ -384,8 +384,8 @@ class ConversationTracker:
 
     # Mutable state. `_lock` guards the tracker, the audio of the current session, the ended turns and the followers.
     # Threads that take events or read turns hold it for the work of one message. It is re-entrant, because a finalizer
-    # may run on a thread that holds it. `noted`, `asked`, `speaking` and `_patience` are changed in single steps, by any
-    # thread.
+    # may run on a thread that holds it. Any thread changes `noted`, `asked`, `speaking` and `_patience` by single
+    # steps.
 
     def __init__(self, *, max_turn_audio: float) -> None:
         self.max_turn_audio = max_turn_audio

@@ -157,7 +157,7 @@ class Turn(TurnRecord):
 
         Raises:
             ExpectationError: A demand is not met. The text says which, and shows the turn's timeline. Its `kind` is
-                "not_judged" if the turn's transport reports neither words nor calls.
+                "not_judged" if the turn's transport reports no words or calls.
             TypeError, ValueError: An argument cannot be used.
             Exception: An error of `transcribe`.
         """
@@ -268,7 +268,7 @@ class TurnChecks(Record):
             raise ValueError("reference and transcribe go with wer, the highest word error rate allowed")
         if self.wer is not None and not has_words:
             raise ValueError(
-                "wer needs reference, what the bot should have said, or transcribe, which finds what it did"
+                "wer needs reference, the words that the bot should have said, or transcribe, which returns its words"
             )
 
     def failures(self, turn: Turn) -> Iterator[_Failure]:

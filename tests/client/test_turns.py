@@ -431,7 +431,7 @@ class TestListen:
             turn = client.listen(GUARD)
             assert (turn.initiator, turn.modality, turn.bot_text, turn.number) == ("bot", None, "Hello!", 1)
             assert turn.audio.seconds == (pytest.approx(0.1) if audio else 0.0)
-            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+            with pytest.raises(RequestTimeoutError, match="No turn ended"):
                 client.listen(0.0)
             assert client.ask("x", GUARD).number == 2
 
@@ -443,7 +443,7 @@ class TestListen:
                 client.ask("\ud800", GUARD)
             client.ask("x", GUARD)
             settle(client)
-            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+            with pytest.raises(RequestTimeoutError, match="No turn ended"):
                 client.listen(0.0)
 
     def test_a_greeting_in_two_halves(self) -> None:
