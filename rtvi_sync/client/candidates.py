@@ -238,7 +238,7 @@ def _may_be_phone_bot(bot_url: BotURL | None) -> bool:
 
 
 def _unlikeliness(failure: RTVIError) -> int:
-    """Return a rank of a failure as the cause. It is lower, and so more likely, the further the attempt got."""
+    """Return how unlikely a failure is as the cause. The further the attempt got, the likelier it is."""
     if isinstance(failure, (ConnectionTimeoutError, DisconnectedError)):  # the bot's server took the connection
         return 0
     if isinstance(failure, MissingExtraError):

@@ -61,7 +61,7 @@ _DOING = {
     "bot-ready": "waiting for the bot to be ready",
 }
 
-_NOT_BEGUN = "The session could not begin"
+_NOT_BEGUN = "The session could not start"
 
 RAISE = (
     "raise the limit (connect_timeout= of the client, or attempt_timeout= of its reconnect policy, in seconds, or "
@@ -72,8 +72,8 @@ _ADVICE = {
     "devices": "See which device, source or sink does not answer",
     "http": "Check that the server answers",
     "transport": "Check that the bot's address can be reached",
-    "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does "
-    "not know its config. See the bot's log",
+    "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, and neither is one of RTVI 0.3 "
+    "that does not know its config. See the bot's log",
 }
 
 

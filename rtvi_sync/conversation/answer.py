@@ -404,7 +404,7 @@ class Answer:
     def wait(self, waits: Waits) -> tuple[float, str] | None:
         """Return how long the bot may be quiet, and for which pending part. None: nothing is pending."""
         if self.running or self.speaking or self.is_under_way:  # the first two for speed
-            return waits.lost, "for what is under way to end"
+            return waits.lost, "for the bot's current activity to end"
         if self.owes_run:
             return waits.follow_up, "for the model to run after a function, or after a run that said nothing"
         if self.is_empty and not self._has_failed:

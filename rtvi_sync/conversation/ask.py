@@ -193,8 +193,8 @@ class Question(ABC):
             return f"so far: {quoted(turn.bot_text, 200)}"
         if turn is not None and turn.bot_text is None and turn.timings.bot_started_speaking is not None:
             is_over = self._conversation.is_pending
-            return "it was said, and `transcribe` has not returned" if is_over else "it was heard to begin"
-        return "nothing of it came"
+            return "it was said, and `transcribe` has not returned" if is_over else "it was heard to start"
+        return "no part of it arrived"
 
     def _reported(self, deadline: Deadline) -> str:
         return self._conversation.error_within(deadline.elapsed())
@@ -206,7 +206,7 @@ class Question(ABC):
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
             so_far += (
-                f"; it waits for what it called: {one_line(names)}. A function of the application needs "
+                f"; it waits for its function calls: {one_line(names)}. A function of the application needs "
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
@@ -475,7 +475,7 @@ class SpokenQuestion(Question):
             return super()._timed_out(deadline)
         if self._was_muted:
             return _not_heard(
-                f"The bot has not heard what was said within {deadline.timeout} s, because it had muted the user: it "
+                f"The bot has not heard the question within {deadline.timeout} s, because it had muted the user: it "
                 "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
             )
         if not self._conversation.has_words:
@@ -484,8 +484,8 @@ class SpokenQuestion(Question):
                 f"{self._account().describe()}Listen to its audio: it is silent, or very soft."
             )
         return _not_heard(
-            f"{self._reported(deadline)}The bot has not heard what was said within {deadline.timeout} s: it reported "
-            f"neither speech nor words of the user. {self._account().describe()}See that the bot has a transport with "
+            f"{self._reported(deadline)}The bot has not heard the question within {deadline.timeout} s: it reported "
+            f"no speech or words of the user. {self._account().describe()}See that the bot has a transport with "
             "audio input, and voice activity detection or speech recognition, and that it is not overloaded."
         )
 

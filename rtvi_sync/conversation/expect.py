@@ -275,7 +275,7 @@ class Expect:
     def _check_judged(self, expected: str, why: str) -> None:
         """Raise if no message can show the expected action."""
         if not self._conversation.has_words:
-            self._fail(expected, f"{why}. turn(contains=...) judges what `transcribe` returns", "not_judged")
+            self._fail(expected, f"{why}. turn(contains=...) checks the words that `transcribe` returns", "not_judged")
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class Expect:
             if is_met(event):
                 if event.received_at > self._began + seconds:  # it arrived too late, but before this call
                     late = event.received_at - self._began
-                    self._fail(f"{what} within {seconds:g} s", f"it came after {late:.3f} s", "timeout")
+                    self._fail(f"{what} within {seconds:g} s", f"it arrived after {late:.3f} s", "timeout")
                 self._next, self._since = position, max(self._since, event.received_at)
                 return event
 

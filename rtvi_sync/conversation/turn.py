@@ -310,7 +310,7 @@ class TurnChecks(Record):
             elif not contains(text, part):
                 yield expected, said, "text_mismatch"
         if self.matches is not None:
-            expected = f"the bot to say what matches {pattern_of(self.matches)!r}"
+            expected = f"the bot to say a match of {pattern_of(self.matches)!r}"
             if text is None:
                 yield expected, WORDS_UNKNOWN, "not_judged"
             elif not matches(text, self.matches):
@@ -357,7 +357,7 @@ class TurnChecks(Record):
 def _got_latency(turn: Turn, seconds: float | None) -> str:
     if seconds is not None:
         return f"it was {seconds:.3f} s"
-    why = "no audio came" if turn.timings.first_audio is None else "the user did not speak"
+    why = "no audio arrived" if turn.timings.first_audio is None else "the user did not speak"
     return f"it was not measured: {why}"
 
 

@@ -221,8 +221,8 @@ def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str 
             return f"{quoted(name)} is not a valid name of an HTTP header"
         if not isinstance(value, str) or not value.isascii() or re.search(_NOT_IN_HEADER, value):
             return (
-                f"the value of the header {quoted(name)} is not valid: it is no str, begins or ends with a space or a "
-                "line break, or has a control or non-ASCII character in it"
+                f"the value of the header {quoted(name)} is not valid: it is not a str, starts or ends with a space or "
+                "a line break, or has a control or non-ASCII character in it"
             )
     return None
 

@@ -354,7 +354,7 @@ def _check_is_endpoint(bot_url: BotURL, error: RTVIError) -> None:
     if status == HTTPStatus.UPGRADE_REQUIRED or re.fullmatch(_WEBSOCKET, parts.path):
         websocket = printable(_websocket_at(parts, parts.path))
         text = (
-            f"{printable(url)} takes no start request: it is that of a WebSocket. Pass "
+            f"{printable(url)} takes no start request: it is the URL of a WebSocket. Pass "
             f"{websocket}, or the URL of the server, {server}"
         )
     elif re.fullmatch(_PAGE, parts.path):

@@ -90,7 +90,7 @@ _sessions_of_transports: dict[int, Session] = {}
 _SILENCE = {
     # Seen: Pipecat 0.0.73 and 0.0.108.
     "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
-    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/messages.md).",
+    "client-message": " A Pipecat bot answers only the messages that its own code handles (docs/messages.md).",
 }
 
 
@@ -1009,7 +1009,7 @@ class End:
         elif hanging := _run_apart(disconnect, deadline):
             late = f"The {transport.name} transport does not disconnect in time"
             log_stack_of(hanging, late)
-            return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")
+            return DisconnectedError(f"{late}; the last messages may be lost", initiator="client")
         return unsent[0] if unsent else None
 
     def _await_delivery(self, deadline: Deadline) -> None:

@@ -115,7 +115,11 @@ def test_where() -> None:
 @pytest.mark.parametrize(
     ("demand", "kind", "words"),
     [
-        (lambda e: e.event("server-message", within=0.0), "timeout", "server-message within 0 s\nbut it did not arrive"),
+        (
+            lambda e: e.event("server-message", within=0.0),
+            "timeout",
+            "server-message within 0 s\nbut it did not arrive",
+        ),
         (lambda e: e.text("snow", within=0.0), "text_mismatch", "say 'snow' within 0 s\nbut it said 'You said one'"),
         (lambda e: e.text(matches="^one", within=0.0), "text_mismatch", "/^one/"),
         (lambda e: e.call("f", within=0.0), "missing_function_call", "it called get_weather"),
@@ -160,7 +164,7 @@ def test_too_late() -> None:
             expect.event("server-message", within=0.01)
         bot_says(client, "server-message", 1)
         settle(client)
-        with pytest.raises(ExpectationError, match="it came after"):
+        with pytest.raises(ExpectationError, match="it arrived after"):
             expect.event("server-message", within=0.0)
         assert expect.event("server-message", within=GUARD).data == 1
 
