@@ -191,7 +191,7 @@ class TestAsk:
         """The error names it: the application may have no handler for it."""
         data = {"function_name": "get_weather", "tool_call_id": "1", "arguments": {}}
         bot = TalkingBot(lambda text: None, goes_on=[RTVIMessage("llm-function-call-in-progress", data)])
-        needed = r"what it called: get_weather\. .* register_function_call_handler"
+        needed = r"its function calls: get_weather\. .* register_function_call_handler"
         with bot.client(events="manual") as client, pytest.raises(RequestTimeoutError, match=needed):
             client.ask("first", 0.0)
 

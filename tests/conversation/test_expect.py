@@ -56,7 +56,7 @@ def test_a_block_knows_nothing_of_the_block_before() -> None:
         expect = client.expect(GUARD)
         for number in range(2):
             with expect:
-                with pytest.raises(ExpectationError, match="did not come"):
+                with pytest.raises(ExpectationError, match="did not arrive"):
                     expect.event("server-message", within=0.0)
                 bot_says(client, "server-message", number)
                 says(client, call_of("get_weather"))
@@ -160,7 +160,7 @@ def test_no_call_at_all() -> None:
 def test_too_late() -> None:
     """What came after its limit does not count, although it is there when it is asked for."""
     with TalkingBot().client() as client, client.expect() as expect:
-        with pytest.raises(ExpectationError, match="did not come"):
+        with pytest.raises(ExpectationError, match="did not arrive"):
             expect.event("server-message", within=0.01)
         bot_says(client, "server-message", 1)
         settle(client)
@@ -175,7 +175,7 @@ def test_where_the_limit_counts_from(what: str) -> None:
 
     def check(limit: float) -> None:
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
-            with pytest.raises(ExpectationError, match="did not come"):
+            with pytest.raises(ExpectationError, match="did not arrive"):
                 expect.event("metrics", within=2 * limit)
             if what == "what was met last":
                 bot_says(client, "server-message", 1)
