@@ -310,7 +310,7 @@ class TurnChecks(Record):
             elif not contains(text, part):
                 yield expected, said, "text_mismatch"
         if self.matches is not None:
-            expected = f"the bot to say a match of {pattern_of(self.matches)!r}"
+            expected = f"the bot to say text that matches {pattern_of(self.matches)!r}"
             if text is None:
                 yield expected, WORDS_UNKNOWN, "not_judged"
             elif not matches(text, self.matches):
