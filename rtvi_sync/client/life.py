@@ -743,7 +743,7 @@ class Ending:
 
     def __init__(self, life: Life, *, for_good: bool) -> None:
         if for_good:
-            life._closed = True  # before the sessions are read, because no session may start after that
+            life._closed = True  # before the sessions are read: none may start after that
         self._life = life
         self._for_good = for_good
         self._session = life._session_here

@@ -175,7 +175,7 @@ MODULE = Module(
         ),
         Mutant(
             "close() looks before it refuses further sessions.",
-            "            life._closed = True  # before the sessions are read, because no session may start after that\n",
+            "            life._closed = True  # before the sessions are read: none may start after that\n",
             "            pass\n",
         ),
         Mutant(
