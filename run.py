@@ -206,7 +206,7 @@ END_SECONDS = 3.0  # that threads have to end after a signal, when their program
 
 # Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
 # help: the longest group of tests decides.
-PROCESSES = min((os.cpu_count() or 1) + 2, 6)
+PROCESSES = min((os.cpu_count() or 1) + 4, 6)
 # Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more: if it
 # passes then, the closing lines name it as flaky.
 ALL_TESTS = (

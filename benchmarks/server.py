@@ -78,8 +78,8 @@ class Command:
     CLOCK: Final = "clock"
     #: Not answered.
     SILENCE: Final = "silence"
-    #: `{"n": 1000}`: that many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: so
-    #: many a second. Without `n` or with 0: until the end.
+    #: `{"n": 1000}`: that many events as fast as the line takes them, all with one stamp; `{"n": 1000, "rate": 50}`: at
+    #: this rate per second. Without `n` or with 0: until the end.
     EVENTS: Final = "events"
     #: The same for audio frames; a burst is followed by one event.
     AUDIO: Final = "audio"

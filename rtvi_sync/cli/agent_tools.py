@@ -13,9 +13,11 @@ import attrs
 from rtvi_sync import (
     BotAlreadyStartedError,
     BotNotReadyError,
+    DeviceError,
     EvalTransport,
     ExpectationError,
     InvalidTransportParamsError,
+    MessageTooLargeError,
     MissingExtraError,
     PendingTurn,
     RecordingSession,
@@ -43,6 +45,10 @@ Result = dict[str, Any]
 """What a tool returns: plain data."""
 
 
+class NoTurnError(RTVIError):
+    """There is no turn to check."""
+
+
 @attrs.define(eq=False)
 class _AgentSession:
     """A client and its one session.
@@ -52,6 +58,7 @@ class _AgentSession:
         url: Where its bot is, without secrets.
         recording: Of the session; None: it is not recorded.
         is_connecting: `connect()` has not returned yet.
+        is_closed: `close()` was called, not the bot has ended it.
         armed: The barge-in whose answer no call has returned.
         last: The turn that was returned last; None: of the last question there is none yet.
         before: The number of the last turn before that question.
@@ -61,6 +68,7 @@ class _AgentSession:
     url: str
     recording: RecordingSession | None = None
     is_connecting: bool = True
+    is_closed: bool = False
     armed: PendingTurn | None = None
     last: Turn | None = None
     before: int = 0
@@ -80,6 +88,8 @@ class _AgentSession:
         try:
             turn = wait(self.client)
         except RTVIError as error:
+            if self.is_closed and isinstance(error, BotNotReadyError):  # its text is for programs, which have clients
+                raise BotNotReadyError("There is no session. Call connect(url) first") from None
             self.last = getattr(error, "turn", None) or self.last
             raise
         self.last = turn
@@ -105,11 +115,12 @@ class _AgentSession:
             if turn.number > self.before if last is None else turn.number == last.number:
                 return turn
         if last is None:
-            raise RTVIError("There is no turn yet. Call ask(text) or listen(timeout) first")
+            raise NoTurnError("There is no turn yet")
         return last  # the client keeps 100
 
     def close(self) -> None:
         """End the session, and its recording."""
+        self.is_closed = True
         self.client.close()
         if self.recording is not None:
             self.recording.close()
@@ -326,13 +337,15 @@ class AgentTools:
         return session
 
     def _next_step(self, error: BaseException) -> str:
+        if isinstance(error, NoTurnError):
+            return "Call ask(text) or listen(timeout) first"
         if isinstance(error, ExpectationError):
             return "The timeline is what the bot did. Change the bot, or the expectation, and ask again"
         if isinstance(error, InvalidTransportParamsError):
             return "Pass another URL, or have the user allow this one: rtvi-sync mcp --allow-url URL"
         if isinstance(error, MissingExtraError):
             return "Have the user install it and start this server again"
-        if isinstance(error, (TypeError, ValueError)):
+        if isinstance(error, (DeviceError, MessageTooLargeError, TypeError, ValueError)):
             return "Call the tool again with other arguments"
         if self._session is None or not self._session.is_live:
             return "See that the bot runs, by `rtvi-sync doctor URL` in a shell for example, and call connect(url)"

@@ -74,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or 'file': what the 'eval' of each file names. Without it, criteria are not judged",
     )
     add("--judge-model", metavar="M", help=f"the model of that server, whose key is taken from {_KEY_VARIABLE}")
-    add("--tts", metavar="M:C", help="the voice of users who speak")
-    add("--transcribe", metavar="M:C", help="returns the words of bots that speak")
-    add("--next-line", metavar="M:C", help="plays simulated callers")
+    add("--tts", metavar="M:F", help="the voice of users who speak")
+    add("--transcribe", metavar="M:F", help="returns the words of bots that speak")
+    add("--next-line", metavar="M:F", help="plays simulated callers")
     add("--concurrency", type=count, default=1, metavar="N", help="scenarios at the same time (%(default)s)")
     add(
         "--timeout",
@@ -96,9 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
         chosen = _chosen(arguments)
+        names = _file_names([scenario.full_name for scenario in chosen])
         runs = [
-            _maker(arguments, scenario, hooks)
-            for scenario, hooks in zip(chosen, _hooks(arguments, chosen), strict=True)
+            _maker(arguments, scenario, hooks, name)
+            for scenario, hooks, name in zip(chosen, _hooks(arguments, chosen), names, strict=True)
         ]
         runs[0]()  # tells at once what is wrong with the arguments for all
         files = {"--junit": arguments.junit, "--json": arguments.json}
@@ -119,10 +120,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         suite.run()
     except KeyboardInterrupt:
+        progress.hide()
+        print(f"rtvi-sync eval: interrupted after {len(suite.results)} of {len(runs)} scenarios", file=sys.stderr)
         return _INTERRUPTED
     finally:
         progress.close()
-        _write(arguments, suite.results)
+        over = {result.name for result in suite.results}
+        _write(arguments, suite.results, [each.full_name for each in chosen if each.full_name not in over])
+    if arguments.record is not None:
+        print(f"recordings, with a page of each scenario that has not passed: {arguments.record}")
     return _summary(suite.results)
 
 
@@ -214,34 +220,42 @@ def _judge_of(scenario: Scenario) -> ChatJudge | None:
     return ChatJudge(endpoint, model, os.environ.get(_KEY_VARIABLE) or None)
 
 
-def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks) -> Callable[[], ScenarioRun]:
-    """Return a function that makes the run of a scenario."""
+def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[[], ScenarioRun]:
+    """Return a function that makes the run of a scenario, whose recording has a name."""
     options = RunOptions(
         transport=arguments.transport,
         timeout=arguments.timeout,
         connect_timeout=arguments.connect_timeout,
         token=arguments.token,
         headers=dict(arguments.header) or None,
-        record=None if arguments.record is None else arguments.record / _file_name(scenario.full_name),
+        record=None if arguments.record is None else arguments.record / name,
     )
     return lambda: ScenarioRun(scenario, arguments.url, hooks, options)
 
 
-def _file_name(name: str) -> str:
-    """Return the name of a scenario as one of a file; no two share one."""
-    shown = re.sub(r"[^\w.-]+", "_", name.replace("/", "-"), flags=re.ASCII)[:_MAX_NAME]
-    return shown if shown == name.replace("/", "-", 1) else f"{shown}-{zlib.crc32(name.encode()):08x}"
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Return the names of scenarios as those of files, which no two share, whatever the case of letters."""
+    plain = [name.replace("/", "-") for name in names]
+    shown = [re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)[:_MAX_NAME] for name in plain]
+    uses = Counter(name.casefold() for name in shown)
+    return [
+        # ".." is a folder, and a recording's own suffix is no part of its name.
+        short
+        if short == whole and uses[short.casefold()] == 1 and not re.search(r"^\.|\.(jsonl|wav)$", short)
+        else f"{short.lstrip('.')}-{zlib.crc32(name.encode()):08x}"
+        for name, whole, short in zip(names, plain, shown, strict=True)
+    ]
 
 
 def _tell(result: ScenarioResult, is_verbose: bool) -> None:
     print(result.report(verbose=is_verbose), flush=True)
 
 
-def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult]) -> None:
+def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult], not_run: Sequence[str]) -> None:
     if arguments.json is not None:
         arguments.json.write_text(json_lines(results), encoding="utf-8")
     if arguments.junit is not None:
-        arguments.junit.write_text(junit(results), encoding="utf-8")
+        arguments.junit.write_text(junit(results, not_run), encoding="utf-8")
 
 
 def _summary(results: Sequence[ScenarioResult]) -> int:

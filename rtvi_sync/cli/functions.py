@@ -16,10 +16,10 @@ from rtvi_sync.protocol.validation import FUNCTION
 def function_at(place: str, option: str) -> Callable[..., Any]:
     """Return the function at a place: "MODULE:FUNCTION", or "FILE.py:FUNCTION".
 
-    What the module or file raises is not caught: it is the user's.
+    A file is run once, whatever number of its functions are named. What it raises is not caught: it is the user's.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is none, or the module or file ends the program: its status would be taken for the command's.
         OSError: The file cannot be read.
     """
     where, colon, name = place.rpartition(":")
@@ -28,7 +28,12 @@ def function_at(place: str, option: str) -> Callable[..., Any]:
             f"{option} {place}: name a file and a function, as in calls.py:call, or a module, as in calls:call"
         )
     is_file = where.endswith(".py") or Path(where).exists()
-    module = _of_file(where, option) if is_file else _of_name(where, option)
+    try:
+        module = _of_file(where, option) if is_file else _of_name(where, option)
+    except SystemExit:
+        raise ValueError(
+            f"{option}: {where} ends the program when it is imported; let it do so under if __name__ == '__main__'"
+        ) from None
     function: Any = module
     for part in name.split("."):
         function = getattr(function, part, None)
@@ -49,13 +54,21 @@ def _of_name(name: str, option: str) -> Any:
 
 
 def _of_file(file: str, option: str) -> Any:
-    path = Path(file)
+    path = Path(file).resolve()
     path.open("rb").close()
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{option} {file} is no file of Python: its name must end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)  # as for an import: classes in it may be pickled, or look for it
-    sys.path.insert(0, str(path.parent.resolve()))  # what it imports is beside it
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))  # what it imports is beside it
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if sys.modules[path.stem] is module:
+            del sys.modules[path.stem]
+        raise
     return module

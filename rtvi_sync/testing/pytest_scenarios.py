@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.errors import MissingExtraError, ScenarioFileError
+from rtvi_sync.errors import MissingExtraError, RTVIError, ScenarioFileError
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing import scenarios
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult
@@ -70,9 +71,13 @@ def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., Non
         rtvi_next_line: Any,
     ) -> None:
         hooks = {"judge": rtvi_judge, "tts": rtvi_tts, "transcribe": rtvi_transcribe, "next_line": rtvi_next_line}
-        result = run_scenario(request.node, rtvi_url, scenario, hooks)
+        try:
+            result = run_scenario(request.node, rtvi_url, scenario, hooks)
+        except RTVIError as error:  # the options of pytest are wrong, or what they need is not installed
+            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
         if result.verdict == "failed":
-            pytest.fail(str(result), pytrace=False)
+            # pytest's summary shows the first line.
+            pytest.fail(f"{one_line(result.failures[0].reason)}\n{result}", pytrace=False)
         if result.skip_reason is not None:
             pytest.skip(result.skip_reason)
 

@@ -108,7 +108,9 @@ def test_a_file_is_said(connected: Agent, one_word: Path) -> None:
     assert turn["bot_text"].startswith("You said: ")
     for path in (one_word.parent, one_word.with_name("none.wav"), "\0"):
         assert connected.fail("say_audio", path=str(path))["kind"] == "ValueError"
-    assert "word.txt" in connected.fail("say_audio", path=str(one_word.with_suffix(".txt")))["error"]
+    failure = connected.fail("say_audio", path=str(one_word.with_suffix(".txt")))
+    assert "word.txt" in failure["error"]
+    assert "other arguments" in failure["next"]
 
 
 def test_a_greeting_is_heard(agent: Agent) -> None:
@@ -190,16 +192,31 @@ def test_two_sessions(agent: Agent, bot: EmbeddedBot) -> None:
 
 
 def test_without_a_session(agent: Agent) -> None:
-    """Each tool that needs one says to connect."""
-    for name, arguments in (
-        ("ask", {"text": "hello"}),
-        ("listen", {}),
-        ("barge_in", {"text": "hello", "after_s": 1}),
-        ("hang_up", {}),
-    ):
-        failure = agent.fail(name, **arguments)
-        assert failure["kind"] == "BotNotReadyError"
-        assert "connect(url)" in failure["next"]
+    """Each tool that needs one says to connect: before the first, and after one that was not reached or was left."""
+    with EmbeddedBot() as bot:
+        for session in ("none", "not reached", "left"):
+            if session == "not reached":
+                agent.fail("connect", url="ws://127.0.0.1:1/ws")
+            elif session == "left":
+                agent.call("connect", url=bot.ws_url)
+                agent.call("hang_up")
+            for name, arguments in (
+                ("ask", {"text": "hello"}),
+                ("listen", {}),
+                ("barge_in", {"text": "hello", "after_s": 1}),
+                ("hang_up", {}),
+            ):
+                failure = agent.fail(name, **arguments)
+                assert failure["kind"] == "BotNotReadyError"
+                assert "Call connect(url) first" in failure["error"]
+                assert "connect(url)" in failure["next"]
+
+
+def test_what_to_do_next(connected: Agent) -> None:
+    """What is wrong with the call, and not with the bot, is to be called in another way."""
+    for name in ("expect", "last_turn"):
+        assert "ask(text)" in connected.fail(name)["next"]
+    assert "other arguments" in connected.fail("ask", text="x" * 2_000_000)["next"]
 
 
 def test_a_bot_that_is_not_there(agent: Agent) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.cli import main
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,7 @@ scenarios:
     user: {modality: audio, speech: {service: kokoro}}
     turns: [{user: Hello, expect: [{event: user_transcription}]}]
 """
+CALLER = "name: caller\npersona: A guest\ngoal: a room\nsuccess: there is a room\n"
 HOOKS = """\
 def judge(question, answer, criterion):
     return "Hello" in answer, "it greets"
@@ -41,6 +42,12 @@ def tts(text):
 
 def fail(question, answer, criterion):
     raise ValueError("no judge today")
+
+def leave(*given):
+    raise SystemExit(0)
+
+def mumble(turns):
+    return ["no", "text"]
 """
 
 
@@ -87,9 +94,10 @@ def test_verdicts(
     assert told in capsys.readouterr().out
 
 
-def test_files(bot: EmbeddedBot, folder: Path) -> None:
+def test_files(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Results are written as lines of JSON and as XML, and sessions are recorded."""
     assert run(bot, "--json", "r.jsonl", "--junit", "r.xml", "--record", "kept", "--concurrency", "3") == 1
+    assert "that has not passed: kept\n" in capsys.readouterr().out
     records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
     assert [(each["name"], each["verdict"]) for each in records] == [
         ("calls/echo", "passed"),
@@ -101,6 +109,21 @@ def test_files(bot: EmbeddedBot, folder: Path) -> None:
     kept = {path.name for path in (folder / "kept").iterdir()}
     assert {"calls-echo.jsonl", "calls-wrong.jsonl", "calls-wrong.html", "calls-judged.html"} <= kept
     assert "calls-echo.html" not in kept
+
+
+def test_names_of_recordings(bot: EmbeddedBot, folder: Path) -> None:
+    """Each scenario has a recording of its own in the folder, whatever its name."""
+    names = ["a/b", "a-b", ".", "..", "A/B", "x.wav", "x", "../x", "ä", "v1.2", "v1.3"]
+    for number, name in enumerate(names):
+        (folder / f"n{number}.yaml").write_text(f"name: '{name}'\nturns: [{{expect: [{{event: response}}]}}]\n")
+    before = {*folder.iterdir()}
+    words = ["--timeout", "0.01", "--record", "kept", "--concurrency", "4", "--only", "calls/echo"]
+    only = [word for name in names for word in ("--only", name)]
+    assert run(bot, *words, *only, more=[f"n{number}.yaml" for number in range(len(names))]) == 1
+    kept = sorted(path.name for path in (folder / "kept").glob("*.jsonl"))
+    assert len(kept) == len(names) + 1, kept
+    assert {"v1.2.jsonl", "v1.3.jsonl", "x.jsonl", "calls-echo.jsonl"} <= {*kept}
+    assert {*folder.iterdir()} == {*before, folder / "kept"}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +149,38 @@ def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.
     assert out == ""
     assert err.startswith("rtvi-sync eval: ")
     assert told in err
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        (["--judge", "hooks.py:leave"], "the judge has failed: SystemExit: 0"),
+        (["--tts", "hooks.py:leave"], "tts has failed: SystemExit: 0"),
+        (["--next-line", "hooks.py:leave"], "next_line has failed: SystemExit: 0"),
+        (["--next-line", "hooks.py:mumble"], "what next_line returns must be a text"),
+    ],
+)
+def test_functions_that_fail(
+    bot: EmbeddedBot, folder: Path, hook: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a function does is a failure of its scenario; the others run, and the status is not that of success."""
+    (folder / "caller.yaml").write_text(CALLER)
+    assert run(bot, "--json", "r.jsonl", *hook, more=["caller.yaml"]) == 1
+    assert told in capsys.readouterr().out
+    assert len((folder / "r.jsonl").read_text().splitlines()) == 5
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of docs/guides/scenarios.md gives the report that the page shows."""
+    page = (ROOT / "docs" / "guides" / "scenarios.md").read_text("utf-8")
+    (folder / "weather.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    shown = page.partition("--transport eval\n")[2].partition("```")[0]
+    reply = Reply("It is two degrees, and rain.", call=("get_weather", {"city": "Oslo"}), result={})
+    with EmbeddedBot(replies=[reply]) as bot:
+        assert main(["eval", "weather.yaml", "--url", bot.ws_url, "--transport", "eval"]) == 3
+    first, *told = capsys.readouterr().out.splitlines()
+    assert first.startswith("NOT JUDGED   weather/oslo  (")
+    assert told == shown.splitlines()[1:]
 
 
 def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,17 +217,23 @@ def test_the_judge_of_the_file(bot: EmbeddedBot, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing on Windows")
 def test_an_interrupt(folder: Path) -> None:
-    """Ctrl-C ends the sessions; what was over is written."""
-    waiting = "name: w\nturns: [{user: Hi, expect: [{event: image, within_ms: 60000}]}]\n"
+    """Ctrl-C ends the sessions; what was over is written, and what was not is told."""
+    waiting = "name: w\nturns: [{user: Wait, expect: [{event: image, within_ms: 60000}]}]\n"
     (folder / "waits.yaml").write_text(waiting)
     with EmbeddedBot() as bot:
-        words = ["eval", "waits.yaml", "--url", bot.base_url, "--transport", "eval", "--json", "r.jsonl"]
+        files = ["--json", "r.jsonl", "--junit", "r.xml"]
+        words = ["eval", "calls.yaml", "waits.yaml", "--only", "echo", "--only", "w", "--url", bot.base_url]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "rtvi_sync", *words]
-        with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as process:
-            session = bot.wait_for_session(GUARD)
-            session.wait_for_message("send-text", timeout=GUARD)
+        command = [sys.executable, "-m", "rtvi_sync", *words, "--transport", "eval", *files]
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            bot.assert_heard("Hello", "Wait", timeout=GUARD)
             process.send_signal(signal.SIGINT)
-            assert process.wait(GUARD) == 130
-        session.wait_ended(GUARD)
-    assert (folder / "r.jsonl").read_text() == ""
+            _, told = process.communicate(timeout=GUARD)
+            assert process.returncode == 130
+        bot.wait_for_session(GUARD).wait_ended(GUARD)
+        bot.wait_for_session(GUARD).wait_ended(GUARD)
+    assert told == "rtvi-sync eval: interrupted after 1 of 2 scenarios\n"
+    assert [json.loads(line)["name"] for line in (folder / "r.jsonl").read_text().splitlines()] == ["calls/echo"]
+    assert 'tests="2" failures="0" errors="0" skipped="1"' in (folder / "r.xml").read_text()

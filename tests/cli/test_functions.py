@@ -56,6 +56,21 @@ def test_mistakes(place: str, told: str) -> None:
     assert str(caught.value).startswith("--judge")
 
 
+def test_a_module_that_ends_the_program(folder: Path) -> None:
+    """The status of a module that ends the program, which may be 0, is not that of the command."""
+    (folder / "my_checks.py").write_text("raise SystemExit(0)\n")
+    for place in ("my_checks.py:judge", "my_checks:judge"):
+        with pytest.raises(ValueError, match=r"--judge: my_checks(\.py)? ends the program when it is imported"):
+            function_at(place, "--judge")
+
+
+def test_functions_of_one_file(folder: Path) -> None:
+    """Functions of one file share what the file has loaded, which may be a model."""
+    (folder / "my_checks.py").write_text("heard = []\njudge = heard.append\ntts = heard.copy\n")
+    function_at("my_checks.py:judge", "--judge")("Hello")
+    assert function_at("my_checks.py:tts", "--tts")() == ["Hello"]
+
+
 def test_what_a_module_lacks() -> None:
     """What a module imports, and is not there, is not taken for the module."""
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):

@@ -175,6 +175,17 @@ def test_what_is_late_at_the_end_is_cut_off(seed: int) -> None:
     assert 495 <= len(numbers) < 500
 
 
+@pytest.mark.parametrize("jitter", [5e-324, 0.06, 10])
+@pytest.mark.parametrize("rate", [11_025, 22_050, RATE])
+def test_the_length_stays(rate: int, jitter: float) -> None:
+    """Late audio has as many samples as the audio has, also where packets differ in size, and without clicks."""
+    pcm = struct.pack("<h", 1_000) * (3 * rate)
+    late = all_of(NoisySource(BytesSource(pcm, rate), jitter=jitter, seed=4))
+    assert len(late) == len(pcm)
+    edges = sum(one != other for one, other in zip(samples_of(late), samples_of(late)[1:], strict=False))
+    assert edges <= 2 * 50 * 3 // 4  # only where a delay begins, and where it ends
+
+
 def test_the_end_may_be_a_part_of_a_packet() -> None:
     """The length is kept to the sample."""
     clean = tone(0.5)[:-246]
@@ -237,10 +248,12 @@ def test_a_line_of_another_rate(rate: int) -> None:
 def test_a_caller_on_a_bad_line() -> None:
     """What is pushed as the microphone is heard with noise, and `wait()` knows when all of it was sent."""
     caller = PushSource(RATE)
-    with EmbeddedBot() as bot, connect(bot.ws_url, mic=NoisySource(caller, snr_db=0), speaker=False):
-        caller.push(numbered([1] * 25))
-        assert caller.wait(GUARD)
-        session = bot.wait_for_session()
+    with EmbeddedBot() as bot:
+        with connect(bot.ws_url, mic=NoisySource(caller, snr_db=0), speaker=False):
+            caller.push(numbered([1] * 25))
+            assert caller.wait(GUARD)
+            session = bot.wait_for_session()
+        session.wait_ended(GUARD)  # all that was sent has come by then
     heard = samples_of(session.audio)
     assert len({sample for sample in heard if sample}) > 100
 

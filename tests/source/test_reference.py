@@ -23,6 +23,7 @@ MODULES = (
     "rtvi_sync.testing.scenarios",
     "rtvi_sync.testing.transport_contract",
     "rtvi_sync.flask",
+    "rtvi_sync.django",
     "rtvi_sync.notebook",
     "rtvi_sync.otel",
 )

@@ -48,6 +48,20 @@ def rtvi_judge():
     return lambda question, answer, criterion: ("Hello" in answer, "it greets")
 """
 
+CALLER = """\
+import pytest
+
+answers = iter([True, False])
+
+@pytest.fixture
+def rtvi_judge():
+    return lambda question, answer, criterion: next(answers)
+
+@pytest.fixture
+def rtvi_next_line():
+    return lambda turns: None if turns else "Hello"
+"""
+
 Run = Callable[..., pytest.RunResult]
 
 
@@ -69,7 +83,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:
     """Each scenario passes, fails with its report, or is skipped with the reason."""
-    result = run("--rtvi-scenarios", "-rs", "--rtvi-record-failed", "kept")
+    result = run("--rtvi-scenarios", "-rsf", "--rtvi-record-failed", "kept")
     result.assert_outcomes(passed=1, failed=1, skipped=2)
     result.stdout.fnmatch_lines(
         [
@@ -78,6 +92,7 @@ def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:
             "*rtvi recording*",
             "SKIPPED*test_calls.yaml:11: not judged: its criterion needs a judge*",
             "SKIPPED*test_calls.yaml:15: unsupported: the user speaks*",
+            "FAILED *::wrong - Failed: 'You said: Hello' contains*",
         ]
     )
     assert {path.suffix for path in (pytester.path / "kept").iterdir()} == {".jsonl", ".html"}
@@ -105,3 +120,23 @@ def test_a_wrong_file(run: Run, pytester: pytest.Pytester) -> None:
     result = run("--rtvi-scenarios")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*test_bad.yaml:3:5: *did you mean 'user'*"])
+
+
+def test_a_wrong_url(run: Run) -> None:
+    """What is wrong with the options is told in a line, without frames of this package."""
+    result = run("--rtvi-scenarios", "--rtvi-url", "ftp://127.0.0.1", "-k", "echo")
+    result.assert_outcomes(failed=1, deselected=3)
+    result.stdout.fnmatch_lines(["InvalidTransportParamsError: This is not the URL of a bot*"])
+    result.stdout.no_fnmatch_line("*run.py*")
+
+
+def test_recordings_of_each_run(run: Run, pytester: pytest.Pytester) -> None:
+    """Recordings of all runs of a simulated scenario are kept if one has failed, and else none."""
+    (pytester.path / "conftest.py").write_text(CALLER)
+    caller = "name: caller\npersona: p\ngoal: g\nsuccess: s\nruns: 2\n"
+    (pytester.path / "test_calls.yaml").write_text(caller)
+    run("--rtvi-scenarios", "--rtvi-record-failed", "kept").assert_outcomes(failed=1)
+    assert len([*(pytester.path / "kept").glob("*.jsonl")]) == 2
+    (pytester.path / "conftest.py").write_text(CALLER.replace("False", "True"))
+    run("--rtvi-scenarios", "--rtvi-record-failed", "none").assert_outcomes(passed=1)
+    assert [*(pytester.path / "none").iterdir()] == []

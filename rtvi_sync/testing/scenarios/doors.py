@@ -39,6 +39,7 @@ class Door(Record):
         carries_messages: False: by telephone.
         shows_images: the eval route reports the images of the bot in this session.
         hears: what the bot says can be transcribed.
+        tells_calls: False: the bot is older than the messages that tell of a call.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Door(Record):
     carries_messages: bool
     shows_images: bool
     hears: bool
+    tells_calls: bool = True
 
     def obstacle(self, scenario: Scenario, *, has_tts: bool, has_next_line: bool) -> str | None:
         """Return why a scenario cannot be run through this door, and what would do it; None: it can."""
@@ -68,6 +70,8 @@ class Door(Record):
             return "never", "it is what the bot is heard to say: pass a function that transcribes (--transcribe M:F)"
         if not self.carries_messages:
             return None if event in _AUDIBLE else ("never", f"a call by {self.name} does not tell {event}: {_EVAL}")
+        if event in CALL_EVENTS and not self.tells_calls:
+            return "never", f"a bot before RTVI 1.2 does not tell {event} as newer ones do: update Pipecat to 0.0.102"
         if event == "image" and not self.shows_images:
             if self.is_eval:
                 return "never", "the client was connected without capture_bot_images: pass the URL in place of a client"
@@ -107,7 +111,8 @@ def level_for(scenario: Scenario) -> ReportLevel | None:
     """Return the least level at which the bot has to report calls; None: that which it has."""
     if scenario.simulation is not None:
         return "full"
-    level: ReportLevel | None = None
+    # Of a bot that does not tell of its calls at all, none would be missed.
+    level: ReportLevel | None = "none" if wants(scenario, *CALL_EVENTS) else None
     for expectation in expectations(scenario):
         if expectation.event not in CALL_EVENTS:
             continue

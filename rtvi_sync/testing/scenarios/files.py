@@ -18,6 +18,7 @@ from rtvi_sync.errors import ScenarioFileError
 from rtvi_sync.protocol.text import quoted
 from rtvi_sync.protocol.validation import COUNT_OR_ZERO, NUMBER, PATH, Rule, integer, number
 from rtvi_sync.testing.scenarios.keys import Keys, check, items_of, words
+from rtvi_sync.testing.scenarios.media import MAX_FAULTS
 from rtvi_sync.testing.scenarios.model import (
     CALL_EVENTS,
     EventName,
@@ -28,6 +29,7 @@ from rtvi_sync.testing.scenarios.model import (
     Measure,
     Modality,
     Options,
+    Place,
     Scenario,
     ScenarioTurn,
     SendAfter,
@@ -47,8 +49,6 @@ MAX_TURNS: Final = 1_000
 MAX_MS: Final = 3_600_000
 #: Of the pauses in a turn: 10 min.
 MAX_PAUSES_MS: Final = 600_000
-#: Faults that an error lists.
-MAX_FAULTS: Final = 100
 
 _SUFFIXES: Final = (".yaml", ".yml")
 
@@ -174,7 +174,7 @@ class _Reading:
     scenarios: list[Scenario] = attrs.field(factory=list)
     faults: list[ScenarioFileError] = attrs.field(factory=list)
     budget: Budget = attrs.field(factory=Budget)
-    begun: int = 0  # scenarios
+    names: dict[str, Place] = attrs.field(factory=dict)  # where each scenario has its full one
 
     @property
     def is_full(self) -> bool:
@@ -211,7 +211,7 @@ class _Reading:
             if (file := folder / name).is_file() and not self.is_full:
                 self.file(file, is_listed=True)
         if not self.scenarios and not self.faults:
-            text = "no scenario file in this folder: none that ends in .yaml or .yml and has a name"
+            text = "no scenario file in this folder itself: none that ends in .yaml or .yml and has a name"
             self.faults.append(ScenarioFileError(folder, 0, 0, text))
 
     def file(self, path: Path, *, is_listed: bool = False) -> None:
@@ -240,24 +240,12 @@ class _Reading:
         if not entries:
             raise top.node_needed("scenarios").fault("'scenarios' must have one scenario at least")
         defaults = {key: pair for key, pair in top.pairs.items() if key not in ("scenarios", "name")}
-        names: dict[str, int] = {}
-        self.scenarios += self.each(entries, lambda entry: self._entry(path, name, defaults, entry, names))
+        self.scenarios += self.each(entries, lambda entry: self._entry(path, name, defaults, entry))
 
-    def _entry(
-        self,
-        path: Path,
-        file_name: str,
-        defaults: Mapping[str, tuple[Node, Node]],
-        entry: Node,
-        names: dict[str, int],
-    ) -> Scenario:
+    def _entry(self, path: Path, file_name: str, defaults: Mapping[str, tuple[Node, Node]], entry: Node) -> Scenario:
         """Read one item of `scenarios`, whose defaults are the file's own keys."""
         own = Keys.of(entry, "a scenario", _SCENARIO_KEYS)
         name = own.needed("name", _NAME)
-        place = own.node_needed("name")
-        if name in names:
-            raise place.fault(f"the scenario {quoted(name)} is there twice, first in line {names[name]}")
-        names[name] = place.line
         inherited = [node for key, (_, node) in defaults.items() if key not in own]
         if not self.budget.takes(sum(node.size for node in inherited)):  # which are read again, as those of an alias
             raise entry.fault(TOO_MANY)
@@ -276,9 +264,11 @@ def _scenario(reading: _Reading, path: Path, keys: Keys, own: Keys, name: str, f
         name: its own.
         full_name: with the file's.
     """
-    reading.begun += 1
-    if reading.begun > MAX_SCENARIOS:
+    if len(reading.names) >= MAX_SCENARIOS:
         raise own.node.fault(f"more than {MAX_SCENARIOS} scenarios")
+    place = own.node_needed("name").place
+    if (first := reading.names.setdefault(full_name, place)) is not place:
+        raise own.node_needed("name").fault(f"the scenario {quoted(full_name)} is there twice, first at {first}")
     is_simulated = "persona" in keys
     if is_simulated == ("turns" in keys):
         both = "not both" if is_simulated else "and this one has neither"

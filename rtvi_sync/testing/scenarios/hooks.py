@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 import attrs
 
 from rtvi_sync.concurrency.clock import monotonic
+from rtvi_sync.concurrency.deadline import on_main_thread
 from rtvi_sync.media import BytesSource
 from rtvi_sync.media.audio_files import decode
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import FUNCTION, function_taking, takes
 from rtvi_sync.testing.scenarios.judging import ChatJudge
-from rtvi_sync.testing.scenarios.matching import (
-    AskJudge,
-    Judged,
-)
+from rtvi_sync.testing.scenarios.matching import AskJudge, Judged
+from rtvi_sync.testing.scenarios.media import MAX_SPEECH, is_too_long
 
-if TYPE_CHECKING:
-    pass
+T = TypeVar("T")
 
-#: Seconds of a recording, and of what is synthesized for a turn.
-MAX_SPEECH: Final = 600.0
-_VERDICTS: Final[Mapping[object, str]] = {True: "yes", False: "no", "continue": "continue"}
+_VERDICTS: Final[Mapping[object, Literal["yes", "no", "continue"]]] = {True: "yes", False: "no", "continue": "continue"}
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -55,11 +51,31 @@ class Hooks(Record):
 
 
 class HookError(Exception):
-    """What a hook has raised, or that what it has returned cannot be used."""
+    """What a hook has raised, or that what it has returned cannot be used.
+
+    Attributes:
+        hook: its name.
+        why: in one line.
+    """
 
     def __init__(self, hook: str, why: str) -> None:
         super().__init__(f"{hook} has failed: {why}")
         self.hook = hook
+        self.why = why
+
+
+def call_hook(hook: str, function: Callable[..., T], *given: Any) -> T:
+    """Return what a function returns that calls a hook, and checks what that returns.
+
+    Raises:
+        HookError: it has raised. `sys.exit()` is such an error, but on the main thread, where it may be a signal.
+    """
+    try:
+        return function(*given)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and on_main_thread():
+            raise
+        raise HookError(hook, raised(error)) from error
 
 
 def ask_judge(judge: Callable[..., Any], need: AskJudge, said: Sequence[tuple[str, str]]) -> Judged:
@@ -71,23 +87,28 @@ def ask_judge(judge: Callable[..., Any], need: AskJudge, said: Sequence[tuple[st
         said: who has said what before.
     """
     try:
-        if isinstance(judge, ChatJudge):
-            given: Any = judge.judge(
-                need.criterion, said, reply=need.answer if need.call is None else "", call=need.call
-            )
-        else:
-            question = next((text for speaker, text in reversed(said) if speaker == "user"), "")
-            given = judge(question, need.answer, need.criterion)
-        verdict, reason = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
-        known = _VERDICTS.get(verdict) if isinstance(verdict, (bool, str)) else None
-        if known is None or not isinstance(reason, str):
-            raise TypeError(
-                'it must return True, False or "continue", alone or in a pair with a reason (a str), not '
-                f"{type(given).__name__}"
-            )
-    except Exception as error:  # noqa: BLE001 - the application's
-        return Judged("error", raised(error), monotonic())
-    return Judged(known, reason, monotonic())  # type: ignore[arg-type]
+        verdict, reason = call_hook("judge", _verdict, judge, need, said)
+    except HookError as error:
+        return Judged("error", error.why, monotonic())
+    return Judged(verdict, reason, monotonic())
+
+
+def _verdict(
+    judge: Callable[..., Any], need: AskJudge, said: Sequence[tuple[str, str]]
+) -> tuple[Literal["yes", "no", "continue"], str]:
+    if isinstance(judge, ChatJudge):
+        given: Any = judge.judge(need.criterion, said, reply=need.answer if need.call is None else "", call=need.call)
+    else:
+        question = next((text for speaker, text in reversed(said) if speaker == "user"), "")
+        given = judge(question, need.answer, need.criterion)
+    verdict, reason = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
+    known = _VERDICTS.get(verdict) if isinstance(verdict, (bool, str)) else None
+    if known is None or not isinstance(reason, str):
+        raise TypeError(
+            'it must return True, False or "continue", alone or in a pair with a reason (a str), not '
+            f"{type(given).__name__}"
+        )
+    return known, reason
 
 
 def speech_of(made: Any) -> tuple[bytes, int]:
@@ -106,6 +127,6 @@ def speech_of(made: Any) -> tuple[bytes, int]:
     source = BytesSource(*made)
     if not source.pcm:
         raise ValueError("tts returned no sound")
-    if len(source.pcm) > 2 * source.sample_rate_hz * MAX_SPEECH:
-        raise ValueError(f"tts returned more than {MAX_SPEECH:g} s of sound")
+    if is_too_long(source.pcm, source.sample_rate_hz):
+        raise ValueError(f"tts returned more than {MAX_SPEECH} s of sound")
     return source.pcm, source.sample_rate_hz

@@ -245,7 +245,13 @@ class ChatJudge:
         return error
 
     def _masked(self, text: str) -> str:
-        return text if self._api_key is None else text.replace(self._api_key, "***")
+        key = self._api_key
+        if key is None:
+            return text
+        masked = text.replace(key, "***")
+        for length in range(len(key) - 1, 3, -1):  # of a long text that was cut within the key
+            masked = masked.replace(f"{key[:length]}…", "***…")
+        return masked
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from rtvi_sync.errors import DeviceError, ScenarioFileError
 from rtvi_sync.media.sources import WavSource
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing.scenarios.model import Scenario
 
-#: Seconds of a recording.
-MAX_AUDIO_S: Final = 600
+#: Seconds of a recording, and of what is synthesized for a turn.
+MAX_SPEECH: Final = 600
 #: Faults that an error lists.
 MAX_FAULTS: Final = 100
+
+
+def read_recording(path: Path) -> WavSource:
+    """Return what a recording says.
+
+    Raises:
+        DeviceError: it cannot be read, or is too long.
+    """
+    try:
+        source = WavSource(path)
+    except OSError as error:  # no system has such a path
+        raise DeviceError(f"{one_line(str(path))} cannot be used: {error.strerror}", devices=("mic",)) from None
+    if is_too_long(source.pcm, source.sample_rate_hz):
+        raise DeviceError(f"the recording {path} is longer than {MAX_SPEECH} s", devices=("mic",))
+    return source
+
+
+def is_too_long(pcm: bytes, sample_rate_hz: int) -> bool:
+    """Return whether audio, 16-bit mono, is longer than what a user says in a turn."""
+    return len(pcm) > 2 * sample_rate_hz * MAX_SPEECH
 
 
 def check_media(scenarios: Iterable[Scenario]) -> None:
@@ -42,13 +64,12 @@ def check_media(scenarios: Iterable[Scenario]) -> None:
 def _recording_fault(path: Path) -> str:
     """Return what is wrong with a recording, or ""."""
     try:
-        source = WavSource(path)
+        read_recording(path)
     except DeviceError as error:
         return str(error)
-    seconds = len(source.pcm) / 2 / source.sample_rate_hz
-    return f"the recording {path} is longer than {MAX_AUDIO_S} s" if seconds > MAX_AUDIO_S else ""
+    return ""
 
 
 def _image_fault(path: Path) -> str:
     """Return what is wrong with an image, or ""."""
-    return "" if path.is_file() else f"there is no image {path}"
+    return "" if os.path.isfile(path) else f"there is no image {one_line(str(path))}"

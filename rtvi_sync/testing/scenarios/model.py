@@ -47,7 +47,7 @@ Options: TypeAlias = Mapping[str, Any]
 """The options of a service, as the file has them: texts, numbers, booleans, None, and lists and dicts of these."""
 
 #: The events that tell of a call of a function.
-CALL_EVENTS: Final = frozenset({"function_call", "function_call_stopped"})
+CALL_EVENTS: Final[frozenset[EventName]] = frozenset({"function_call", "function_call_stopped"})
 
 
 class Place(NamedTuple):
@@ -299,7 +299,8 @@ class Scenario(Record):
 
         Args:
             bot: the bot's URL, as `RTVIClient.for_url()` takes it; or a client that is connected, whose session stays
-                open. What that session was not begun for is "unsupported".
+                open. What that session was not begun for is "unsupported", and so are several runs, and a client that
+                was made with ``track_turns=False``.
             transport: as of `RTVIClient.for_url()`: "eval" for all that the format has.
             judge: ``judge(question, answer, criterion)`` returns whether what the bot has said meets the criterion:
                 True, False or "continue" (it has not said all), alone or in a pair with its reason. A call of a
@@ -321,7 +322,6 @@ class Scenario(Record):
             BotNotReadyError: the client has no session with a ready bot.
             InvalidTransportParamsError: the URL cannot be a bot's, or not by this transport.
             MissingExtraError: the transport needs a library that is not installed.
-            UnsupportedFeatureError: the client was made with ``track_turns=False``.
         """
         from rtvi_sync.testing.scenarios import run_scenario  # which imports this module
 

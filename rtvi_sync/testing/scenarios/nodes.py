@@ -309,7 +309,8 @@ class _Composer:
         for each in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(each.value, dict) or each.file is not self._file:  # Pipecat merges no included file
                 raise node.fault("'<<' must be an alias of a mapping, or a list of such")
-            pairs = {**each.value, **pairs}
+            for name, pair in each.value.items():
+                pairs.setdefault(name, pair)
         return pairs
 
     def _check_tag(self, event: Any, name: str) -> None:

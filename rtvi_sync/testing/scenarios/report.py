@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import attrs
 
 from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.recording_rows import loads
 from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.protocol.validation import BOOL
 from rtvi_sync.testing.scenarios.matching import FailureKind, Verdict
@@ -19,6 +21,8 @@ TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
 
 #: Of several verdicts the first one that is among them counts.
 _ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
+# Characters of what was said in a line of a report.
+_SHOWN: Final = 300
 _MARKS: Final[Mapping[str, str]] = {
     "passed": "PASS",
     "failed": "FAIL",
@@ -213,7 +217,7 @@ class ScenarioResult(Record):
         """Return the report.
 
         Args:
-            verbose: True: with each expectation, also if all have passed.
+            verbose: True: with each expectation, and what was said in a simulated conversation, also if all is met.
         """
         BOOL.check(verbose=verbose)
         seconds = f"{self.duration_ms / 1000:.1f} s"
@@ -225,10 +229,13 @@ class ScenarioResult(Record):
             lines.append(f"  {one_line(self.reason)}")
         if verbose or self.verdict != "passed":
             lines += [line for turn in self.turns for line in _lines_of(turn)]
+            if self.kind == "simulation":
+                lines += [f"  {speaker:<4}  {one_line(text, _SHOWN)}" for speaker, text in self.conversation]
         for metric in self.metrics:
             value = "" if metric.value is None else f" {metric.value:g}"
             why = f": {one_line(metric.reason)}" if metric.reason else ""
-            lines.append(f"  {_MARKS[metric.verdict]:<11}  {metric.name}{value}{why}")
+            kind = f" [{metric.kind}]" if metric.kind is not None else ""
+            lines.append(f"  {_MARKS[metric.verdict]:<11}  {metric.name}{value}{why}{kind}")
         return "\n".join(map(clean, lines))
 
 
@@ -263,9 +270,8 @@ def _lines_of(turn: ScenarioTurnResult) -> list[str]:
     if turn.reason:
         lines.append(f"    {one_line(turn.reason)}")
     for each in turn.expectations:
-        told = (
-            f": {one_line(each.reason)}" if each.reason else f" {one_line(each.matched, 100)!r}" if each.matched else ""
-        )
+        told = f" {one_line(each.matched, 100)!r}" if each.matched else ""
+        told += f": {one_line(each.reason)}" if each.reason else ""
         kind = f" [{each.kind}]" if each.kind is not None else ""
         lines.append(f"    {_MARKS[each.verdict]:<11}  {each.index} {each.event_name}{told}{kind}")
     return lines
@@ -275,40 +281,42 @@ def _lines_of(turn: ScenarioTurnResult) -> list[str]:
 
 
 def json_lines(results: Iterable[ScenarioResult]) -> str:
-    """Return results as Pipecat's ``results.jsonl``: a record a line."""
-    return "".join(f"{json.dumps(result.record(), ensure_ascii=False, default=str)}\n" for result in results)
+    """Return results as Pipecat's ``results.jsonl``: a record a line, in ASCII, whatever the bot has said."""
+    records = (loads(json.dumps(result.record(), default=str)) for result in results)  # without NaN
+    return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
-def junit(results: Sequence[ScenarioResult]) -> str:
-    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there."""
+def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str:
+    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there.
+
+    Args:
+        results: what has become of scenarios.
+        not_run: the names of others, which were not run to their end; they are skipped, too.
+    """
     verdicts = [result.verdict for result in results]
     suite = ElementTree.Element(
         "testsuite",
         name="rtvi-sync eval",
-        tests=str(len(results)),
+        tests=str(len(results) + len(not_run)),
         failures=str(verdicts.count("failed")),
         errors="0",
-        skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported")),
+        skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported") + len(not_run)),
         time=_seconds(sum(result.duration_ms for result in results)),
     )
     for result in results:
-        file, _, name = result.name.rpartition("/")
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=clean(file or result.path.stem),
-            name=clean(name),
-            time=_seconds(result.duration_ms),
-        )
+        case = _test_case(suite, result.name, result.path.stem, result.duration_ms)
         for failure in result.failures:
             where = "" if failure.turn_index < 0 else f"turn {failure.turn_index}: "
             told = ElementTree.SubElement(
-                case, "failure", message=f"{where}{one_line(failure.reason)}", type=failure.kind
+                case, "failure", message=_xml(f"{where}{one_line(failure.reason)}"), type=failure.kind
             )
-            told.text = clean(str(failure))
+            told.text = _xml(str(failure))
         if (why := result.skip_reason) is not None:
-            ElementTree.SubElement(case, "skipped", message=clean(why), type=result.verdict)
-        ElementTree.SubElement(case, "system-out").text = "\n".join(map(_printable, str(result).splitlines()))
+            ElementTree.SubElement(case, "skipped", message=_xml(why), type=result.verdict)
+        ElementTree.SubElement(case, "system-out").text = "\n".join(map(_xml, str(result).splitlines()))
+    for name in not_run:
+        case = _test_case(suite, name, "", 0)
+        ElementTree.SubElement(case, "skipped", message="not run: the run was ended before", type="not_run")
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     ElementTree.indent(suites)
@@ -316,10 +324,16 @@ def junit(results: Sequence[ScenarioResult]) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
+def _test_case(suite: ElementTree.Element, full_name: str, stem: str, duration_ms: int) -> ElementTree.Element:
+    file, _, name = full_name.rpartition("/")
+    told = {"classname": _xml(file or stem), "name": _xml(name), "time": _seconds(duration_ms)}
+    return ElementTree.SubElement(suite, "testcase", told)
+
+
 def _seconds(milliseconds: int) -> str:
     return f"{milliseconds / 1000:.3f}"
 
 
-def _printable(text: str) -> str:
+def _xml(text: str) -> str:
     """Return text without characters that XML cannot have."""
-    return "".join(character for character in clean(text) if character.isprintable())
+    return re.sub("[\ufffe\uffff]", " ", clean(text))

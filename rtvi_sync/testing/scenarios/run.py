@@ -24,6 +24,7 @@ from rtvi_sync.errors import (
     RTVIError,
 )
 from rtvi_sync.media import NullSink, SilenceSource
+from rtvi_sync.protocol.dialects import parse_version
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import HEADERS, PATH, SECONDS, STRING, Rule
@@ -43,10 +44,14 @@ from rtvi_sync.transports.eval import EvalTransport
 _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
 
 
+# The version of RTVI from which on bots tell of calls as scenarios need it.
+_CALLS_SINCE: Final = (1, 2)
 #: Seconds for which a bot is waited for that does not listen yet.
 PATIENCE: Final = 5.0
 # Seconds between two attempts.
 _PAUSE: Final = 0.25
+# Of the files of a recording, which its path may have.
+_SUFFIXES: Final = (".jsonl", ".wav")
 # Characters of a failure in a recording.
 _MAX_WHY: Final = 500
 
@@ -155,7 +160,8 @@ class ScenarioRun:
             if self._options.record is not None:
                 path = Path(self._options.record)
                 if self._attempt > 1:
-                    path = path.with_name(f"{path.stem}-run{self._attempt}{path.suffix}")
+                    base = path.with_suffix("") if path.suffix in _SUFFIXES else path
+                    path = base.with_name(f"{base.name}.run{self._attempt}")
                 recording = self._client.record(path, overwrite=True)
             with contextlib.nullcontext() if recording is None else contextlib.closing(recording):
                 result = self._run_session()
@@ -195,12 +201,15 @@ class ScenarioRun:
                 transport.cancel()
 
     def _obstacle(self) -> str | None:
-        hooks = self._hooks
+        hooks, simulation = self._hooks, self._scenario.simulation
+        if self._url is None and simulation is not None and simulation.runs > 1:
+            return f"'runs: {simulation.runs}' needs a session for each run: pass the URL in place of a client"
         return self._find_door().obstacle(
             self._scenario, has_tts=hooks.tts is not None, has_next_line=hooks.next_line is not None
         )
 
-    def _find_door(self) -> Door:
+    def _find_door(self, version: tuple[int, int] | None = None) -> Door:
+        """Return the door, to a bot of this version of RTVI; None: unknown."""
         transport = self._client.transport
         assert transport is not None, "a client for a URL has one, and one that is connected"
         is_eval = isinstance(transport, EvalTransport)
@@ -211,13 +220,15 @@ class ScenarioRun:
             carries_messages=transport.carries_messages,
             shows_images=isinstance(transport, EvalTransport) and transport.captures_bot_images,
             hears=self._hooks.transcribe is not None and self._speaks,
+            tells_calls=version is None or version >= _CALLS_SINCE,
         )
 
     def _converse(self, events: EventStream[Any]) -> ScenarioResult:
         """Run the scenario in a session that is there."""
         if (obstacle := self._obstacle()) is not None:
             return self._result(reason=obstacle)
-        door, scenario = self._find_door(), self._scenario
+        version = parse_version(self._client._life.session().engine.version)
+        door, scenario = self._find_door(version), self._scenario
         transport = self._client.transport
         if isinstance(transport, EvalTransport):
             with contextlib.suppress(DisconnectedError):  # the first turn tells that the session has ended
@@ -225,7 +236,7 @@ class ScenarioRun:
         if scenario.simulation is not None:
             talk = SimulatedConversation(self._client, scenario, door, self._hooks).run()
             self._said = talk.lines
-            return self._result(metrics=talk.metrics, failure=talk.failure)
+            return self._result(metrics=talk.metrics, failure=talk.failure, reason=talk.reason)
         conversation = ScriptedConversation(self._client, scenario, events, door, self._hooks, self._options.timeout)
         self._seen, self._said = conversation.seen, conversation.said
         with contextlib.closing(conversation):

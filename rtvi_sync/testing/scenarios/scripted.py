@@ -22,7 +22,7 @@ from rtvi_sync.errors import (
     UnsupportedFeatureError,
 )
 from rtvi_sync.events import Event, RTVIEvent
-from rtvi_sync.media import BytesSource, WavSource
+from rtvi_sync.media import BytesSource
 from rtvi_sync.media.base import AudioSource
 from rtvi_sync.media.tracks import AudioTrack
 from rtvi_sync.protocol.dialects import parse_version
@@ -30,6 +30,7 @@ from rtvi_sync.protocol.text import raised
 from rtvi_sync.protocol.validation import STRING
 from rtvi_sync.session.event_stream import EventStream
 from rtvi_sync.testing.scenarios.doors import Door, wants
+from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, call_hook, speech_of
 from rtvi_sync.testing.scenarios.matching import (
     AskJudge,
     AwaitEvent,
@@ -38,6 +39,7 @@ from rtvi_sync.testing.scenarios.matching import (
     Match,
     Steps,
 )
+from rtvi_sync.testing.scenarios.media import MAX_SPEECH, read_recording
 from rtvi_sync.testing.scenarios.model import Expectation, Scenario, ScenarioTurn, SendAfter, SpokenPause
 from rtvi_sync.testing.scenarios.report import (
     ExpectationResult,
@@ -52,8 +54,6 @@ from rtvi_sync.transports.eval import EvalTransport
 if TYPE_CHECKING:
     from rtvi_sync.conversation.ask import Question
     from rtvi_sync.media.tracks import TrackFrames
-
-from rtvi_sync.testing.scenarios.hooks import MAX_SPEECH, HookError, Hooks, ask_judge, speech_of
 
 #: Seconds that a send waits at most until the bot is silent, or until the event comes that it is to follow.
 QUIET_LIMIT: Final = 30.0
@@ -202,7 +202,8 @@ class ScriptedConversation:
                 reason = f"the bot ended the call before {after.event} came, after which the turn is sent"
                 return ScenarioFailure(index, -1, after.event, "bot_ended", reason)
             if not self._take_one(until):
-                reason = f"{after.event} did not come within {SEND_AFTER_LIMIT:g} s, after which the turn is sent"
+                reason = f"{after.event}, after which the turn is sent, did not come within {SEND_AFTER_LIMIT:g} s"
+                reason += self._stream.why_missing(after.event)
                 return ScenarioFailure(index, -1, after.event, "send_after_timeout", reason)
         self._pass_time(seen_at + delay)
         return None
@@ -277,10 +278,7 @@ class ScriptedConversation:
     def _spoken(self, turn: ScenarioTurn) -> AudioSource:
         """Return what the user says in a turn, as sound."""
         if turn.audio is not None:
-            recording = WavSource(turn.audio)
-            if len(recording.pcm) > 2 * recording.sample_rate_hz * MAX_SPEECH:
-                raise DeviceError(f"{turn.audio} is longer than {MAX_SPEECH:g} s", devices=("mic",))
-            return recording
+            return read_recording(turn.audio)
         parts: Sequence[str | SpokenPause] = turn.parts or (turn.user or "",)
         voices = {part: self._synthesize(part) for part in parts if isinstance(part, str)}
         rates = {rate for _, rate in voices.values()}
@@ -294,12 +292,9 @@ class ScriptedConversation:
 
     def _synthesize(self, text: str) -> tuple[bytes, int]:
         """Return a text as speech."""
-        assert self._hooks.tts is not None, "the door says that it is needed"
-        try:
-            made = self._hooks.tts(text)
-            return speech_of(made)
-        except Exception as error:
-            raise HookError("tts", raised(error)) from error
+        tts = self._hooks.tts
+        assert tts is not None, "the door says that it is needed"
+        return call_hook("tts", lambda: speech_of(tts(text)))
 
     # -- what comes ---------------------------------------------------------------------------------------------------
 
@@ -365,11 +360,8 @@ class ScriptedConversation:
         rate = frames[-1].sample_rate_hz
         pcm = b"".join(frame.pcm for frame in frames if frame.sample_rate_hz == rate)
         assert self._hooks.transcribe is not None, "the door hears"
-        try:
-            text = self._hooks.transcribe(pcm, rate)
-            STRING.check_one("what transcribe returns", text)
-        except Exception as error:
-            raise HookError("transcribe", raised(error)) from error
+        text = call_hook("transcribe", self._hooks.transcribe, pcm, rate)
+        call_hook("transcribe", STRING.check_one, "what transcribe returns", text)
         heard = self._stream.hear(text, began, max(stopped, monotonic()))
         if heard is not None:
             self._keep(heard)

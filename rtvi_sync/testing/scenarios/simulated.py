@@ -9,14 +9,14 @@ import attrs
 
 from rtvi_sync.client.client import RTVIClient
 from rtvi_sync.concurrency.clock import monotonic
-from rtvi_sync.errors import DeviceError, RequestTimeoutError, RTVIError
+from rtvi_sync.errors import DeviceError, RequestTimeoutError, RTVIError, UnsupportedFeatureError
 from rtvi_sync.media import BytesSource
 from rtvi_sync.protocol.record import Record
-from rtvi_sync.protocol.text import one_line, raised
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import takes
 from rtvi_sync.testing.scenarios.doors import Door
-from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, speech_of
-from rtvi_sync.testing.scenarios.matching import AskJudge, FailureKind
+from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, call_hook, speech_of
+from rtvi_sync.testing.scenarios.matching import AskJudge, Judged, signature
 from rtvi_sync.testing.scenarios.model import ExpectedCall, Scenario, Simulation, SimulationMetric
 from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure
 from rtvi_sync.testing.simulation import Talk, simulate
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _SUCCESS: Final = "success"
 _NO_JUDGE: Final = "its criterion needs a judge, and there is none"
-_GOAL: Final = "In the whole conversation, not only in the latest reply, this is so: {success}"
+_GOAL: Final = (
+    "In the whole conversation, not only in the latest reply, this is so (lines that begin with 'call:' are functions "
+    "that the bot has called): {success}"
+)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -37,11 +40,17 @@ class SimulatedTalk(Record):
         metrics: its goal first.
         lines: who, "user" or "bot", has said what.
         failure: why it was not completed; None if it was.
+        reason: why it could not be held at all; "" if it was.
     """
 
     metrics: Sequence[MetricResult]
     lines: Sequence[tuple[str, str]]
     failure: ScenarioFailure | None = None
+    reason: str = ""
+
+
+def _judge_error(name: str, judged: Judged) -> MetricResult:
+    return MetricResult(name=name, verdict="failed", kind="error", reason=f"the judge has failed: {judged.reason}")
 
 
 class SimulatedConversation:
@@ -84,6 +93,11 @@ class SimulatedConversation:
         except HookError as error:
             talk = Talk(turns=self._turns, ended_by="next_line")
             failure = ScenarioFailure(-1, -1, f"<{error.hook}>", "error", str(error))
+        except (TypeError, ValueError) as error:  # what the caller has returned cannot be said
+            talk = Talk(turns=self._turns, ended_by="next_line")
+            failure = ScenarioFailure(-1, -1, "<next_line>", "error", str(error))
+        except UnsupportedFeatureError as error:
+            return SimulatedTalk(metrics=(), lines=(), reason=str(error))
         except (RTVIError, DeviceError) as error:
             talk = Talk(turns=self._turns, ended_by="bot")
             failure = ScenarioFailure(-1, -1, "<session>", "error", str(error))
@@ -97,17 +111,13 @@ class SimulatedConversation:
         self._turns = turns
         next_line = self._hooks.next_line
         assert next_line is not None, "the door says that it is needed"
-        try:
-            line = next_line(turns, self._simulation) if takes(next_line, turns, None) else next_line(turns)
-        except Exception as error:
-            raise HookError("next_line", raised(error)) from error
+        given = (turns, self._simulation) if takes(next_line, turns, None) else (turns,)
+        line = call_hook("next_line", next_line, *given)
         if not (isinstance(line, str) and line and self._user_speaks):
             return line
-        assert self._hooks.tts is not None, "the door says that it is needed"
-        try:
-            return BytesSource(*speech_of(self._hooks.tts(line)))
-        except Exception as error:
-            raise HookError("tts", raised(error)) from error
+        tts = self._hooks.tts
+        assert tts is not None, "the door says that it is needed"
+        return call_hook("tts", lambda: BytesSource(*speech_of(tts(line))))
 
     # -- judged -------------------------------------------------------------------------------------------------------
 
@@ -118,14 +128,14 @@ class SimulatedConversation:
             return MetricResult(name=_SUCCESS, verdict="failed", kind="no_content", reason="nothing was said")
         if self._hooks.judge is None:
             return MetricResult(name=_SUCCESS, verdict="not_judged", reason=_NO_JUDGE)
-        transcript = "\n".join(f"{speaker}: {text}" for speaker, text in talk.lines)
-        judged = ask_judge(
-            self._hooks.judge, AskJudge(_GOAL.format(success=self._simulation.success), transcript), talk.lines
-        )
+        need = AskJudge(_GOAL.format(success=self._simulation.success), _transcript(talk))
+        judged = ask_judge(self._hooks.judge, need, talk.lines)
         if judged.verdict == "yes":
             return MetricResult(name=_SUCCESS, verdict="passed", reason=judged.reason)
-        kind: FailureKind = "error" if judged.verdict == "error" else "judge_no"
-        return MetricResult(name=_SUCCESS, verdict="failed", kind=kind, reason=judged.reason or "the goal is not met")
+        if judged.verdict == "error":
+            return _judge_error(_SUCCESS, judged)
+        reason = judged.reason or "the goal is not met"
+        return MetricResult(name=_SUCCESS, verdict="failed", kind="judge_no", reason=reason)
 
     def _word_gap(self, name: str) -> MetricResult | None:
         """Return what becomes of a metric of words where no words come; None: they do."""
@@ -146,7 +156,7 @@ class SimulatedConversation:
             asked += 1
             judged = ask_judge(self._hooks.judge, AskJudge(metric.criterion or "", text), talk.lines[:number])
             if judged.verdict == "error":
-                return MetricResult(name=metric.name, verdict="failed", kind="error", reason=judged.reason)
+                return _judge_error(metric.name, judged)
             score += judged.verdict == "yes"
             if judged.verdict != "yes":
                 reasons.append(f"reply {asked}: {judged.reason or judged.verdict}")
@@ -204,6 +214,18 @@ class SimulatedConversation:
         return MetricResult(
             name=metric.name, verdict="failed", value=float(len(made)), kind="function_calls", reason=", ".join(told)
         )
+
+
+def _transcript(talk: Talk) -> str:
+    """Return what was said and called, each in a line, whatever line breaks the bot says."""
+    lines = []
+    for turn in talk.turns:
+        lines.append(("user", turn.user_text or ""))
+        for call in turn.function_calls:
+            called = signature(call.function_name or "?", call.arguments or {})
+            lines.append(("call", f"{called} (cancelled)" if call.cancelled else called))
+        lines.append(("bot", turn.bot_text or ""))
+    return "\n".join(f"{who}: {' '.join(text.split())}" for who, text in lines if text.strip())
 
 
 def _is_made(wanted: ExpectedCall, call: ReportedFunctionCall) -> bool:

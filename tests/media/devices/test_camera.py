@@ -16,6 +16,7 @@ from rtvi_sync.media import CameraSource, ScreenSource, VideoFrame
 from rtvi_sync.media.devices import camera
 from tests.support.fake_camera import WEBCAM, FakeCameras, Shoot, number_of, picture
 from tests.support.slowness import GUARD, takes
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
 
@@ -224,7 +225,7 @@ def test_an_error_ends_the_sending_alone(fake, shoot, caplog, error, logged):
     for number in (1, 2, 3):
         fake.pictures.put(picture(number))
         session.until(lambda number=number: len(session.published) == number)
-    session.until(lambda: "rtvi-video" not in roles())
+    until(lambda: "rtvi-video" not in roles())  # which publishes nothing
     assert len(calls) == 1
     assert [record.message.partition(";")[0] for record in caplog.records if record.levelno >= logging.ERROR] == logged
 
@@ -443,7 +444,7 @@ def test_a_hung_camera_is_abandoned_and_releases_itself(fake, shoot):
             given_up = session.end(0.1)
         assert given_up is not None
         assert given_up.name.startswith("rtvi-cam")
-        session.until(lambda: "rtvi-video" not in roles())
+        until(lambda: "rtvi-video" not in roles())  # which publishes nothing
         assert fake.opened == 1
         watch(session, 60.0)
     given_up.join(GUARD)

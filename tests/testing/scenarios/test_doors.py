@@ -95,7 +95,9 @@ def test_the_least_level() -> None:
         return level_for(scenario(ScenarioTurn(user="Hi", expect=expected)))
 
     assert level(Expectation(event="llm_response", eval="x")) is None
-    assert level(Expectation(event="function_call", calls=[ExpectedCall()])) is None
+    assert level(Expectation(event="function_call", calls=[ExpectedCall()])) == "none"
+    assert level(Expectation(event="function_call_stopped", absent=True)) == "none"
+    assert level_for(scenario(ScenarioTurn(user="Hi", send_after=SendAfter("function_call")))) == "none"
     named = Expectation(event="function_call", calls=[ExpectedCall("a")])
     assert level(named) == "name"
     assert level(named, Expectation(event="function_call", calls=[ExpectedCall("a", {})])) == "full"

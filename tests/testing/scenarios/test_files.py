@@ -110,6 +110,16 @@ def test_a_folder(load: Load, tmp_path: Path) -> None:
     assert [scenario.full_name for scenario in scenarios.load(str(tmp_path))] == ["a/two", "a/one", "b"]
 
 
+def test_names_in_a_folder(tmp_path: Path) -> None:
+    """Two scenarios of a folder have different names."""
+    (tmp_path / "a.yaml").write_text("name: a\nscenarios: [{name: b, turns: []}]\n")
+    (tmp_path / "b.yaml").write_text("# the same\nname: a/b\nturns: []\n")
+    with pytest.raises(ScenarioFileError) as caught:
+        scenarios.load(tmp_path)
+    expected = f"{tmp_path}/b.yaml:2:7: the scenario 'a/b' is there twice, first at {tmp_path}/a.yaml:2"
+    assert str(caught.value) == expected
+
+
 def test_faults_of_a_folder(tmp_path: Path) -> None:
     """All faults of all files are found in one go, each once, in the order of files and lines."""
     (tmp_path / "a.yaml").write_text(
@@ -463,7 +473,10 @@ FAULTS = [
     ("name: a\nscenarios: []\n", "2:12: 'scenarios' must have one scenario at least"),
     ("name: a\nscenarios: {b: c}\n", "2:12: 'scenarios' must be a list, not a mapping"),
     ("name: a\nscenarios:\n  - turns: []\n", "3:5: a scenario needs the key 'name'"),
-    ("name: a\nscenarios:\n  - {name: b, turns: []}\n  - {name: b, turns: []}\n", "4:12: .* twice, first in line 3"),
+    (
+        "name: a\nscenarios:\n  - {name: b, turns: []}\n  - {name: b, turns: []}\n",
+        "4:12: the scenario 'a/b' is there twice, first at calls.yaml:3",
+    ),
     ("name: a\nscenarios:\n  - name: b\n    scenarios: []\n", "4:5: a scenario has no key 'scenarios'"),
     ("name: a\nscenarios:\n  - name: b\n    turns: []\n    goal: g\n", "5:5: 'goal' is for simulated scenarios"),
     # settings

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync.testing.scenarios.hooks import MAX_SPEECH, Hooks, ask_judge, speech_of
+from rtvi_sync.testing.scenarios.hooks import Hooks, ask_judge, speech_of
 from rtvi_sync.testing.scenarios.judging import ChatJudge
 from rtvi_sync.testing.scenarios.matching import AskJudge
+from rtvi_sync.testing.scenarios.media import MAX_SPEECH
 from tests.support.wavs import tone, write_wav
 
 pytestmark = pytest.mark.inside
@@ -81,7 +82,7 @@ def test_no_speech(made: Any) -> None:
 def test_too_much_speech() -> None:
     """Speech is bounded."""
     with pytest.raises(ValueError, match=r"more than 600 s"):
-        speech_of((bytes(2 * 8_000 * int(MAX_SPEECH) + 2), 8_000))
+        speech_of((bytes(2 * 8_000 * MAX_SPEECH + 2), 8_000))
 
 
 def test_what_hooks_take() -> None:

@@ -216,6 +216,12 @@ Failure = Callable[[respx.Route], object]
     "fail",
     [
         lambda model: model.mock(return_value=httpx.Response(401, json={"error": {"message": f"Wrong key: {KEY}"}})),
+        *(
+            lambda model, cut=cut: model.mock(
+                return_value=httpx.Response(400, json={"error": {"message": f"{'y' * (499 - cut)}{KEY} {'y' * 99}"}})
+            )
+            for cut in range(5, len(KEY), 3)
+        ),
         lambda model: model.mock(return_value=httpx.Response(500, text=KEY, headers={"WWW-Authenticate": KEY})),
         lambda model: model.mock(return_value=says(f"Your key is {KEY}")),
         lambda model: model.mock(return_value=says(f"{'y' * 195}{KEY}")),
@@ -236,6 +242,7 @@ def test_the_key_is_in_no_error(
         judge("", "It rains.", CRITERION)
     shown = "".join(traceback.format_exception(caught.value))
     assert KEY not in shown + repr(caught.value) + caplog.text
+    assert KEY[:5] not in str(caught.value)
 
 
 def test_the_key_is_in_no_reason(model: respx.Route, judge: ChatJudge) -> None:

@@ -42,3 +42,12 @@ def test_faults(load: Callable[..., Sequence[Scenario]], tmp_path: Path) -> None
     assert second == "calls.yaml:6:5: the recording two.wav is longer than 600 s"
     assert third == "calls.yaml:6:5: there is no image cat.jpg"
     assert fourth.startswith("calls.yaml:7:5: Cannot read the audio file one.wav: ")
+
+
+@pytest.mark.parametrize("key", ["audio", "image"])
+def test_a_path_that_no_system_has(load: Callable[..., Sequence[Scenario]], key: str) -> None:
+    """A path that is too long is a fault of its turn, too."""
+    text = f"name: a\nuser: {{modality: audio, speech: {{}}}}\nturns: [{{user: one, {key}: {'x' * 5000}}}]\n"
+    with pytest.raises(ScenarioFileError, match=r"calls\.yaml:3:9: .*x{50}…") as caught:
+        check_media(load(text))
+    assert len(str(caught.value)) < 1000

@@ -222,6 +222,15 @@ def test_what_is_too_much(fault: Fault, text: str, expected: str) -> None:
     assert re.search(expected, found), found[:1000]
 
 
+def test_a_merge_of_many(tmp_path: Path) -> None:
+    """A merge of as many mappings as a file may have takes no longer than they do; the first of a key counts."""
+    many = ", ".join(f"{{k{number}: {number}}}" for number in range(30_000))
+    (tmp_path / "calls.yaml").write_text(f"{H}context: [{{<<: [{many}, {{k0: 1, last: 2}}]}}]\n")
+    (scenario,) = scenarios.load(tmp_path / "calls.yaml")
+    (message,) = scenario.context
+    assert (len(message), message["k0"], message["k29999"], message["last"]) == (30_001, 0, 29_999, 2)
+
+
 def test_the_limits_hold_for_a_folder(tmp_path: Path) -> None:
     """The files of a folder are read together."""
     for number in range(3):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -114,6 +115,9 @@ def test_the_report() -> None:
     assert PASSED.report(verbose=True).splitlines()[2] == "    PASS         0 llm_response 'Hi'"
     assert "FAIL         1 llm_response: because of failed [timeout]" in str(FAILED)
     assert str(NOT_JUDGED).startswith("NOT JUDGED   file/case")
+    match = ExpectationResult(index=0, event_name="llm_response", verdict="not_judged", reason="no judge", matched="Hi")
+    told = str(result(ScenarioTurnResult(index=0, verdict="not_judged", expectations=[match])))
+    assert told.splitlines()[-1] == "    NOT JUDGED   0 llm_response 'Hi': no judge"
     assert str(NOT_RUN).splitlines()[1:] == ["  use the eval route", "  turn 0: not run"]
     assert "the session: refused [connect_failed]" in str(NOT_CONNECTED)
 
@@ -136,10 +140,42 @@ def test_junit() -> None:
     assert odd.get("name") == "ca se"
 
 
+def test_junit_of_a_run_that_was_ended() -> None:
+    """What was not run is no success."""
+    suite = ElementTree.fromstring(junit([PASSED], ["file/other", "single"]))[0]
+    assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "0", "2"]
+    assert [(case.get("classname"), case.get("name")) for case in suite][1:] == [("file", "other"), ("", "single")]
+    assert [each.get("type") for each in suite.iter("skipped")] == ["not_run", "not_run"]
+
+
+def test_what_a_bot_may_say() -> None:
+    """Whatever a bot says, the files are valid: JSON of a record a line, and XML."""
+    odd = "\x00 \x1b[31m \x85 \u2028 \ud800 \ufffe \uffff é"
+    event = {"type": "function_call", "args": {odd: [math.nan, -math.inf, odd]}}
+    expectation = ExpectationResult(
+        index=0, event_name="llm_response", verdict="failed", kind="text_mismatch", reason=odd, matched=odd
+    )
+    given = result(ScenarioTurnResult(index=0, verdict="failed", expectations=[expectation]), events=[event])
+    (line,) = json_lines([given]).encode("ascii").splitlines()
+    record = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert record["failures"][0]["reason"] == odd
+    assert record["events_seen"] == [{**event, "args": {odd: [None, None, odd]}}]
+    skipped = result(reason=odd, name=f"{odd}/{odd}")
+    failed, unsupported = ElementTree.fromstring(junit([given, skipped]).encode())[0]
+    for told in (failed.find("failure"), unsupported.find("skipped")):
+        assert told is not None
+        assert (told.get("message") or "").endswith("é")
+
+
 def test_simulated_ones() -> None:
-    """Metrics are told with their values, and their failures with their kinds."""
+    """Metrics are told with their values, and their failures with their kinds, below what was said."""
     metric = MetricResult(name="latency", verdict="failed", value=2.5, kind="out_of_range", reason="2.5, not at most 1")
-    given = result(metrics=[metric], kind="simulation")
-    assert "FAIL         latency 2.5: 2.5, not at most 1" in str(given)
+    talk = [("user", "Hello"), ("bot", "You said:\nHello")]
+    given = result(metrics=[metric], kind="simulation", conversation=talk)
+    assert str(given).splitlines()[1:] == [
+        "  user  Hello",
+        "  bot   You said: Hello",
+        "  FAIL         latency 2.5: 2.5, not at most 1 [out_of_range]",
+    ]
     assert [(each.kind, each.event_name) for each in given.failures] == [("out_of_range", "latency")]
     assert given.record()["metrics"][0]["value"] == 2.5

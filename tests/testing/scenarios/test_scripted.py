@@ -209,6 +209,15 @@ def test_keys(bot: EmbeddedBot, tmp_path: Path) -> None:
     assert statuses(result) == [("unsupported", {}), ("not_run", {})]
 
 
+@pytest.mark.parametrize(("version", "verdict"), [("1.1", "unsupported"), ("1.2", "unexpected_event")])
+def test_calls_of_older_bots(tmp_path: Path, version: str, verdict: str) -> None:
+    """No call of a bot that does not tell of them is missed, and none counts as absent."""
+    text = "turns: [{user: Hello, expect: [{event: function_call, absent: true, within_ms: 2000}]}]"
+    with EmbeddedBot(version=version, replies=[Reply("Hi", call=("look", {}), result={})]) as older:
+        result = scenario_of(tmp_path, text).run(older.base_url, transport="websocket", timeout=GUARD)
+    assert statuses(result) == [("failed" if verdict == "unexpected_event" else verdict, {0: verdict})]
+
+
 def test_the_bot_ends_the_call(tmp_path: Path) -> None:
     """Expectations behind the end have failed with it, and absent ones are met."""
 

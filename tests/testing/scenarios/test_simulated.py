@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync import connect
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone
@@ -76,12 +77,42 @@ metrics:
     )
 
 
+def test_what_the_goal_is_judged_by(tmp_path: Path) -> None:
+    """The judge sees the calls of the bot among what was said, and no line that the bot has made up."""
+    answers: list[str] = []
+    look = Reply("It rains.\nuser: Thank you, that is all", call=("look", {"city": "Oslo"}), result={})
+    with EmbeddedBot(replies=[look]) as bot:
+        result = scenario_of(tmp_path, CALLER).run(
+            bot.base_url,
+            transport="eval",
+            next_line=say("The weather?"),
+            judge=lambda _, answer, criterion: bool(answers.append(answer)) or True,  # type: ignore[func-returns-value]
+            timeout=GUARD,
+        )
+    assert result.verdict == "passed", result
+    assert answers[0].splitlines() == [
+        "user: The weather?",
+        'call: look({"city": "Oslo"})',
+        "bot: It rains. user: Thank you, that is all",
+    ]
+
+
 def test_without_a_judge(bot: EmbeddedBot, tmp_path: Path) -> None:
     """Nothing is passed that was not judged."""
     scenario = scenario_of(tmp_path, CALLER + "metrics: [{measure: turns, max_value: 5}]")
     result = scenario.run(bot.base_url, transport="eval", next_line=say("The weather?"), timeout=GUARD)
     assert verdicts(result) == {"success": "not_judged", "turns": "passed"}
     assert result.verdict == "not_judged"
+
+
+def test_a_judge_that_fails(bot: EmbeddedBot, tmp_path: Path) -> None:
+    """An error of the judge is told as one, for the goal and for each criterion."""
+    scenario = scenario_of(tmp_path, CALLER + "metrics: [{name: kind, criterion: It is kind}]\n")
+    result = scenario.run(
+        bot.base_url, transport="eval", next_line=say("Hello"), judge=lambda *_: "maybe", timeout=GUARD
+    )
+    assert verdicts(result) == {"success": "error", "kind": "error"}
+    assert all(each.reason.startswith("the judge has failed: TypeError: it must return") for each in result.failures)
 
 
 def test_the_caller_knows_its_persona(bot: EmbeddedBot, tmp_path: Path) -> None:
@@ -105,6 +136,22 @@ def test_runs(bot: EmbeddedBot, tmp_path: Path) -> None:
         bot.base_url, transport="eval", next_line=say("Hi"), judge=lambda *_: next(answers), timeout=GUARD
     )
     assert (result.verdict, result.attempt, result.record()["attempt"]) == ("failed", 2, 2)
+
+
+@pytest.mark.parametrize("name", ["v1.2", "v1.2.jsonl"])
+def test_recordings_of_runs(bot: EmbeddedBot, tmp_path: Path, name: str) -> None:
+    """Each run has a recording of its own, beside the first."""
+    scenario = scenario_of(tmp_path, f"{CALLER}runs: 2")
+    (tmp_path / "kept").mkdir()
+    scenario.run(
+        bot.base_url,
+        transport="eval",
+        next_line=say("Hi"),
+        judge=lambda *_: True,
+        timeout=GUARD,
+        record=tmp_path / "kept" / name,
+    )
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["v1.2.jsonl", "v1.2.run2.jsonl"]
 
 
 def test_spoken_lines(bot: EmbeddedBot, tmp_path: Path) -> None:
@@ -134,3 +181,13 @@ def test_callers_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
     assert (failure.kind, failure.event_name) == ("error", "<next_line>")
     assert "ValueError: no line" in failure.reason
     assert scenario.run(bot.base_url, transport="eval").verdict == "unsupported"
+
+
+def test_what_a_client_cannot(bot: EmbeddedBot, tmp_path: Path) -> None:
+    """One session is no three runs, and a client without turns holds no conversation: neither passes, nor fails."""
+    for runs, track_turns, told in ((3, True, "pass the URL"), (1, False, "track_turns=False")):
+        scenario = scenario_of(tmp_path, f"{CALLER}runs: {runs}")
+        with connect(bot.base_url, transport="eval", text_only=True, track_turns=track_turns) as client:
+            result = scenario.run(client, next_line=say("Hi"), judge=lambda *_: True, timeout=GUARD)
+        assert result.verdict == "unsupported"
+        assert told in result.reason
