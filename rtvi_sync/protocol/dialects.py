@@ -1,8 +1,8 @@
 """The message types, in one table for all versions of the protocol.
 
-The table is the source of the decoding, the version check of outbound messages and the tables of docs/reference/protocol.md. A
-version is the one that Pipecat announced when it added or removed a message, by the sources of its published releases.
-A version here is (major, minor).
+The table is the source of the decoding, the version check of outbound messages and the tables of
+docs/reference/protocol.md. A version is the one that Pipecat announced when it added or removed a message, by the
+sources of its published releases. A version here is (major, minor).
 """
 
 from __future__ import annotations

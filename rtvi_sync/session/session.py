@@ -90,7 +90,7 @@ _sessions_of_transports: dict[int, Session] = {}
 _SILENCE = {
     # Seen: Pipecat 0.0.73 and 0.0.108.
     "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
-    "client-message": " A Pipecat bot answers only messages for which its code has a handler (docs/guides/messages.md).",
+    "client-message": " A Pipecat bot answers only messages that its code handles (docs/guides/messages.md).",
 }
 
 
