@@ -82,6 +82,7 @@ _PAGE = re.compile(r"docs/([a-z]+/[a-z-]+)\.md")
 _FIELDS = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
 _SECTION = re.compile(r"\s*(?:Args|Attributes|Example|Raises|Returns|Yields|Note)s?:")
 _COLON = "\ue000"
+_UNIT = re.compile(r"^( +[\w, ]+) \((seconds|milliseconds|hertz|bytes)\): ")
 _MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_sync.testing")
 
 
@@ -162,7 +163,7 @@ def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any,
         return text + "\\ " * match.string[match.end() : match.end() + 1].isalnum()
 
     prepared: list[str] = []
-    for line in lines:
+    for line in (_UNIT.sub(r"\1: (\2) ", line) for line in lines):  # napoleon takes a unit for a type
         row = _FIELDS.match(line)
         for one in row[2].split(", ") if row else [""]:
             text = _SPAN.sub(span, f"{row[1]}{one}: {row[3]}" if row else line)
