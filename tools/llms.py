@@ -22,17 +22,17 @@ SITE: Final = ""  # the address of the site with a slash at its end, once it has
 LIMIT: Final = 300_000  # bytes of `llms-full.txt`
 GROUPS: Final = {"start": "Start", "guides": "Guides", "reference": "Reference", "background": "Optional"}
 _FIRST: Final = "guides/errors.md"  # what an agent looks for most
-# Guides for few readers, which would make the file too large: the index has them.
-_LEFT_OUT: Final = (
-    "audio.md",
-    "flask.md",
-    "load.md",
-    "old-bots.md",
-    "otel.md",
-    "telephony.md",
+# Guides for few readers: the first to be left out, from the end, if the file would be too large. The index has them.
+_LAST: Final = (
     "testing-phone-bots.md",
+    "flask.md",
+    "audio.md",
+    "load.md",
     "transport.md",
     "webrtc.md",
+    "telephony.md",
+    "old-bots.md",
+    "otel.md",
 )
 # The classes that are described whole; others have their first paragraph, and that of each member.
 _WHOLE: Final = ("connect", "RTVIClient", "Turn", "Expect", "ReconnectPolicy", "Reply", "EmbeddedBot", "run_many")
@@ -61,10 +61,18 @@ def index() -> str:
 
 
 def full() -> str:
-    """Return `llms-full.txt`."""
-    guides = [page for folder in ("start", "guides") for page in pages(folder) if page.name not in _LEFT_OUT]
-    texts = [re.sub(r"^<!-- .* -->\n", "", page.read_text("utf-8"), flags=re.MULTILINE).strip() for page in guides]
-    return "\n\n".join([_HEAD.strip(), *texts, "# Public names", *described()]) + "\n"
+    """Return `llms-full.txt`: as many guides as the limit allows."""
+    names = ["# Public names", *described()]
+    room = LIMIT - sum(len(text.encode()) + 2 for text in (_HEAD, *names))
+    guides = [page for folder in ("start", "guides") for page in pages(folder)]
+    taken: dict[Path, str] = {}
+    for page in sorted(guides, key=lambda page: _LAST.index(page.name) + 1 if page.name in _LAST else 0):
+        text = re.sub(r"^<!-- .* -->\n", "", page.read_text("utf-8"), flags=re.MULTILINE).strip()
+        room -= len(text.encode()) + 2
+        if room < 0:
+            break
+        taken[page] = text
+    return "\n\n".join([_HEAD.strip(), *(taken[page] for page in guides if page in taken), *names]) + "\n"
 
 
 def pages(folder: str) -> list[Path]:
