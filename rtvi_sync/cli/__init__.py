@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line's words; None: those of this process.
 
     Returns:
-        The exit status: 0, 1 after a failure, which was reported in one line on stderr, or 130 after Ctrl-C.
+        The exit status: 0, 1 after a failure, which was reported on stderr, or 130 after Ctrl-C.
 
     Raises:
         SystemExit: The arguments are wrong (status 2), or ask for help (0).
