@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync import __version__
 from tools.release import BLOCK, PERSONAL
 
 pytestmark = pytest.mark.inside
 
 ROOT = Path(__file__).parents[1]
+HEADINGS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 
@@ -73,3 +75,12 @@ def test_a_block_that_names_its_bot() -> None:
 def test_what_is_left_to_a_person(line: str, personal: bool) -> None:
     """Author and URL, and nothing else."""
     assert bool(PERSONAL.search(line)) == personal
+
+
+def test_the_changelog_has_the_version_in_one_page() -> None:
+    """The version of the package has a section of 700 words at most, below the one for what comes next."""
+    head, *sections = re.split(r"^## \[", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
+    names = [section.partition("]")[0] for section in sections]
+    assert names[:2] == ["Unreleased", __version__]
+    assert len((head + sections[1]).split()) <= 700
+    assert set(re.findall(r"^### (.*)", sections[0], re.MULTILINE)) <= HEADINGS
