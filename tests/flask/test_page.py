@@ -55,13 +55,13 @@ def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Calla
 
 def test_the_transcript_appears_live(visitor: Callable[..., PageVisitor]) -> None:
     """What both say is on the page as it is said: each is seen before the next is sent."""
-    page, session = visitor().write()
+    page, session = visitor().read()
     session.send(message("user-transcription", text="What ti", final=False))
-    shows(page, *HELLO, ("you interim", "You: What ti"))
+    shows(page, ("you interim", "You: What ti"))
     session.send(message("user-transcription", text="What time is it?", final=True))
-    shows(page, *HELLO, ("you", "You: What time is it?"))
+    shows(page, ("you", "You: What time is it?"))
     session.send(message("bot-transcription", text="It is noon."))
-    lines = [*HELLO, ("you", "You: What time is it?"), ("bot", "Bot: It is noon.")]
+    lines = [("you", "You: What time is it?"), ("bot", "Bot: It is noon.")]
     shows(page, *lines)
     send(page, "Thanks")
     session.wait_for_message("send-text", where=lambda sent: sent["data"]["content"] == "Thanks")
@@ -75,8 +75,7 @@ def test_the_transcript_appears_live(visitor: Callable[..., PageVisitor]) -> Non
 @pytest.mark.matrix
 def test_an_answer_that_no_transcript_has(visitor: Callable[..., PageVisitor]) -> None:
     """What follows the last sentence is told in no transcript, or with the next answer: the page has each, whole."""
-    page, session = visitor().write()
-    state_becomes(page, "Listening")
+    page, session = visitor().read()
     for question, told, written in (("Me?", ["You."], "You. And me"), ("Him?", ["And me", "He!"], "He!")):
         session.send(message("user-transcription", text=question, final=True))
         session.send(message("bot-llm-started"))
@@ -85,7 +84,7 @@ def test_an_answer_that_no_transcript_has(visitor: Callable[..., PageVisitor]) -
         session.send(message("bot-llm-text", text=written))
         session.send(message("bot-llm-stopped"))
         page.locator("li.bot", has_text=written).wait_for()
-    shows(page, *HELLO, ("you", "You: Me?"), ("bot", "Bot: You. And me"), ("you", "You: Him?"), ("bot", "Bot: He!"))
+    shows(page, ("you", "You: Me?"), ("bot", "Bot: You. And me"), ("you", "You: Him?"), ("bot", "Bot: He!"))
 
 
 @pytest.mark.parametrize(
@@ -94,28 +93,22 @@ def test_an_answer_that_no_transcript_has(visitor: Callable[..., PageVisitor]) -
 )
 def test_markup_is_shown_as_text(visitor: Callable[..., PageVisitor], kind: str) -> None:
     """Markup in any message, of user or bot, is shown as text and not executed."""
-    page, session = visitor().write()
-    if kind == "bot-output":  # the kind that the element follows is the first that comes
-        page.reload()
+    page, session = visitor().read()
     for number, text in enumerate(EVIL):
         if kind == "send-text":
             send(page, text)
-            page.locator("li.bot").nth(number + 1).wait_for()  # a bot that is interrupted answers with nothing
+            page.locator("li.bot").nth(number).wait_for()  # a bot that is interrupted answers with nothing
         elif kind == "error":
             session.send(message("error", error=text, fatal=False))
             notice_becomes(page, f"The bot reports an error: {text}")
-        elif kind == "bot-output":
-            session.send(message("server-message", text=text))
-            session.send(message("bot-output", text=text, output_type="sentence", will_be_spoken=True))
         else:
             session.send(message(kind, text=text, final=True))
-    if kind not in ("error", "bot-output"):
+    if kind != "error":
         who = "bot" if kind.startswith("bot") else "you"
-        mine = page.locator(f"li.{who}")
-        mine.nth(len(EVIL)).wait_for()
-        label = f"{who.capitalize()}: "
-        told = mine.evaluate_all("items => items.map((item) => item.textContent)")
-        assert told[1:] == [label + text for text in EVIL]
+        lines = page.locator(f"li.{who}")
+        lines.nth(len(EVIL) - 1).wait_for()
+        told = lines.evaluate_all("items => items.map((item) => item.textContent)")
+        assert told == [f"{who.capitalize()}: {text}" for text in EVIL]
     assert page.locator("rtvi-voice li *:not(span), #notice > span *").count() == 0
     assert page.title() == "Talk to a bot"
 
@@ -141,7 +134,7 @@ def test_two_tabs(visitor: Callable[..., PageVisitor]) -> None:
     lines = [*HELLO, ("you", "You: Again"), ("bot", "Bot: You said: Again")]
     shows(other, *lines)
     notice_becomes(page, "The conversation continues in another tab.")
-    button(page, "Talk here").press("Enter")
+    button(page, "Continue here").press("Enter")
     shows(page, *lines)
     notice_becomes(other, "The conversation continues in another tab.")
     button(page, "End").click()
@@ -194,11 +187,11 @@ def test_an_end_that_the_user_has_not_chosen(visitor: Callable[..., PageVisitor]
 
 def test_the_last_line_is_visible(visitor: Callable[..., PageVisitor]) -> None:
     """In a small window nothing lies over the last line and the notice, and the page is not wider than the window."""
-    page, session = visitor(viewport={"width": 420, "height": 640}).write()
+    page, session = visitor(viewport={"width": 420, "height": 640}).read()
     for number in range(30):
-        session.send(message("bot-transcription", text=f"Line {number} " + "is long, " * 12))
+        session.send(message("user-transcription", text=f"Line {number} " + "is long, " * 12, final=True))
     session.send(message("error", error="It is broken. " * 8, fatal=False))
-    page.locator("li.bot", has_text="Line 29").wait_for()
+    page.locator("li.you", has_text="Line 29").wait_for()
     page.locator("#notice", has_text="broken").wait_for()
     for selector in ("li:last-child", "#notice > span", "input"):
         assert is_on_top(page, selector), selector
@@ -206,8 +199,8 @@ def test_the_last_line_is_visible(visitor: Callable[..., PageVisitor]) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") <= 640
     page.locator("#scroll").evaluate("scroll => { scroll.scrollTop = 0; }")
     page.locator("#scroll").evaluate("scroll => new Promise(requestAnimationFrame)")
-    session.send(message("bot-transcription", text="One more"))
-    page.locator("li.bot", has_text="One more").wait_for()
+    session.send(message("user-transcription", text="One more", final=True))
+    page.locator("li.you", has_text="One more").wait_for()
     assert page.locator("#scroll").evaluate("scroll => scroll.scrollTop") == 0  # it is being read
 
 

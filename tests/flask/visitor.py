@@ -122,6 +122,13 @@ class PageVisitor:
         state_becomes(page, "Listening")
         return page, self._bot.wait_for_session()
 
+    def read(self) -> tuple[Page, BotSession]:
+        """Open the page and begin without the microphone; the page, and the bot's end of its session."""
+        page = self.open()
+        page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
+        state_becomes(page, "Listening")
+        return page, self._bot.wait_for_session()
+
     def write(self, text: str = "Hello") -> tuple[Page, BotSession]:
         """Open the page and write to the bot, which answers; the page, and the bot's end of its session."""
         page = self.open()

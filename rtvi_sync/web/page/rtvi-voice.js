@@ -264,8 +264,8 @@ class Connection {
     socket.onopen = () => {
       this.#waiting = [];
       this.#played = 0;
-      this.handlers.open();
       this.send({ type: "start", sample_rate_hz: MICROPHONE_RATE, after: this.#last });
+      this.handlers.open();
     };
     socket.onmessage = ({ data }) => {
       this.#received = performance.now();
@@ -372,7 +372,7 @@ const TEXTS = {
   start: "Start talking",
   again: "Start again",
   retry: "Try again",
-  takeBack: "Talk here",
+  takeBack: "Continue here",
   resume: "Turn on the sound",
   end: "End",
   mute: "Mute",
@@ -462,7 +462,7 @@ h2 { margin: 0; font-size: 1.0625rem; font-weight: 650; overflow-wrap: anywhere;
 #state[data-state=thinking]::before, #state[data-state=connecting]::before, #state[data-state=reconnecting]::before { background: none; border: 2px solid var(--accent); animation: pulse 1s ease-in-out infinite alternate; }
 @keyframes pulse { to { opacity: .25; } }
 h2 + #state { margin-inline-start: auto; }
-#scroll { flex: 1 1 0; min-block-size: 3rem; overflow-y: auto; overscroll-behavior: contain; padding: .75rem 1rem; scrollbar-width: thin; }
+#scroll { position: relative; flex: 1 1 0; min-block-size: 3rem; overflow-y: auto; overscroll-behavior: contain; padding: .75rem 1rem; scrollbar-width: thin; }
 #scroll:focus-visible { outline-offset: -3px; }
 #empty { margin: 0; padding-block: 2rem; text-align: center; color: var(--muted); }
 ol { list-style: none; margin: 0; padding: 0; display: flex; flex-direction: column; gap: .5rem; }
@@ -778,8 +778,9 @@ class RTVIVoice extends HTMLElement {
 
   /** End before it has begun. */
   #fail(text, error) {
-    console.warn(`rtvi-voice: ${error.name}: ${error.message}`);
+    console.info(`rtvi-voice: ${error.name}: ${error.message}`);
     this.#close();
+    this.#muted = false;
     this.#set("idle", "retry");
     this.#notify(text, "bad");
   }
@@ -788,6 +789,7 @@ class RTVIVoice extends HTMLElement {
     const { over } = this.#texts;
     this.#close();
     sessionStorage.removeItem(TALKING);
+    this.#muted &&= ["taken", "lost"].includes(reason); // then the conversation goes on as it was
     this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry" }[reason] ?? "again");
     this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
   }
@@ -846,7 +848,7 @@ class RTVIVoice extends HTMLElement {
       this.#atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR_END;
     };
     new ResizeObserver(() => this.#follow()).observe(parts.scroll);
-    parts.main.onclick = () => (this.#attempt === null ? this.start() : this.stop());
+    parts.main.onclick = () => (this.#attempt === null ? this.start({ muted: this.#muted }) : this.stop());
     parts.mute.onclick = () => (this.muted = !this.muted);
     parts.action.onclick = () => this.#pressed();
     parts.form.onsubmit = (event) => {
