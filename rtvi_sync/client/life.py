@@ -326,6 +326,11 @@ class Life:
         media, network, http_client = self.media, self._network, given.http_client
         return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
 
+    @property
+    def is_text_only(self) -> bool:
+        """Return whether the application has chosen to have no audio."""
+        return self._options.text_only
+
     def limit_of(self, start: APIRequest | None) -> Seconds | None:
         """Return the seconds that a call may take."""
         return start.timeout if start is not None and start.timeout is not None else self._limit

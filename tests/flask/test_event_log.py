@@ -13,8 +13,9 @@ import flask
 import pytest
 
 from rtvi_sync import RTVIEvent, TransportState, messages
-from rtvi_sync.flask import EventLog, Position, RTVIBlueprint, as_json
+from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.web.event_log import EventLog, LoggedEvent, Position, as_json
 from tests.support import limits
 from tests.support.slowness import takes
 from tests.support.threads import running
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.inside
 Relay = Callable[..., flask.Flask]
 
 
-def events_in(chunk: bytes | None) -> list[Any]:
-    """Return the data of the events in a part of a stream."""
-    assert chunk is not None
-    return [json.loads(line[6:]) for line in chunk.decode().split("\n") if line.startswith("data: ")]
+def events_in(read: list[LoggedEvent] | None) -> list[Any]:
+    """Return the events that were read from a log."""
+    assert read is not None
+    return [json.loads(event.text) for event in read]
 
 
 def filled(count: int, *, keep: int = 100) -> EventLog:
@@ -55,7 +56,7 @@ def test_words_that_are_being_sent() -> None:
             fail()
         with log.after("5"):
             log.add("6")
-        assert log.read(Position(), 0.0) == (Position(), b"")
+        assert log.read(Position(), 0.0) == (Position(), [])
     log.add("7")
     position, chunk = log.read(Position(), 0.0)
     assert events_in(chunk) == [1, 3, 4, 5, 6, 7]
@@ -237,8 +238,8 @@ def test_of_a_level_the_newest_is_sent() -> None:
     assert events_in(chunk) == [1, 2, 999, -999]
     log.replace(RTVIEvent.BOT_AUDIO_LEVEL, "1000")
     place, chunk = log.read(place, 0)
-    assert (events_in(chunk), b"id:" in (chunk or b"")) == ([1000], False)
-    assert log.read(place, 0) == (place, b"")
+    assert chunk == [LoggedEvent("1000")]  # without an id
+    assert log.read(place, 0) == (place, [])
 
 
 def test_levels_reach_the_page_if_it_wants_them(relay: Relay, bot: EmbeddedBot) -> None:
@@ -261,7 +262,7 @@ def test_levels_reach_the_page_if_it_wants_them(relay: Relay, bot: EmbeddedBot) 
 def test_a_reader_waits_and_is_woken() -> None:
     """A blocked read() returns an event when it arrives, nothing after the timeout, and None after the end."""
     log = EventLog(10)
-    assert log.read(Position(), 0.01) == (Position(), b"")
+    assert log.read(Position(), 0.01) == (Position(), [])
     with running(lambda: log.read(Position(), 10.0)) as reading:
         assert reading.goes_on(0.05)
         log.add("1")
