@@ -24,16 +24,27 @@ ROOT = Path(__file__).parents[2]
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
 """
-#: Notes each event of the element, in `events`, and what its AudioContext plays, in `heard`: blocks of samples.
+#: Notes each event of the element, in `events`, and what its AudioContext plays, in `heard`: blocks of samples. The
+#: browser processes nothing of what the microphone records.
 RECORD = """
 window.events = [];
 window.heard = [];
 addEventListener("rtvi-event", ({ detail }) => events.push({ ...detail, at: heard.length }));
+const media = navigator.mediaDevices, open = media.getUserMedia.bind(media);
+media.getUserMedia = () => open({
+  audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 },
+});
+const RECORDER = `registerProcessor("recorder", class extends AudioWorkletProcessor {
+  process([[samples]]) {
+    if (samples) this.port.postMessage(Array.from(samples, (each) => Math.round(each * 32767)));
+    return true;
+  }
+});`;
 const connect = AudioNode.prototype.connect;
 AudioNode.prototype.connect = function (target, ...rest) {
   const { context } = this;
   if (target === context.destination) {
-    context.audioWorklet.addModule("/recorder.js").then(() => {
+    context.audioWorklet.addModule("data:text/javascript," + encodeURIComponent(RECORDER)).then(() => {
       const recorder = new AudioWorkletNode(context, "recorder");
       recorder.port.onmessage = ({ data }) => heard.push(data);
       connect.call(this, recorder);
@@ -42,14 +53,6 @@ AudioNode.prototype.connect = function (target, ...rest) {
   }
   return connect.call(this, target, ...rest);
 };
-"""
-RECORDER = """
-registerProcessor("recorder", class extends AudioWorkletProcessor {
-  process([[samples]]) {
-    if (samples) this.port.postMessage(Array.from(samples, (each) => Math.round(each * 32767)));
-    return true;
-  }
-});
 """
 #: Samples of a block, and their rate.
 BLOCK, RATE = 128, 48_000
@@ -100,9 +103,8 @@ class PageVisitor:
         self._bot = bot
 
     def record(self) -> None:
-        """Have pages that are opened afterwards record what they play, and note events."""
+        """Have pages that are opened afterwards record what they play, and note events. It needs `bypass_csp`."""
         self.context.add_init_script(RECORD)
-        self.context.route("**/recorder.js", lambda route: route.fulfill(body=RECORDER, content_type="text/javascript"))
 
     def open(self) -> Page:
         """Open the page in a new tab."""

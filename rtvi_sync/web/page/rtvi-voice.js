@@ -94,20 +94,31 @@ export function spokenLength(text, heard) {
 
 // -- the sound ---------------------------------------------------------------------------------------------------------
 
-/** The microphone and the loudspeaker, and between them the audio thread of rtvi-voice-worklet.js. */
+/** Ask the user for the microphone. Throws what getUserMedia() throws. */
+async function openMicrophone() {
+  if (!navigator.mediaDevices) throw new DOMException("", "SecurityError");
+  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
+  return await navigator.mediaDevices.getUserMedia({ audio });
+}
+
+const stopTracks = (stream) => stream.getTracks().forEach((track) => track.stop());
+
+/**
+ * The loudspeaker, the microphone if there is one, and between them the audio thread of rtvi-voice-worklet.js.
+ *
+ * The handlers are `frame(pcm, level)`, `status({played, playing, level})`, `lost()` and `paused(whether)`.
+ */
 class Sound {
   #context = new AudioContext({ latencyHint: "interactive" });
   #node = null;
   #stream = null;
   #source = null;
 
-  /** The handlers are `frame(pcm, level)`, `status({played, playing, level})`, `lost()` and `paused(whether)`. */
   constructor(handlers) {
     this.handlers = handlers;
   }
 
   async open() {
-    this.resume().catch(() => {}); // not awaited: a browser that wants a click first leaves it pending
     this.#context.onstatechange = () => this.handlers.paused(!["running", "closed"].includes(this.#context.state));
     await this.#context.audioWorklet.addModule(new URL("rtvi-voice-worklet.js", BASE));
     this.#node = new AudioWorkletNode(this.#context, "rtvi-voice", { outputChannelCount: [1] });
@@ -130,24 +141,18 @@ class Sound {
     return this.#stream !== null;
   }
 
-  /** Ask the user for the microphone. Throws what getUserMedia() throws. */
-  async openMicrophone() {
-    if (!navigator.mediaDevices) throw new DOMException("", "SecurityError");
-    const stream = await navigator.mediaDevices.getUserMedia({
-      audio: { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 },
-    });
-    if (this.#context.state === "closed") return stopTracks(stream);
+  /** Send what a microphone records, until it is disconnected from the computer. */
+  connectMicrophone(stream) {
     this.#stream = stream;
     stream.getAudioTracks()[0].onended = () => {
-      this.closeMicrophone();
+      this.#disconnectMicrophone();
       this.handlers.lost();
     };
     this.#source = this.#context.createMediaStreamSource(stream);
     this.#source.connect(this.#node);
-    this.resume().catch(() => {}); // a page that records may play, too, also before a click
   }
 
-  closeMicrophone() {
+  #disconnectMicrophone() {
     this.#source?.disconnect();
     if (this.#stream) stopTracks(this.#stream);
     this.#source = this.#stream = null;
@@ -176,13 +181,11 @@ class Sound {
   }
 
   close() {
-    this.closeMicrophone();
+    this.#disconnectMicrophone();
     if (this.#node) this.#node.port.onmessage = null;
     if (this.#context.state !== "closed") this.#context.close();
   }
 }
-
-const stopTracks = (stream) => stream.getTracks().forEach((track) => track.stop());
 
 // -- the connection ----------------------------------------------------------------------------------------------------
 
@@ -390,12 +393,12 @@ const TEXTS = {
   },
   notice: {
     NotAllowedError:
-      "The microphone is blocked. Allow it in the browser's address bar, then press “Try again” – or write.",
-    NotFoundError: "No microphone was found. Connect one, then press “Try again” – or write.",
+      "The microphone is blocked. Allow it in the browser's address bar, then press “Try again”, or write.",
+    NotFoundError: "No microphone was found. Connect one, then press “Try again”, or write.",
     NotReadableError:
-      "The microphone cannot be used, perhaps because another program uses it. Press “Try again” – or write.",
+      "The microphone cannot be used, perhaps because another program uses it. Press “Try again”, or write.",
     SecurityError: "Browsers give the microphone only to pages that are loaded by HTTPS. You can write.",
-    microphoneLost: "The microphone was disconnected. Connect one, then press “Try again” – or write.",
+    microphoneLost: "The microphone was disconnected. Connect one, then press “Try again”, or write.",
     sound: "The browser cannot play or record sound. Load the page again, or try another browser.",
     paused: "The browser has paused the sound.",
     unreachable: "The server cannot be reached. Check your connection, then try again.",
@@ -580,10 +583,9 @@ class RTVIVoice extends HTMLElement {
 
   set muted(value) {
     this.#muted = Boolean(value);
-    if (this.#sound) {
-      this.#sound.muted = this.#muted;
-      if (!this.#muted && this.#connection && !this.#sound.hasMicrophone) this.#openMicrophone(this.#attempt, this.#sound);
-    }
+    if (this.#sound?.hasMicrophone) this.#sound.muted = this.#muted;
+    else if (this.#connection && !this.#muted) this.#addMicrophone();
+    this.#remember();
     this.#show();
   }
 
@@ -633,26 +635,20 @@ class RTVIVoice extends HTMLElement {
     this.#notify("");
     this.#set("connecting");
     this.#render();
+    // Before there is an AudioContext: to a page that records, browsers allow sound also before a click.
+    const stream = muted ? null : await this.#askForMicrophone(attempt);
+    if (this.#attempt !== attempt) return;
+    let sound;
     try {
-      this.#sound = new Sound({
-        frame: (frame, level) => {
-          this.#connection?.sendAudio(frame);
-          this.#drawLevel("mine", level);
-        },
-        status: (status) => this.#played(status),
-        lost: () => {
-          this.muted = true;
-          this.#notify(this.#texts.notice.microphoneLost, "bad", this.#texts.retry, this.#unmute);
-        },
-        paused: (paused) => this.#paused(paused),
-      });
-      await this.#sound.open();
+      sound = this.#sound = this.#newSound();
+      await sound.open();
     } catch (error) {
+      if (stream) stopTracks(stream);
       if (this.#attempt === attempt) this.#fail(this.#texts.notice.sound, error);
       return;
     }
-    const sound = this.#sound;
-    if (this.#attempt !== attempt || (!muted && !(await this.#openMicrophone(attempt, sound)))) return;
+    if (this.#attempt !== attempt) return stream && stopTracks(stream);
+    if (stream) this.#useMicrophone(stream);
     try {
       this.#ready = (await startSession()) === "ready";
     } catch (error) {
@@ -660,7 +656,6 @@ class RTVIVoice extends HTMLElement {
       return;
     }
     if (this.#attempt !== attempt) return;
-    this.#remember();
     this.#connection = new Connection({
       open: () => {
         sound.restart();
@@ -679,29 +674,63 @@ class RTVIVoice extends HTMLElement {
       over: (reason) => this.#over(reason),
     });
     this.#connection.open();
+    this.#remember();
     if (sound.paused) this.#paused(true);
   }
 
-  /** Return whether the bot can hear the user. */
-  async #openMicrophone(attempt, sound) {
+  #newSound() {
+    const { notice, retry } = this.#texts;
+    return new Sound({
+      frame: (frame, level) => {
+        this.#connection?.sendAudio(frame);
+        this.#drawLevel("mine", level);
+      },
+      status: (status) => this.#played(status),
+      lost: () => {
+        this.muted = true;
+        this.#notify(notice.microphoneLost, "bad", retry, this.#unmute);
+      },
+      paused: (paused) => this.#paused(paused),
+    });
+  }
+
+  /** Return the microphone's stream; null if there is none, which the notice says, or if the user has ended. */
+  async #askForMicrophone(attempt) {
+    let stream;
     try {
-      await sound.openMicrophone();
-      sound.muted = this.#muted;
+      stream = await openMicrophone();
     } catch (error) {
-      if (this.#attempt !== attempt) return false;
-      const { notice } = this.#texts;
-      const text = notice[error.name] ?? notice.NotReadableError;
-      this.#muted = true;
-      if (this.#connection) this.#notify(text, "bad", this.#texts.retry, this.#unmute);
-      else this.#fail(text, error);
-      this.#show();
-      return false;
+      if (this.#attempt === attempt) this.#refuse(error);
+      return null;
     }
-    if (this.#attempt !== attempt) return false;
-    if (this.#connection) this.#notify("");
+    if (this.#attempt === attempt) return stream;
+    stopTracks(stream);
+    return null;
+  }
+
+  /** Say why there is no microphone. A conversation goes on without it, and does not begin. */
+  #refuse(error) {
+    const { notice, retry } = this.#texts;
+    const text = notice[error.name] ?? notice.NotReadableError;
+    if (!this.#connection) return this.#fail(text, error);
+    this.#muted = true;
+    this.#notify(text, "bad", retry, this.#unmute);
+    this.#show();
+  }
+
+  #useMicrophone(stream) {
+    this.#sound.connectMicrophone(stream);
+    this.#sound.muted = this.#muted;
     this.#remember();
     this.#show();
-    return true;
+  }
+
+  async #addMicrophone() {
+    const stream = await this.#askForMicrophone(this.#attempt);
+    if (stream === null) return;
+    if (this.#sound.hasMicrophone) return stopTracks(stream); // asked for twice
+    this.#notify("");
+    this.#useMicrophone(stream);
   }
 
   #unmute = () => {
@@ -709,7 +738,7 @@ class RTVIVoice extends HTMLElement {
   };
 
   #remember() {
-    sessionStorage.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+    if (this.#connection) sessionStorage.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
   }
 
   #onEvent(event, data) {
