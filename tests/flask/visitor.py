@@ -24,12 +24,13 @@ ROOT = Path(__file__).parents[2]
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
 """
-#: Notes each event of the element, in `events`, and what its AudioContext plays, in `heard`: blocks of samples. The
-#: browser processes nothing of what the microphone records.
+#: Notes each event of the element, in `events`, and what its AudioContext plays, in `heard`: blocks of samples at
+#: `rate`. `at` is how many seconds were played before the event. The browser does not process the microphone's audio.
 RECORD = """
 window.events = [];
 window.heard = [];
-addEventListener("rtvi-event", ({ detail }) => events.push({ ...detail, at: heard.length }));
+window.rate = 1;
+addEventListener("rtvi-event", ({ detail }) => events.push({ ...detail, at: heard.length * 128 / rate }));
 const media = navigator.mediaDevices, open = media.getUserMedia.bind(media);
 media.getUserMedia = () => open({
   audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 },
@@ -44,6 +45,7 @@ const connect = AudioNode.prototype.connect;
 AudioNode.prototype.connect = function (target, ...rest) {
   const { context } = this;
   if (target === context.destination) {
+    window.rate = context.sampleRate;
     context.audioWorklet.addModule("data:text/javascript," + encodeURIComponent(RECORDER)).then(() => {
       const recorder = new AudioWorkletNode(context, "recorder");
       recorder.port.onmessage = ({ data }) => heard.push(data);
@@ -54,8 +56,6 @@ AudioNode.prototype.connect = function (target, ...rest) {
   return connect.call(this, target, ...rest);
 };
 """
-#: Samples of a block, and their rate.
-BLOCK, RATE = 128, 48_000
 
 
 @contextlib.contextmanager
