@@ -860,7 +860,7 @@ class RTVIVoice extends HTMLElement {
     parts.notice = el("p", { id: "notice", role: "status", part: "notice" }, parts.noticeText, parts.action);
     const scrolled = { id: "scroll", role: "region", tabIndex: 0, aria: { label: texts.conversation } };
     parts.scroll = el("div", scrolled, parts.empty, parts.lines);
-    const levels = el("div", { id: "levels", aria: { hidden: true }, part: "levels" });
+    const levels = (parts.levels = el("div", { id: "levels", aria: { hidden: true }, part: "levels" }));
     for (const [name, bar] of [[texts.you, parts.mine], [texts.bot, parts.bots]]) {
       levels.append(el("span", {}, name), el("div", { className: "level" }, bar));
     }
@@ -906,12 +906,13 @@ class RTVIVoice extends HTMLElement {
   }
 
   #show() {
-    const { mute, main, empty } = this.#parts;
+    const { mute, main, empty, levels, noticeText } = this.#parts;
     const focused = this.shadowRoot.activeElement === mute;
     mute.setAttribute("aria-pressed", this.#muted);
     mute.hidden = this.#attempt === null;
     if (focused && mute.hidden) main.focus();
-    empty.hidden = this.#state !== "idle" || this.#transcript.lines.length > 0;
+    levels.hidden = this.#attempt === null;
+    empty.hidden = this.#state !== "idle" || this.#transcript.lines.length > 0 || noticeText.textContent !== "";
   }
 
   #notify(text, kind = "", action = "", pressed = null) {
@@ -923,6 +924,7 @@ class RTVIVoice extends HTMLElement {
     parts.action.hidden = !action;
     this.#pressed = pressed;
     if (focused && !action) parts.main.focus();
+    this.#show();
     this.#follow();
   }
 
