@@ -42,20 +42,28 @@ The body of a POST is a JSON object, possibly empty, and its type application/js
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from .client.client import RTVIClient
 from .concurrency.logs import package_logger
 from .errors import MissingExtraError
 from .events import RTVIEvent, event_from
-from .protocol.validation import BOOL, NAME, WAIT, Rule, function_taking, iterable
+from .protocol.validation import BOOL, NAME, WAIT, function_taking, iterable
 from .web.files import FILE_HEADERS, PAGE_FILES, page_file
-from .web.refusal import MAX_BODY_BYTES, Refusal, check_origin, object_in, refusing_what_fails, text_in
+from .web.refusal import (
+    ANSWER_HEADERS,
+    MAX_BODY_BYTES,
+    NO_COOKIE,
+    Refusal,
+    check_origin,
+    object_in,
+    refusing_what_fails,
+    text_in,
+)
 from .web.relay import DEFAULT_EVENTS, Limits, Relay
-from .web.sessions import Sessions, has_secret
+from .web.sessions import SIGNAL, Sessions, has_secret
 
 try:
     import flask
@@ -67,10 +75,6 @@ except ModuleNotFoundError as _error:
 __all__ = ["DEFAULT_EVENTS", "RTVIBlueprint"]
 
 logger: logging.Logger = package_logger(__name__)
-
-_SIGNAL: Final = Rule(
-    "the number of a signal", lambda number: isinstance(number, int), lambda number: number in signal.valid_signals()
-)
 
 
 class RTVIBlueprint(flask.Blueprint):
@@ -200,7 +204,7 @@ class RTVIBlueprint(flask.Blueprint):
         Raises:
             ValueError: this is not the main thread, or the handler of the signal was not set by Python.
         """
-        _SIGNAL.check(signal_number=signal_number)
+        SIGNAL.check(signal_number=signal_number)
         self._sessions.end_pages_on(signal_number)
 
     # -- routes, on threads of the web server -------------------------------------------------------------------------
@@ -210,7 +214,7 @@ class RTVIBlueprint(flask.Blueprint):
         cookie = flask.session.get(self._key)
         if not has_secret(cookie):
             self.set_cookie()
-            raise Refusal(428, "no_cookie", "The request has no cookie. Repeat it with the one of this response.")
+            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
         relay, status, value = self._sessions.start(cookie, lambda: self._make_client(flask.request))
         if cookie != value:  # else the response has no cookie, which could replace a later one
             flask.session[self._key] = value
@@ -297,9 +301,8 @@ def _check_request() -> None:
 
 def _add_security_headers(response: flask.Response) -> flask.Response:
     """Add headers for a response that is for one user and not a document. Called after each request."""
-    response.headers.setdefault("Cache-Control", "no-store")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+    for name, value in ANSWER_HEADERS.items():
+        response.headers.setdefault(name, value)
     return response
 
 

@@ -11,6 +11,14 @@ from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 
 #: Bytes of the body of a POST, and of a message of a page that talks.
 MAX_BODY_BYTES: Final = 64 * 1024
+#: The error of a request that has no cookie yet: its response sets one.
+NO_COOKIE: Final = "no_cookie"
+#: Of responses for one user that are no document.
+ANSWER_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
 
 
 class Refusal(Exception):  # noqa: N818 - the request is what is wrong

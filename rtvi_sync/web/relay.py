@@ -71,13 +71,14 @@ _LEVELS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Limits of a blueprint; see `RTVIBlueprint`. Times in seconds."""
+    """Limits of sessions and pages; see `RTVIBlueprint`. Times in seconds."""
 
-    heartbeat_interval: float = attrs.field(validator=SECONDS)
+    # The defaults are for where there are no streams: a page that talks is noticed four times a second.
+    heartbeat_interval: float = attrs.field(default=0.25, validator=SECONDS)
     leave_timeout: float = attrs.field(validator=SECONDS)
     idle_timeout: float = attrs.field(validator=SECONDS)
     start_timeout: float = attrs.field(validator=SECONDS)
-    stream_lifetime: float = attrs.field(validator=SECONDS)
+    stream_lifetime: float = attrs.field(default=60.0, validator=SECONDS)
     max_sessions: int = attrs.field(validator=COUNT)
     max_streams: int = attrs.field(validator=COUNT)
     max_events: int = attrs.field(validator=COUNT)

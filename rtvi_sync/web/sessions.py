@@ -7,13 +7,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
+from typing import Final
 
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
 from ..events import RTVIEvent
+from ..protocol.validation import Rule
 from .refusal import Refusal
 from .relay import Limits, Relay
+
+SIGNAL: Final = Rule(
+    "the number of a signal", lambda number: isinstance(number, int), lambda number: number in signal.valid_signals()
+)
 
 
 class Sessions:

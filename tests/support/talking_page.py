@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import httpx
 import websocket
 
 from .slowness import GUARD
@@ -23,6 +26,7 @@ class TalkingPage:
         events: what it was told, in order: names, data and ids.
         audio: bytes of the bot's audio.
         rate: of this audio; None before the first.
+        plays: whether it plays what it gets, and says so.
         code: with which it was closed; None while it is open, 1006 if without a code.
     """
 
@@ -40,7 +44,7 @@ class TalkingPage:
         self.audio = bytearray()
         self.rate: int | None = None
         self.code: int | None = None
-        self._plays = plays
+        self.plays = plays
         self._seconds = self._played = 0.0
         self._changed = threading.Condition()
         self._socket = websocket.create_connection(
@@ -92,7 +96,9 @@ class TalkingPage:
 
     def close(self) -> None:
         """Close the page, as a browser does that leaves it."""
-        self._socket.close(timeout=1)
+        with contextlib.suppress(OSError, websocket.WebSocketException):
+            self._socket.close(timeout=1)
+        self._socket.shutdown()
         for thread in self._threads:
             thread.join(GUARD)
 
@@ -137,10 +143,69 @@ class TalkingPage:
             with self._changed:
                 self._changed.wait(0.1)
                 now = time.monotonic()
-                if self._plays:
+                if self.plays:
                     self._played = min(self._seconds, self._played + now - last)
                 last, played = now, self._played
             try:
                 self.send({"type": "played", "seconds": played})
             except (OSError, websocket.WebSocketException):
                 return
+
+
+class Talker:
+    """A browser with cookies of its own, whose pages talk."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.http = httpx.Client(
+            base_url=url, headers={"Sec-Fetch-Site": "same-origin"}, timeout=GUARD, trust_env=False
+        )
+        self.pages: list[TalkingPage] = []
+
+    @property
+    def cookie(self) -> str:
+        return "; ".join(f"{name}={value}" for name, value in self.http.cookies.items())
+
+    def start(self) -> None:
+        """Start a session, and wait until the bot is ready."""
+        self.http.get("/")
+        answer = self.http.post("/bot/session", json={})
+        if answer.status_code == 428:  # this answer has the cookie
+            answer = self.http.post("/bot/session", json={})
+        assert answer.status_code == 201, answer.text
+        give_up = time.monotonic() + GUARD
+        while (told := self.http.get("/bot/session").json()) != {"state": "ready"}:
+            assert "state" in told, told
+            assert time.monotonic() < give_up, told
+            threading.Event().wait(0.005)
+
+    def open(self, **options: Any) -> TalkingPage:
+        """Open a page, which is closed with the test."""
+        self.pages.append(TalkingPage(self.url, self.cookie, **options))
+        return self.pages[-1]
+
+    def talk(self, **options: Any) -> TalkingPage:
+        """Start a session, and open a page that the bot is ready for."""
+        self.start()
+        page = self.open(**options)
+        page.wait_for_event("botReady")
+        return page
+
+    def close(self) -> None:
+        for page in self.pages:
+            page.close()
+        self.http.close()
+
+
+def speech(seconds: float, seed: int = 1) -> bytes:
+    """Return noise that counts as speech, of which no two parts are the same."""
+    noise = random.Random(seed)
+    return b"".join(
+        noise.randrange(-6000, 6000).to_bytes(2, "little", signed=True) for _ in range(int(16_000 * seconds))
+    )
+
+
+def share_of(said: bytes, heard: bytes) -> float:
+    """Return how much of what was said is in what was heard: the share of its frames."""
+    frames = [said[begin : begin + FRAME // 2] for begin in range(0, len(said), FRAME // 2)]
+    return sum(frame in heard for frame in frames) / len(frames)
