@@ -9,6 +9,7 @@ from typing import Final
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
 from ..events import RTVIEvent
+from ..media.pcm import rms
 from ..media.push_source import PushSource
 from ..media.sinks import CallbackSink
 from ..protocol.states import TransportState
@@ -20,8 +21,12 @@ TAKEN: Final = 4001
 
 # Seconds: what a page may hold at most that it has not played yet, and the longest audio of one message.
 _MAX_AHEAD, _MESSAGE_SECONDS = 1.0, 0.1
-# Seconds of the user's audio that wait at most: the longest delay that a late network leaves.
-_MAX_MIC_DELAY: Final = 0.3
+# Seconds of the user's audio that wait at most, and that may wait for good.
+_MAX_MIC_DELAY, _MIC_DELAY = 0.3, 0.03
+# Seconds in which some of what waits is needed at least once, or else is too much.
+_MIC_WINDOW: Final = 1.0
+# Frames of a lower RMS are a pause.
+_QUIET: Final = 300.0
 # Messages that wait at most for a page, beside the events.
 _MAX_MESSAGES: Final = 100
 
@@ -93,6 +98,37 @@ class Outbox:
         return True
 
 
+class PageMicrophone:
+    """The microphone of a page, which stays in time. One thread at a time uses it.
+
+    What the network has held up arrives at once, and would make all that follows late. So what always waits is caught
+    up in the user's pauses; what is later than 0.3 s is lost.
+
+    Attributes:
+        source: for the client.
+    """
+
+    def __init__(self) -> None:
+        self.source = PushSource(MIC_RATE_HZ, _MAX_MIC_DELAY)
+        self._least_waiting = _MAX_MIC_DELAY  # in the current window
+        self._window_end = 0.0
+        self._excess = 0.0  # seconds to catch up
+
+    def push(self, pcm: bytes) -> None:
+        """Send audio to the bot after what waits."""
+        seconds, waiting, now = _seconds_of(pcm, MIC_RATE_HZ), self.source.waiting_seconds, monotonic()
+        self._least_waiting = min(self._least_waiting, waiting)
+        if now >= self._window_end:
+            self._excess = self._least_waiting - _MIC_DELAY
+            self._least_waiting, self._window_end = _MAX_MIC_DELAY, now + _MIC_WINDOW
+        if self._excess >= seconds and rms(pcm) < _QUIET:
+            self._excess -= seconds
+            return
+        if waiting + seconds > _MAX_MIC_DELAY:  # not left to the source, whose log would be the page's to fill
+            self.source.clear()
+        self.source.push(pcm)
+
+
 class SessionVoice:
     """The microphone and the speaker of one session's client, which are those of the page that was opened last.
 
@@ -109,10 +145,10 @@ class SessionVoice:
 
     def __init__(self, hold: float) -> None:
         self.changed = threading.Condition(threading.Lock())
-        self._source = PushSource(MIC_RATE_HZ, _MAX_MIC_DELAY)
+        self._mic = PageMicrophone()
         self._hold = hold
         self._client: RTVIClient | None = None
-        # Held while audio is pushed, because one thread at a time may do so.
+        # Held while audio is pushed: the thread of a page that loses the voice may be late.
         self._pushing = threading.Lock()
         self._outbox: Outbox | None = None  # of the page that has the voice
         self._pages = 0
@@ -134,7 +170,7 @@ class SessionVoice:
                 "make_client returned a client with text_only=True, which has no voice. Leave the option out, or leave "
                 "out voice=True"
             )
-        client.update_mic(self._source)
+        client.update_mic(self._mic.source)
         client.enable_mic(True)
         client.update_speaker(CallbackSink(self._play, self._drop))
         # The sink learns of an interruption when the call has returned that waits for the page.
@@ -202,7 +238,7 @@ class SessionVoice:
             if self._outbox is not None:
                 self._outbox.close_code = self._outbox.close_code or TAKEN
             self._outbox = outbox
-            self._unheard_until = self._unheard_until or 0.0
+            self._unheard_until = 0.0
             self._pages += 1
             self.changed.notify_all()
 
@@ -221,7 +257,7 @@ class SessionVoice:
         if client is not None and client.state is TransportState.READY:
             with self._pushing:
                 if self._outbox is outbox:
-                    self._source.push(pcm)
+                    self._mic.push(pcm)
 
     def join(self, timeout: float) -> None:
         """Wait until all pages have ended."""
