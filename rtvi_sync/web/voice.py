@@ -144,6 +144,7 @@ class SessionVoice:
     """
 
     def __init__(self, hold: float) -> None:
+        # Guards the fields below and the outboxes, and wakes who waits for them.
         self.changed = threading.Condition(threading.Lock())
         self._mic = PageMicrophone()
         self._hold = hold

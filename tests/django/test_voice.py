@@ -57,7 +57,7 @@ def visit() -> Iterator[Callable[[str], Talker]]:
 
 
 def test_a_question_by_voice(server: WebServer, visit: Callable[[str], Talker], bot: EmbeddedBot) -> None:
-    """It is answered; a page that returns goes on; and the end is told."""
+    """A question is answered; a page that returns goes on; and the end is told."""
     user = visit(server.url)
     page = user.talk()
     said = speech(1.0)
@@ -76,7 +76,7 @@ def test_a_question_by_voice(server: WebServer, visit: Callable[[str], Talker], 
 
 
 def test_the_worker_ends(server: WebServer, visit: Callable[[str], Talker]) -> None:
-    """Its pages are told, and it does not wait for them."""
+    """The pages of a worker that ends are told, and it does not wait for them."""
     page = visit(server.url).talk()
     server.process.terminate()
     with takes(2.0):
@@ -126,7 +126,7 @@ def test_the_files_of_the_page(server: WebServer, visit: Callable[[str], Talker]
 
 
 def test_djangos_own_server(bot: EmbeddedBot, visit: Callable[[str], Talker], tmp_path: Path) -> None:
-    """It opens no WebSocket, and the answer says what does."""
+    """Django's own server opens no WebSocket, and the answer says what does."""
     port = free_port()
     environ = {**os.environ, "RTVI_BOT_URL": bot.ws_url}
     log = tmp_path / "runserver.log"

@@ -14,7 +14,6 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.chromium import chromium, launch_chromium  # noqa: F401 - fixtures
 
 from .browser import client_for, site_of
-from .talking import Site
 
 
 @pytest.fixture(scope="package")
@@ -47,17 +46,3 @@ def relay(bot: EmbeddedBot) -> Iterator[Callable[..., flask.Flask]]:
     yield make
     for blueprint in blueprints:
         blueprint.close()
-
-
-@pytest.fixture
-def serve(bot: EmbeddedBot) -> Iterator[Callable[..., Site]]:
-    """Return a function that starts servers, by options of the clients and of the blueprint."""
-    sites: list[Site] = []
-
-    def start(client_options: dict[str, Any] | None = None, *, to: EmbeddedBot = bot, **options: Any) -> Site:
-        sites.append(Site(to, client_options or {}, **options))
-        return sites[-1]
-
-    yield start
-    for site in sites:
-        site.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
+import pytest
 import websocket
 
 from .slowness import GUARD
@@ -209,3 +210,36 @@ def share_of(said: bytes, heard: bytes) -> float:
     """Return how much of what was said is in what was heard: the share of its frames."""
     frames = [said[begin : begin + FRAME // 2] for begin in range(0, len(said), FRAME // 2)]
     return sum(frame in heard for frame in frames) / len(frames)
+
+
+def names_of(page: TalkingPage) -> list[str]:
+    """Return the names of the events that a page was told."""
+    return [event["event"] for event in page.events]
+
+
+def connect(user: Talker, cookie: str | None = None, **options: Any) -> websocket.WebSocket:
+    """Open a WebSocket as a page does, without any message."""
+    return websocket.create_connection(
+        user.url.replace("http", "ws", 1) + "/bot/voice",
+        timeout=GUARD,
+        cookie=user.cookie if cookie is None else cookie,
+        **options,
+    )
+
+
+def refusal_of(user: Talker, cookie: str | None = None, **options: Any) -> tuple[int, str]:
+    """Open a page that is refused before the upgrade; return the status and the error."""
+    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+        connect(user, cookie, **options)
+    return refused.value.status_code, json.loads(refused.value.resp_body or b"")["error"]
+
+
+def code_of(connection: websocket.WebSocket) -> int:
+    """Read until the connection is closed; return the code."""
+    try:
+        while True:
+            opcode, data = connection.recv_data()
+            if opcode == websocket.ABNF.OPCODE_CLOSE:
+                return int.from_bytes(data[:2], "big")
+    finally:
+        connection.shutdown()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,9 @@ from werkzeug.serving import make_server
 from rtvi_sync import RTVIClient
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
+from tests.flask.browser import site_of
 from tests.support.slowness import GUARD
-from tests.support.talking_page import Talker
-
-from .browser import site_of
+from tests.support.talking_page import RATE, Talker
 
 
 class Site:
@@ -55,3 +56,9 @@ class Site:
         self._server.shutdown()
         self._thread.join(GUARD)
         self._server.server_close()
+
+
+Serve = Callable[..., Site]
+LONG = " ".join(f"word{number}" for number in range(20)) + "."
+PAUSE = bytes(2 * RATE)  # a second of silence, after which a bot answers
+START = json.dumps({"type": "start", "sample_rate_hz": RATE, "after": ""})

@@ -11,11 +11,10 @@ import psutil
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.flask.servers import server_of
 from tests.support.slowness import GUARD, takes
 from tests.support.talking_page import RATE, Talker, share_of, speech
 from tests.support.web_server import WebServer
-
-from .test_servers import server_of
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_pages_that_come_and_go(kind: str, serve_site: Callable[[str], tuple[Web
 
 @pytest.mark.parametrize("kind", ["gthread", "gevent"])
 def test_a_worker_that_ends(kind: str, serve_site: Callable[[str], tuple[WebServer, Talker]], bot: EmbeddedBot) -> None:
-    """Its pages are told at once, and it does not wait for them; the bot's session ends politely."""
+    """The pages of a worker that ends are told at once, and the bot's session ends politely."""
     server, user = serve_site(kind)
     page = user.talk()
     server.process.terminate()
@@ -83,7 +82,7 @@ def test_a_worker_that_ends(kind: str, serve_site: Callable[[str], tuple[WebServ
 
 
 def test_a_sync_worker(serve_site: Callable[[str], tuple[WebServer, Talker]]) -> None:
-    """It has no thread for a page that talks, and says so."""
+    """A sync worker has no thread for a page that talks, and says so."""
     _, user = serve_site("sync")
     user.start()
     answer = user.http.get("/bot/voice", headers={"Upgrade": "websocket", "Connection": "Upgrade"})
