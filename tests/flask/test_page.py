@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
+from tests.support.required import missing
 from tests.support.selection import some_of
 from tests.support.slowness import GUARD, takes
 
@@ -236,6 +237,9 @@ def test_accessibility(visitor: Callable[..., PageVisitor], scheme: str, width: 
 
 def findings(page: Page) -> list[str]:
     """Return what axe finds on a page."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    results = axe.Axe().run(page).response["violations"]
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ModuleNotFoundError:
+        missing("axe-playwright-python is not installed: run `python3 run.py test --real`")
+    results = Axe().run(page).response["violations"]
     return [f"{each['id']}: {node['html']} {node['failureSummary']}" for each in results for node in each["nodes"]]

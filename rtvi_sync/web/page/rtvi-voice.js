@@ -158,7 +158,7 @@ class Sound {
     this.#source = this.#stream = null;
   }
 
-  /** A muted microphone records silence, by which the bot knows that the user has stopped speaking. */
+  /** A muted microphone records silence, also for the browser's own sign that a page records. */
   set muted(value) {
     for (const track of this.#stream?.getTracks() ?? []) track.enabled = !value;
   }
@@ -682,7 +682,7 @@ class RTVIVoice extends HTMLElement {
     const { notice, retry } = this.#texts;
     return new Sound({
       frame: (frame, level) => {
-        this.#connection?.sendAudio(frame);
+        if (!this.#muted) this.#connection?.sendAudio(frame);
         this.#drawLevel("mine", level);
       },
       status: (status) => this.#played(status),
