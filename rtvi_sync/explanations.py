@@ -220,7 +220,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "no-consent",
-            "the bot does not answer ICE any more",
+            "the bot no longer answers ICE",
             "A machine is too busy, or the client's packets are blocked.",
             "Run fewer sessions. Pass a `ReconnectPolicy`.",
             "reconnecting",
@@ -236,7 +236,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     "Questions and files": (
         Explanation(
             "not-heard",
-            "The bot has not heard what was said",
+            "The bot has not heard the question",
             "You spoke, and the bot reported neither speech nor words.",
             "If the bot muted the user, wait for `user_mute_stopped`. "
             "Otherwise give the bot audio input, and voice detection or speech recognition.",

@@ -1,4 +1,4 @@
-"""Errors of the first minutes: each names its cause and its cure, and leads to its paragraph in docs/guides/errors.md."""
+"""Errors of the first minutes: each names its cause and its cure, and leads to its paragraph of the page of errors."""
 
 from __future__ import annotations
 
