@@ -99,6 +99,9 @@ usage: python3 run.py COMMAND ...
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
                                            tests/source, bandit and pip-audit; with --require it also fails if
                                            pyright is unavailable or no list of known vulnerabilities can be reached
+  release [--python MINOR ...] [--extra NAME ...] [--require]
+                                           rehearse a release: build and check it, and install it with each Python
+                                           and each extra in clean environments; publishes nothing
 
 Every command first sets up what it needs, in .venv/ and .cache/ of this folder; COMMAND --help sets up nothing."""
 
@@ -193,7 +196,13 @@ NO_TESTS = 5  # the status of pytest if the files have no test that is selected,
 DEMO_SECONDS = 1800.0
 DEMO_CHOICES = {"--url", "--speech"}  # options without which the demo asks the local bot
 # What a command passes its further arguments to, and which has a help of its own.
-MODULES = {"demo": "rtvi_sync demo", "test": "pytest", "soak": "tools.soak", "bench": "benchmarks"}
+MODULES = {
+    "demo": "rtvi_sync demo",
+    "test": "pytest",
+    "soak": "tools.soak",
+    "bench": "benchmarks",
+    "release": "tools.release",
+}
 # A slow package index must not keep the demo waiting: the embedded bot answers then.
 LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
@@ -745,6 +754,11 @@ def pyright_checks() -> list[list[str]]:
     return [["-m", "pyright", "tests/typing"], ["-m", "pyright", "--verifytypes", "rtvi_sync", "--ignoreexternal"]]
 
 
+def release(arguments: list[str]) -> int:
+    """Rehearse a release with the arguments of `python -m tools.release`."""
+    return run_command([own_environment(("release",)), "-m", "tools.release", *arguments], TEST_SECONDS, ROOT)
+
+
 def print_help(command: str, arguments: Sequence[str]) -> None:
     """Print the help of a command, or of the sample that the arguments name. Nothing is set up for it."""
     programs = sample_programs() if command == "sample" else {}
@@ -774,6 +788,7 @@ COMMANDS = {
     "setup": setup,
     "check": check,
     "lint": lint,
+    "release": release,
 }
 
 

@@ -34,8 +34,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .explanations import hint_of
 from .installation import install_command
 
 if TYPE_CHECKING:
@@ -47,12 +48,19 @@ E = TypeVar("E", bound=BaseException)
 class RTVIError(Exception):
     """Base of every error of this package. Can be pickled, to be raised in another process.
 
+    An error of the first minutes has a note, the line below its text in a traceback (Python 3.11 and later): the word
+    that `rtvi-sync explain` takes.
+
     Attributes:
         status: HTTP status of the answer that caused the error, or None.
     """
 
+    _quotes: ClassVar[bool] = False  # True: the text is the bot's or a server's, and none of those that are explained
+
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
+        if not self._quotes and (hint := hint_of(message)):
+            self.__notes__ = [hint]  # as add_note() does, which Python 3.10 lacks
         self.status = status
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -150,6 +158,8 @@ class BotError(SessionError):
         fatal: True if the bot ends the session because of it.
     """
 
+    _quotes = True
+
     def __init__(self, message: str, *, fatal: bool = False) -> None:
         super().__init__(message)
         self.fatal = fatal
@@ -179,6 +189,8 @@ class RequestRejectedError(SessionError):
     Attributes:
         response: The bot's refusal as it was received, or None.
     """
+
+    _quotes = True
 
     def __init__(self, message: str, *, status: int | None = None, response: Any = None) -> None:
         super().__init__(message, status=status)
@@ -251,6 +263,8 @@ class ExpectationError(RTVIError, AssertionError):
         turn: The checked turn. None if there was none.
         timeline: The events before the failure, one a line.
     """
+
+    _quotes = True
 
     def __init__(
         self,

@@ -237,12 +237,3 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-def test_errors_by_message_has_real_messages() -> None:
-    """Each text of the page is a part of a message in the package's source."""
-    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "rtvi_sync").rglob("*.py"))
-    texts = re.findall(r"^\| `(.+?)` \|", (ROOT / "docs" / "guides" / "errors.md").read_text("utf-8"), re.MULTILINE)
-
-    assert len(texts) > 10
-    assert [text for text in texts if text not in source] == []

@@ -108,7 +108,7 @@ def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 1
-    assert re.fullmatch(r"The task failed: .*127\.0\.0\.1:1 cannot be reached.*\n", done.stderr)
+    assert re.fullmatch(r"The task failed: .*127\.0\.0\.1:1 cannot be reached.*\n  See: .* unreachable\n", done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ a program that runs imports neither.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,26 @@ _OVERLOADS_HEAD = _HEAD.format(what="The methods of `client/events.py` that take
 
 _CLASS = '''\
 H = TypeVar("H", bound=Callable[..., object])
+T_co = TypeVar("T_co", covariant=True)
+
+class _NoObject(Protocol[T_co]):
+    """As `_NoObject[Never]`: no object is one, but mypy holds any for similar.
+
+    A wrong argument matches no overload, and mypy shows all of them, 44 kB, unless one is similar. So the last overload
+    takes arguments similar to it, of type variables with names that mypy shows: what an argument should have been.
+    """
+
+    def __sizeof__(self) -> T_co: ...  # type: ignore[override]
+
+NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
+HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=Callable[[object], object] | _NoObject[Never])
+ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
+Seconds = TypeVar("Seconds", bound=float | _NoObject[Never] | None)
 
 class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
 
-    A misspelt name has no overload. An event that is only known when the program runs is given as `RTVIEvent(name)`;
+    A misspelt name is an error. An event that is only known when the program runs is given as `RTVIEvent(name)`;
     its payload, and that of events of several types, has the type Any.
     """
 
@@ -125,7 +140,9 @@ def overloads_stub() -> str:
 
 def _imports() -> Iterator[str]:
     yield "from collections.abc import Callable"
-    yield "from typing import Any, TypeAlias, TypeVar, overload"
+    yield "from typing import Any, Protocol, TypeAlias, TypeVar, overload"
+    yield ""
+    yield "from typing_extensions import Never"
     yield ""
     wanted: dict[str, set[str]] = {".base": {"ClientBase"}}
     for module, name in (
@@ -147,34 +164,40 @@ def _methods() -> Iterator[str]:
     rows = [(f"{group.name}Name", group.type, f"{group.name}Handler") for group in groups()]
     rows.append(("RTVIEvent", "Any", "H"))
     yield from _overloads(
-        signature
-        for name, _, handler in rows
-        for signature in (
-            f"def on(self, event: {name}) -> Callable[[{handler}], {handler}]: ...",
-            f"def on(self, event: {name}, handler: {handler}) -> {handler}: ...",
-        )
+        *(
+            signature
+            for name, _, handler in rows
+            for signature in (
+                f"def on(self, event: {name}) -> Callable[[{handler}], {handler}]: ...",
+                f"def on(self, event: {name}, handler: {handler}) -> {handler}: ...",
+            )
+        ),
+        "def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...) -> Any: ...",
     )
     yield "    once = on\n"
-    yield "    def off(self, event: AnyName, handler: Callable[..., Any] | None = None) -> None: ...\n"
+    yield "    def off(self, event: NameOfAnEvent, handler: Callable[..., Any] | None = None) -> None: ...\n"
     yield from _overloads(
-        [
-            "def events(self, *, timeout: float | None = None) -> EventStream[Any]: ...",
-            *(
-                f"def events(self, event: {name}, /, *events: {name}, timeout: float | None = None)"
-                f" -> EventStream[{payload}]: ..."
-                for name, payload, _ in (*rows[:-1], ("AnyName", "Any", ""))
-            ),
-        ]
+        "def events(self, *, timeout: float | None = None) -> EventStream[Any]: ...",
+        *(
+            f"def events(self, event: {name}, /, *events: {name}, timeout: float | None = None)"
+            f" -> EventStream[{payload}]: ..."
+            for name, payload, _ in (*rows[:-1], ("AnyName", "Any", ""))
+        ),
+        "def events(self, *events: NameOfAnEvent, timeout: Seconds = ...) -> EventStream[Any]: ...",
     )
     yield from _overloads(
-        f"def wait_for(self, event: {name}, where: Callable[[Event[{payload}]], object] | None = None,"
-        f" timeout: float | None = None) -> Event[{payload}]: ..."
-        for name, payload, _ in rows
+        *(
+            f"def wait_for(self, event: {name}, where: Callable[[Event[{payload}]], object] | None = None,"
+            f" timeout: float | None = None) -> Event[{payload}]: ..."
+            for name, payload, _ in rows
+        ),
+        "def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...)"
+        " -> Event[Any]: ...",
     )
     yield "    def process_events(self, timeout: float | None = 0.0) -> int: ..."
 
 
-def _overloads(signatures: Iterable[str]) -> Iterator[str]:
+def _overloads(*signatures: str) -> Iterator[str]:
     for signature in signatures:
         yield "    @overload"
         yield f"    {signature}"

@@ -24,7 +24,21 @@ from rtvi_sync.protocol.validation import STRING, function_taking
 
 __all__ = ["COMMANDS", "CleanFormatter", "main", "run_program"]
 
-COMMANDS = ("demo", "talk", "ask", "doctor", "load", "eval", "mcp", "bot", "devices", "show", "replay", "phone-hook")
+COMMANDS = (
+    "demo",
+    "talk",
+    "ask",
+    "doctor",
+    "load",
+    "eval",
+    "mcp",
+    "bot",
+    "devices",
+    "show",
+    "replay",
+    "phone-hook",
+    "explain",
+)
 # Exit statuses.
 FAILED = 1
 INTERRUPTED = 130
@@ -61,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line's words; None: those of this process.
 
     Returns:
-        The exit status: 0, 1 after a failure, which was reported in one line on stderr, or 130 after Ctrl-C.
+        The exit status: 0, 1 after a failure, which was reported on stderr, or 130 after Ctrl-C.
 
     Raises:
         SystemExit: The arguments are wrong (status 2), or ask for help (0).
@@ -108,8 +122,8 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     """Run a program and return its exit status: ``sys.exit(run_program(main))``.
 
     An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr, and a
-    `ConnectError` of several transports in one line for each. Any other exception is a bug in the program, and keeps
-    its traceback.
+    `ConnectError` of several transports in one line for each; the error's notes follow. Any other exception is a bug
+    in the program, and keeps its traceback.
 
     Args:
         main: The program. It returns its exit status; None means 0.
@@ -133,10 +147,14 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
         return _failed(name, f"{error}. Install the package that has it, with pip")
     except ConnectError as error:
         ways = str(error).split("\n")  # one line for each way that was tried, and what is for programs
-        return _failed(name, *(ways[:-1] if error.attempts and len(ways) > 1 else ways))
+        return _failed(name, *(ways[:-1] if error.attempts and len(ways) > 1 else ways), *_notes(error))
     except (RTVIError, OSError) as error:
-        return _failed(name, str(error) or type(error).__name__)  # the TimeoutError of a future has no text
+        return _failed(name, str(error) or type(error).__name__, *_notes(error))  # that of a future has no text
     return status or 0
+
+
+def _notes(error: Exception) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def _failed(name: str, *reason: str) -> int:

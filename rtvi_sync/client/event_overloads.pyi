@@ -2,7 +2,9 @@
 
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
+
+from typing_extensions import Never
 
 from ..conversation.turn import Turn
 from ..errors import DeviceError, UnsupportedFeatureError
@@ -68,11 +70,26 @@ AudioDroppedDataHandler = TypeVar("AudioDroppedDataHandler", bound=Callable[[Aud
 MediaStateHandler = TypeVar("MediaStateHandler", bound=Callable[[MediaState], object] | Callable[[], object])
 TurnHandler = TypeVar("TurnHandler", bound=Callable[[Turn], object] | Callable[[], object])
 H = TypeVar("H", bound=Callable[..., object])
+T_co = TypeVar("T_co", covariant=True)
+
+class _NoObject(Protocol[T_co]):
+    """As `_NoObject[Never]`: no object is one, but mypy holds any for similar.
+
+    A wrong argument matches no overload, and mypy shows all of them, 44 kB, unless one is similar. So the last overload
+    takes arguments similar to it, of type variables with names that mypy shows: what an argument should have been.
+    """
+
+    def __sizeof__(self) -> T_co: ...  # type: ignore[override]
+
+NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
+HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=Callable[[object], object] | _NoObject[Never])
+ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
+Seconds = TypeVar("Seconds", bound=float | _NoObject[Never] | None)
 
 class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
 
-    A misspelt name has no overload. An event that is only known when the program runs is given as `RTVIEvent(name)`;
+    A misspelt name is an error. An event that is only known when the program runs is given as `RTVIEvent(name)`;
     its payload, and that of events of several types, has the type Any.
     """
 
@@ -261,10 +278,12 @@ class ClientEvents(ClientBase):
     def on(self, event: RTVIEvent) -> Callable[[H], H]: ...
     @overload
     def on(self, event: RTVIEvent, handler: H) -> H: ...
+    @overload
+    def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...) -> Any: ...
 
     once = on
 
-    def off(self, event: AnyName, handler: Callable[..., Any] | None = None) -> None: ...
+    def off(self, event: NameOfAnEvent, handler: Callable[..., Any] | None = None) -> None: ...
 
     @overload
     def events(self, *, timeout: float | None = None) -> EventStream[Any]: ...
@@ -360,6 +379,8 @@ class ClientEvents(ClientBase):
     def events(self, event: TurnName, /, *events: TurnName, timeout: float | None = None) -> EventStream[Turn]: ...
     @overload
     def events(self, event: AnyName, /, *events: AnyName, timeout: float | None = None) -> EventStream[Any]: ...
+    @overload
+    def events(self, *events: NameOfAnEvent, timeout: Seconds = ...) -> EventStream[Any]: ...
 
     @overload
     def wait_for(self, event: NoDataName, where: Callable[[Event[None]], object] | None = None, timeout: float | None = None) -> Event[None]: ...
@@ -453,5 +474,7 @@ class ClientEvents(ClientBase):
     def wait_for(self, event: TurnName, where: Callable[[Event[Turn]], object] | None = None, timeout: float | None = None) -> Event[Turn]: ...
     @overload
     def wait_for(self, event: RTVIEvent, where: Callable[[Event[Any]], object] | None = None, timeout: float | None = None) -> Event[Any]: ...
+    @overload
+    def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...) -> Event[Any]: ...
 
     def process_events(self, timeout: float | None = 0.0) -> int: ...

@@ -43,7 +43,8 @@ class Sessions:
         has_voice: bool,
     ) -> None:
         self._connect = connect
-        self._events = tuple(events)
+        # A page that talks shows what of an interrupted answer was not heard.
+        self._events = tuple(dict.fromkeys([*events, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
         self._limits = limits
         self._has_voice = has_voice
         self._stopping = False

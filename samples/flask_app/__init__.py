@@ -1,1 +1,1 @@
-"""A page on which to talk to a bot, in writing, and to read what both say."""
+"""A page on which to talk to a bot, by voice and in writing."""

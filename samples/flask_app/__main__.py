@@ -1,4 +1,4 @@
-"""A page to talk to a bot: a Flask application keeps the session and tells the browser what is said.
+"""A page to talk to a bot: a Flask application keeps the session, and relays voice and text.
 
     python3 run.py sample flask_app --url http://localhost:7860
 

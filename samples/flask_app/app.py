@@ -1,4 +1,4 @@
-"""The application: a page, and the relay between it and the bot."""
+"""The application: a page that talks, and the relay between it and the bot."""
 
 import os
 import secrets
@@ -6,7 +6,7 @@ import secrets
 from flask import Flask, Request, Response, render_template
 
 from rtvi_sync import RTVIClient
-from rtvi_sync.flask import DEFAULT_EVENTS, RTVIBlueprint
+from rtvi_sync.flask import RTVIBlueprint
 
 # Only this application's own files are loaded: no inline script or style, and no frame around the page.
 CONTENT_SECURITY_POLICY = (
@@ -26,15 +26,10 @@ def create_app(bot_url: str) -> Flask:
 
     def make_client(_: Request) -> RTVIClient:
         # Every visitor may talk to the bot. An application with users checks the user here, and calls abort(403).
-        return RTVIClient.for_url(
-            bot_url,
-            mic=False,
-            speaker=False,  # the page shows the transcript; the server plays no audio
-            max_turn_audio=0,
-            connect_timeout=15,
-        )
+        # No device of the server is used: the page has the microphone and the loudspeaker.
+        return RTVIClient.for_url(bot_url, mic=False, speaker=False, max_turn_audio=0, connect_timeout=15)
 
-    bot = RTVIBlueprint(make_client, events=(*DEFAULT_EVENTS, "turn-ended"))
+    bot = RTVIBlueprint(make_client, voice=True)
     app.register_blueprint(bot, url_prefix="/bot")
 
     @app.get("/")

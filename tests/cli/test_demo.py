@@ -220,15 +220,15 @@ def test_a_bot_that_is_not_ready_in_time(tmp_path: Path, capsys: pytest.CaptureF
     assert "within 0.2 s" in capsys.readouterr().err
 
 
-def test_an_unreachable_bot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 1, what was tried and why it failed; no file is left."""
+def test_an_unreachable_bot_is_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, what was tried and why it failed, and the word that explains it; no file is left."""
     out = tmp_path / "x.wav"
     for url in ("http://127.0.0.1:1", "http://127.0.0.1:1/start", "ws://127.0.0.1:1"):
         assert cli.main(["demo", "--url", url, "--out", str(out)]) == 1
         error = capsys.readouterr().err
         assert error.startswith("rtvi-sync demo: ")
         assert "127.0.0.1:1" in error
-        assert error.count("\n") == 1
+        assert re.fullmatch(r".*\n  See: rtvi-sync explain [a-z-]+\n", error)
     assert not out.exists()
 
 

@@ -147,13 +147,14 @@ def test_run_program_reports_errors_as_commands_do(
 
 
 def test_run_program_has_a_line_for_each_transport(capsys: pytest.CaptureFixture[str]) -> None:
-    """An error of several transports is reported as it is written, in clean lines."""
+    """An error of several transports is reported as it is written, in clean lines, and its note follows."""
 
     def fail() -> None:
         raise ConnectError("No bot was reached:\n  websocket: a \x1b[2J\n  eval: b")
 
     assert cli.run_program(fail, "sample") == 1
-    assert capsys.readouterr().err == "sample: No bot was reached:\n  websocket: a  [2J\n  eval: b\n"
+    ways = "sample: No bot was reached:\n  websocket: a  [2J\n  eval: b\n"
+    assert capsys.readouterr().err == f"{ways}  See: rtvi-sync explain no-bot\n"
 
 
 def test_run_program_has_its_own_status() -> None:

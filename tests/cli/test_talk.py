@@ -78,15 +78,15 @@ def test_signals_end_it_and_keep_the_recording(
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1", "http://127.0.0.1:1/start"])
-def test_an_unreachable_bot_is_one_line(
+def test_an_unreachable_bot_is_two_lines(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 1, and the address."""
+    """Status 1, the address, and the word that explains it."""
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["talk", url, "--mic", "none", "--speaker", "none"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert re.fullmatch(r"rtvi-sync talk: .*127\.0\.0\.1:1.*\n", shown.err)
+    assert re.fullmatch(r"rtvi-sync talk: .*127\.0\.0\.1:1.*\n  See: rtvi-sync explain [a-z-]+\n", shown.err)
 
 
 def test_on_a_pipe_no_device_is_looked_for(tmp_path: Path, bot: EmbeddedBot) -> None:

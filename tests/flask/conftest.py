@@ -11,7 +11,7 @@ import pytest
 from rtvi_sync import RequestTimeoutError
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.chromium import chromium  # noqa: F401 - a fixture
+from tests.support.chromium import chromium, launch_chromium  # noqa: F401 - fixtures
 
 from .browser import client_for, site_of
 

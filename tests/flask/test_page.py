@@ -1,30 +1,24 @@
-"""The sample's page in a real Chromium, with the sample's real server and a bot that the test speaks for."""
+"""The element <rtvi-voice> in a real Chromium, in writing: the sample's page, and a bot that the test speaks for."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
-from rtvi_sync.testing import BotSession, EmbeddedBot
-from tests.support.processes import free_port
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.required import missing
 from tests.support.selection import some_of
 from tests.support.slowness import GUARD, takes
 
+from .visitor import PageVisitor, button, message, notice_becomes, sample_page, send, shows, state_becomes
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).parents[2]
 EVIL = [
     "<img src=x onerror=\"document.title='broken in'\">",
     "<script>document.title='broken in'</script>",
@@ -32,74 +26,23 @@ EVIL = [
     "<a href=\"javascript:document.title='broken in'\">click</a>",
     "{{ 7 * 7 }} &lt;b&gt; \" ' ` ${1} \u2028\u202e \\u003cb\\u003e",
 ]
-REPORT_VIOLATIONS = """
-addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
-"""
+HELLO = [("you", "You: Hello"), ("bot", "Bot: You said: Hello")]
 
 
 @pytest.fixture(scope="module")
 def address(shared_bot: EmbeddedBot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the sample as `run.py sample flask_app --url ...` starts it."""
-    folder, port = tmp_path_factory.mktemp("sample"), free_port()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "samples.flask_app", "--port", str(port), "--url", shared_bot.ws_url],
-            cwd=ROOT,
-            env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        give_up = time.monotonic() + GUARD
-        while True:
-            with contextlib.suppress(httpx.ConnectError):
-                httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
-                break
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < give_up
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.wait(GUARD)
-
-
-class Visitor:
-    """Browser user with separate cookies, whose pages must log no errors."""
-
-    def __init__(self, chromium: Browser, address: str, bot: EmbeddedBot) -> None:
-        self.context: BrowserContext = chromium.new_context()
-        self.context.set_default_timeout(GUARD * 1000)
-        self.context.add_init_script(REPORT_VIOLATIONS)
-        self.address = address
-        self.complaints: list[str] = []
-        self._bot = bot
-
-    def open(self) -> Page:
-        """Open the page in a new tab."""
-        page = self.context.new_page()
-        page.on(
-            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        page.goto(self.address)
-        return page
-
-    def talk(self) -> tuple[Page, BotSession]:
-        """Open the page, and the bot's end of its session."""
-        page = self.open()
-        becomes(page, "#state", "ready")
-        return page, self._bot.wait_for_session()
+    """Yield the sample's address."""
+    with sample_page(tmp_path_factory.mktemp("sample"), shared_bot) as (address, _):
+        yield address
 
 
 @pytest.fixture
-def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Callable[[], Visitor]]:
+def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Callable[..., PageVisitor]]:
     """Make users, who must not have seen an error in the end."""
     visitors = []
 
-    def new() -> Visitor:
-        visitors.append(Visitor(chromium, address, bot))
+    def new(**options: object) -> PageVisitor:
+        visitors.append(PageVisitor(chromium, address, bot, **options))
         return visitors[-1]
 
     yield new
@@ -111,40 +54,19 @@ def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Calla
         session.wait_ended()
 
 
-def becomes(page: Page, selector: str, text: str) -> None:
-    """Wait until an element of the page has this text."""
-    from playwright.sync_api import expect
-
-    expect(page.locator(selector)).to_have_text(text, timeout=GUARD * 1000)
-
-
-def message(type_: str, **data: Any) -> dict[str, Any]:
-    """Return a message of the bot."""
-    return {"label": "rtvi-ai", "type": type_, "data": data}
-
-
-def shows(page: Page, *lines: tuple[str, str]) -> None:
-    """Wait until the transcript becomes these lines: whose each is, and its text."""
-    from playwright.sync_api import expect
-
-    items = page.locator("#transcript li")
-    expect(items).to_have_text([text for _, text in lines], use_inner_text=False)
-    assert [item.get_attribute("class") for item in items.all()] == [who for who, _ in lines]
-
-
-def test_the_transcript_appears_live(visitor: Callable[[], Visitor]) -> None:
+def test_the_transcript_appears_live(visitor: Callable[..., PageVisitor]) -> None:
     """What both say is on the page as it is said: each is seen before the next is sent."""
-    page, session = visitor().talk()
+    page, session = visitor().read()
     session.send(message("user-transcription", text="What ti", final=False))
-    shows(page, ("you interim", "What ti"))
+    shows(page, ("you interim", "You: What ti"))
     session.send(message("user-transcription", text="What time is it?", final=True))
-    shows(page, ("you", "What time is it?"))
+    shows(page, ("you", "You: What time is it?"))
     session.send(message("bot-transcription", text="It is noon."))
-    shows(page, ("you", "What time is it?"), ("bot", "It is noon."))
-    page.fill("#text", "Thanks")
-    page.press("#text", "Enter")
+    lines = [("you", "You: What time is it?"), ("bot", "Bot: It is noon.")]
+    shows(page, *lines)
+    send(page, "Thanks")
     session.wait_for_message("send-text", where=lambda sent: sent["data"]["content"] == "Thanks")
-    lines = [("you", "What time is it?"), ("bot", "It is noon."), ("you", "Thanks"), ("bot", "You said: Thanks")]
+    lines += [("you", "You: Thanks"), ("bot", "Bot: You said: Thanks")]
     shows(page, *lines)
     page.reload()
     shows(page, *lines)  # the same session: the log is read again
@@ -152,9 +74,9 @@ def test_the_transcript_appears_live(visitor: Callable[[], Visitor]) -> None:
 
 
 @pytest.mark.matrix
-def test_an_answer_that_no_transcript_has(visitor: Callable[[], Visitor]) -> None:
+def test_an_answer_that_no_transcript_has(visitor: Callable[..., PageVisitor]) -> None:
     """What follows the last sentence is told in no transcript, or with the next answer: the page has each, whole."""
-    page, session = visitor().talk()
+    page, session = visitor().read()
     for question, told, written in (("Me?", ["You."], "You. And me"), ("Him?", ["And me", "He!"], "He!")):
         session.send(message("user-transcription", text=question, final=True))
         session.send(message("bot-llm-started"))
@@ -163,37 +85,38 @@ def test_an_answer_that_no_transcript_has(visitor: Callable[[], Visitor]) -> Non
         session.send(message("bot-llm-text", text=written))
         session.send(message("bot-llm-stopped"))
         page.locator("li.bot", has_text=written).wait_for()
-    shows(page, ("you", "Me?"), ("bot", "You. And me"), ("you", "Him?"), ("bot", "He!"))
+    shows(page, ("you", "You: Me?"), ("bot", "Bot: You. And me"), ("you", "You: Him?"), ("bot", "Bot: He!"))
 
 
 @pytest.mark.parametrize(
     "kind",
     some_of(["user-transcription", "bot-transcription", "bot-output", "error", "send-text"], "bot-output", "error"),
 )
-def test_markup_is_shown_as_text(visitor: Callable[[], Visitor], kind: str) -> None:
+def test_markup_is_shown_as_text(visitor: Callable[..., PageVisitor], kind: str) -> None:
     """Markup in any message, of user or bot, is shown as text and not executed."""
-    page, session = visitor().talk()
+    page, session = visitor().read()
     for number, text in enumerate(EVIL):
         if kind == "send-text":
-            page.fill("#text", text)
-            page.press("#text", "Enter")
+            send(page, text)
             page.locator("li.bot").nth(number).wait_for()  # a bot that is interrupted answers with nothing
         elif kind == "error":
             session.send(message("error", error=text, fatal=False))
-            becomes(page, "#notice", f"The bot reports an error: {text}")
+            notice_becomes(page, f"The bot reports an error: {text}")
         else:
             session.send(message(kind, text=text, final=True))
     if kind != "error":
-        page.locator("li").nth(len(EVIL) - 1).wait_for()
-        mine = page.locator("li.bot" if kind.startswith("bot") else "li.you")
-        assert mine.evaluate_all("items => items.map((item) => item.textContent)") == EVIL
-    assert page.locator("#transcript *:not(li), #notice *").count() == 0
+        who = "bot" if kind.startswith("bot") else "you"
+        lines = page.locator(f"li.{who}")
+        lines.nth(len(EVIL) - 1).wait_for()
+        told = lines.evaluate_all("items => items.map((item) => item.textContent)")
+        assert told == [f"{who.capitalize()}: {text}" for text in EVIL]
+    assert page.locator("rtvi-voice li *:not(span), #notice > span *").count() == 0
     assert page.title() == "Talk to a bot"
 
 
-def test_who_leaves_ends_the_bots_session(visitor: Callable[[], Visitor]) -> None:
+def test_who_leaves_ends_the_bots_session(visitor: Callable[..., PageVisitor]) -> None:
     """A session ends within 10 s after its page navigates away or its tab is closed; other users keep theirs."""
-    (ada, at_ada), (bob, at_bob), (_, at_eve) = (visitor().talk() for _ in range(3))
+    (ada, at_ada), (bob, at_bob), (_, at_eve) = (visitor().write() for _ in range(3))
     ada.goto("about:blank")
     bob.close()
     with takes(10.0):
@@ -202,55 +125,121 @@ def test_who_leaves_ends_the_bots_session(visitor: Callable[[], Visitor]) -> Non
     assert at_eve.ended is None
 
 
-def test_two_tabs_and_the_button(visitor: Callable[[], Visitor]) -> None:
-    """Two tabs of a user show one session; if one of them ends it, it is over in both, and can be started again."""
+def test_two_tabs(visitor: Callable[..., PageVisitor]) -> None:
+    """The newest tab of a user has the conversation, all of it; the older one says so, and can take it back."""
     user = visitor()
-    page, session = user.talk()
+    page, session = user.write()
     other = user.open()
-    session.send(message("bot-transcription", text="Hello, both."))
-    for tab in (page, other):
-        shows(tab, ("bot", "Hello, both."))
-    other.click("#end")
-    for tab in (page, other):
-        becomes(tab, "#notice", "The conversation was ended.")
+    assert other.locator("#state").inner_text() == "Not started"  # a tab does not begin by itself
+    send(other, "Again")
+    lines = [*HELLO, ("you", "You: Again"), ("bot", "Bot: You said: Again")]
+    shows(other, *lines)
+    notice_becomes(page, "The conversation continues in another tab.")
+    button(page, "Continue here").press("Enter")
+    shows(page, *lines)
+    notice_becomes(other, "The conversation continues in another tab.")
+    button(page, "End").click()
+    notice_becomes(page, "You have ended the conversation.")
     assert session.wait_ended().initiator == "client"
-    page.click("#again")
-    becomes(page, "#state", "ready")
-    shows(page)
 
 
-def follows(page: Page) -> None:
-    """Wait until the page has an open stream."""
-    page.locator("#end:enabled").wait_for()
+def test_the_focus_stays_on_the_button(visitor: Callable[..., PageVisitor]) -> None:
+    """With the keyboard alone: write, end, and start again; after the end the focus is on the button that starts."""
+    page = visitor().open()
+    focused = "document.activeElement?.shadowRoot?.activeElement?.textContent"
+    for expected in ("Conversation", "Start talking"):  # the transcript, which keys scroll, comes first
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.shadowRoot.activeElement.matches('#scroll, button')"), expected
+    assert page.evaluate(focused) == "Start talking"
+    page.keyboard.press("Tab")
+    page.keyboard.type("Hello")
+    page.keyboard.press("Enter")
+    shows(page, *HELLO)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(focused) == "End"
+    page.keyboard.press("Space")
+    state_becomes(page, "Ended")
+    assert page.evaluate(focused) == "Start again"
 
 
-@pytest.mark.matrix
-def test_a_page_that_is_loaded_again_and_again(visitor: Callable[[], Visitor]) -> None:
-    """Faster than heartbeats find that the one before is gone: the last one lives."""
-    page, session = visitor().talk()
-    for _ in range(8):
-        follows(page)
-        page.reload()
-    follows(page)
-    session.send(message("bot-transcription", text="Still here?"))
-    shows(page, ("bot", "Still here?"))
+@pytest.mark.parametrize("reason", some_of(["bot", "network"], "bot"))
+def test_an_end_that_the_user_has_not_chosen(visitor: Callable[..., PageVisitor], reason: str) -> None:
+    """The page says why the conversation is over; writing begins another one."""
+    page, session = visitor().write()
+    states = "[...new Set(states)].filter((each) => !['Thinking…', 'Listening', 'Speaking'].includes(each))"
+    page.evaluate(
+        """() => {
+          const state = document.querySelector("rtvi-voice").shadowRoot.querySelector("#state");
+          window.states = [];
+          new MutationObserver(() => states.push(state.textContent)).observe(state, { childList: true });
+        }"""
+    )
+    if reason == "bot":
+        session.close()
+        notice_becomes(page, "The bot has ended the conversation.")
+    else:
+        session.drop()
+        notice_becomes(page, "The bot's connection was lost, so the conversation was ended.")
+    assert page.evaluate(states) == ["Ended"]  # no other state was shown for a moment
+    send(page, "Hello")
+    shows(page, *HELLO)
 
 
-@pytest.mark.matrix
-def test_one_page_too_many_waits(visitor: Callable[[], Visitor]) -> None:
-    """A page too many says why it shows nothing, disturbs no other page, and follows when one of them is closed."""
-    user = visitor()
-    first, session = user.talk()
-    pages = [first, *(user.open() for _ in range(3))]
-    for page in pages:
-        follows(page)
-    late = user.open()
-    becomes(late, "#notice", "This page follows the conversation as soon as you close one of the others.")
-    session.send(message("bot-transcription", text="Hello, four."))
-    for page in pages:
-        shows(page, ("bot", "Hello, four."))
-    pages.pop().close()
-    shows(late, ("bot", "Hello, four."))
-    becomes(late, "#notice", "")
-    assert all("429" in each for each in user.complaints)
-    user.complaints.clear()
+def test_the_last_line_is_visible(visitor: Callable[..., PageVisitor]) -> None:
+    """In a small window nothing lies over the last line and the notice, and the page is not wider than the window."""
+    page, session = visitor(viewport={"width": 420, "height": 640}).read()
+    for number in range(30):
+        session.send(message("user-transcription", text=f"Line {number} " + "is long, " * 12, final=True))
+    session.send(message("error", error="It is broken. " * 8, fatal=False))
+    page.locator("li.you", has_text="Line 29").wait_for()
+    page.locator("#notice", has_text="broken").wait_for()
+    for selector in ("li:last-child", "#notice > span", "input"):
+        assert is_on_top(page, selector), selector
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    assert page.evaluate("document.documentElement.scrollHeight") <= 640
+    page.locator("#scroll").evaluate("scroll => { scroll.scrollTop = 0; }")
+    page.locator("#scroll").evaluate("scroll => new Promise(requestAnimationFrame)")
+    session.send(message("user-transcription", text="One more", final=True))
+    page.locator("li.you", has_text="One more").wait_for()
+    assert page.locator("#scroll").evaluate("scroll => scroll.scrollTop") == 0  # it is being read
+
+
+def is_on_top(page: Page, selector: str) -> bool:
+    """Whether the last point of an element is in the window, and nothing else is at this point."""
+    return bool(
+        page.locator(f"rtvi-voice {selector}").evaluate(
+            """element => {
+              const { left, bottom } = element.getBoundingClientRect();
+              const found = element.getRootNode().elementFromPoint(left + 20, bottom - 3);
+              return found !== null && (element === found || element.contains(found));
+            }"""
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", some_of([1400, 420], 420))
+def test_accessibility(visitor: Callable[..., PageVisitor], scheme: str, width: int) -> None:
+    """Axe has no finding: before a conversation, in it, with an answer that was interrupted, and after it."""
+    page = visitor(color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce").open()
+    assert findings(page) == []
+    send(page, "Hello")
+    page.locator("li.bot").wait_for()
+    state_becomes(page, "Speaking")
+    send(page, "Thanks")
+    page.locator(".unheard").wait_for()
+    assert findings(page) == []
+    button(page, "End").click()
+    state_becomes(page, "Ended")
+    assert findings(page) == []
+
+
+def findings(page: Page) -> list[str]:
+    """Return what axe finds on a page."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ModuleNotFoundError:
+        missing("axe-playwright-python is not installed: run `python3 run.py test --real`")
+    results = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {node['html']} {node['failureSummary']}" for each in results for node in each["nodes"]]

@@ -75,7 +75,7 @@ def test_the_sample_serves_its_page(command: tuple[str, ...], tmp_path: Path) ->
         assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", page.text)
         for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
             assert http.get(address).status_code == 200
-        assert "innerHTML" not in http.get("/static/page.js").text
+        assert "innerHTML" not in http.get("/bot/rtvi-voice.js").text
         assert http.cookies.get("session")
         assert http.post("/bot/session", json={}).status_code == 201
         wait_until_ready(lambda: http.get("/bot/session").json())

@@ -12,7 +12,7 @@ import pytest
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.notebook import Conversation
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.chromium import chromium  # noqa: F401 - a fixture
+from tests.support.chromium import chromium, launch_chromium  # noqa: F401 - fixtures
 from tests.support.slowness import GUARD
 
 if TYPE_CHECKING:

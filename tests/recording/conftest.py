@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import Recording
-from tests.support.chromium import chromium  # noqa: F401 - a fixture
+from tests.support.chromium import chromium, launch_chromium  # noqa: F401 - fixtures
 from tests.support.recordings import HOSTILE, Script, a_talk
 
 

@@ -58,10 +58,10 @@ def test_the_files_for_language_models_fit() -> None:
 
     assert {DOCS / address.replace(".html", ".md") for address in re.findall(r"\]\((.*?)\)", "\n".join(lines))} == pages
     assert [line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\(\S+\): .{10,}", line)] == []
-    assert guides.startswith("## Guides\n\n- [Errors by message]")
+    assert guides.startswith("## Guides\n\n- [Errors](guides/errors.html)")
     full = llms.full()
     assert 0.8 * llms.LIMIT < len(full.encode()) < llms.LIMIT
-    assert all(f"# {title}\n" in full for title in ("Errors by message", "Your first bot test in ten minutes"))
+    assert all(f"# {title}\n" in full for title in ("Errors", "Your first bot test in ten minutes"))
 
 
 def test_what_agents_read_is_true() -> None:

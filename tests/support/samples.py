@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def run(folder: Path, name: str, *arguments: str) -> list[str]:
 
 
 def failure(folder: Path, name: str, *arguments: str, first: str = "") -> str:
-    """Return the one line of an error that a sample ends with; the status is 1.
+    """Return the one line of an error that a sample ends with, without the word that explains it; the status is 1.
 
     Args:
         folder: where it runs.
@@ -34,5 +35,7 @@ def failure(folder: Path, name: str, *arguments: str, first: str = "") -> str:
     """
     script = f"{first}\n{textwrap.dedent(_RUN)}"
     status, _, err = run_python(script, str(ROOT), f"samples.{name}", *arguments, folder=folder)
-    assert (status, err.count("\n")) == (1, 1), err
-    return err
+    line, _, note = err.partition("\n")
+    assert status == 1, err
+    assert re.fullmatch(r"(  See: rtvi-sync explain [a-z -]+\n)?", note), err
+    return f"{line}\n"

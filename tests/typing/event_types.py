@@ -43,8 +43,8 @@ def waiting(client: RTVIClient) -> None:
     assert_type(client.wait_for("bot-stopped-speaking").data, None)
     assert_type(client.wait_for("server-message").data, Any)
     client.wait_for("user_transcript", where=lambda event: event.data.final)
-    client.wait_for("user_transcript", where=lambda event: event.data.finished)  # type: ignore[call-overload]
-    client.wait_for("user_transcripts")  # type: ignore[call-overload]
+    client.wait_for("user_transcript", where=lambda event: event.data.finished)  # type: ignore[type-var]
+    client.wait_for("user_transcripts")  # type: ignore[type-var]
 
 
 def iterating(client: RTVIClient) -> None:
@@ -56,7 +56,7 @@ def iterating(client: RTVIClient) -> None:
             show(event.data.txt)  # type: ignore[attr-defined]
     assert_type(client.events("bot-output", "bot-ready"), EventStream[Any])
     assert_type(client.events(), EventStream[Any])
-    client.events("bot-output", "bot-redy")  # type: ignore[call-overload]
+    client.events("bot-output", "bot-redy")  # type: ignore[type-var]
 
 
 def handling(client: RTVIClient) -> None:
@@ -79,17 +79,17 @@ def handling(client: RTVIClient) -> None:
     client.once("connected", lambda: show("connected"))
     client.on("bot_ready", show)
     client.on("bot_ready", on_ready)
-    client.on("bot_ready", on_text)  # type: ignore[call-overload]
-    client.on("bot_redy", show)  # type: ignore[call-overload]
-    client.once("bot_redy", show)  # type: ignore[call-overload]
-    client.off("bot_redy", show)  # type: ignore[arg-type]
+    client.on("bot_ready", on_text)  # type: ignore[type-var]
+    client.on("bot_redy", show)  # type: ignore[type-var]
+    client.once("bot_redy", show)  # type: ignore[type-var]
+    client.off("bot_redy", show)  # type: ignore[type-var]
 
 
 def names_of_the_run(client: RTVIClient, name: str) -> None:
     """Make an event of a name that is not known before the program runs."""
     client.on(RTVIEvent(name), show)
     assert_type(client.wait_for(RTVIEvent(name)).data, Any)
-    client.on(name, show)  # type: ignore[call-overload]
+    client.on(name, show)  # type: ignore[type-var]
     for event in RTVIEvent:
         client.on(event, show)
     found: Event = client.wait_for("bot_ready")

@@ -42,7 +42,7 @@ def test_each_name_has_one_overload() -> None:
 
 def test_the_stub_has_the_methods_that_run() -> None:
     """Each parameter of a method is in each of its overloads, under the same name."""
-    (stub,) = (node for node in ast.parse(overloads_stub()).body if isinstance(node, ast.ClassDef))
+    *_, stub = (node for node in ast.parse(overloads_stub()).body if isinstance(node, ast.ClassDef))
     overloads = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
     runs = {name for name in vars(ClientEvents) if not name.startswith("_")}
     assert {node.name for node in overloads} == runs - {"once"}  # which is `on`

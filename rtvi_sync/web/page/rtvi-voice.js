@@ -1,1 +1,968 @@
-// The page's part is not here yet.
+// <rtvi-voice>: a conversation with a bot, by voice and in writing. The application's server relays it to the bot.
+//
+//   <script type="module" src="/bot/rtvi-voice.js"></script>
+//   <rtvi-voice></rtvi-voice>
+//
+// Attributes: heading (a text above it), no-text (without a field for writing).
+// Methods: start(), stop(), sendText(text). Property: muted. Its texts: customElements.get("rtvi-voice").texts.
+// Event: rtvi-event, with detail {event, data}, for each event of the server.
+// Style: the custom properties and parts that the style sheet below begins with.
+// What the server and the bot say is put on the page as text (textContent), never as HTML.
+
+const BASE = new URL("./", import.meta.url);
+const MICROPHONE_RATE = 16000;
+
+// -- the transcript ----------------------------------------------------------------------------------------------------
+
+const MAX_LINES = 500;
+
+/**
+ * What both have said, as lines {who, text, interim, spoken}: `who` is "you", "bot" or "note"; an interim line may
+ * change; `spoken` is how many characters of the text were heard. A line that changes is replaced by a new one.
+ */
+export class Transcript {
+  constructor() {
+    this.lines = [];
+    this.chosen = {}; // many bots report the same words by several events: the first kind of each counts
+    this.interim = null; // the line of what the user is saying
+    this.answer = []; // the lines of what the bot is saying
+  }
+
+  /** Take an event into account. */
+  apply(event, data) {
+    if (event === "userInput" || event === "userTranscript") this.hear(event, data);
+    else if (event === "botTranscript" || event === "botOutput") this.say(event, data);
+    else if (event === "relayText") this.add("you", data.text);
+    else if (event === "relayGap") this.add("note", `${data.missed} earlier events are not shown`);
+    else if (event === "turnEnded") this.endTurn(data);
+  }
+
+  add(who, text, interim = false) {
+    const line = { who, text, interim, spoken: text.length };
+    this.lines.push(line);
+    this.lines = this.lines.slice(-MAX_LINES);
+    return line;
+  }
+
+  replace(line, changes) {
+    const changed = { ...line, ...changes };
+    this.lines = this.lines.map((each) => (each === line ? changed : each));
+    return changed;
+  }
+
+  isChosen(who, event) {
+    return (this.chosen[who] ??= event) === event;
+  }
+
+  hear(event, { text, final, input_type = "transcription" }) {
+    if (input_type !== "transcription" || !this.isChosen("you", event)) return;
+    const line = this.interim ?? this.add("you", "", true);
+    this.interim = this.replace(line, { text, interim: !final, spoken: text.length });
+    if (final) this.interim = null;
+  }
+
+  say(event, { text, output_type, spoken_status = "new" }) {
+    // A part of botOutput is reported again with each word that is spoken.
+    if (!this.isChosen("bot", event) || spoken_status !== "new" || output_type === "word") return;
+    this.answer.push(this.add("bot", text));
+  }
+
+  // Bots report neither the end of an answer that ends with no sentence, nor where one begins that interrupts another.
+  endTurn({ status, bot_text: text, spoken_text: heard }) {
+    const [first, ...others] = this.answer;
+    this.answer = [];
+    if (!text) return;
+    const spoken = status === "interrupted" && typeof heard === "string" ? spokenLength(text, heard) : text.length;
+    this.replace(first ?? this.add("bot", ""), { text, spoken });
+    this.lines = this.lines.filter((line) => !others.includes(line));
+  }
+}
+
+/** Return how many characters of a text were heard. Both may differ in spaces and punctuation. */
+export function spokenLength(text, heard) {
+  const count = (words) => words.match(/[\p{L}\p{N}]/gu)?.length ?? 0;
+  let rest = count(heard);
+  if (rest >= count(text)) return text.length;
+  let length = 0;
+  for (const sign of text) {
+    if (rest === 0 && /[\p{L}\p{N}\s]/u.test(sign)) break;
+    length += sign.length;
+    rest -= count(sign);
+  }
+  return rest > 0 || count(heard) === 0 ? 0 : length;
+}
+
+// -- the sound ---------------------------------------------------------------------------------------------------------
+
+/** Ask the user for the microphone. Throws what getUserMedia() throws. */
+async function openMicrophone() {
+  if (!navigator.mediaDevices) throw new DOMException("", "SecurityError");
+  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
+  return await navigator.mediaDevices.getUserMedia({ audio });
+}
+
+const stopTracks = (stream) => stream.getTracks().forEach((track) => track.stop());
+
+/**
+ * The loudspeaker, the microphone if there is one, and between them the audio thread of rtvi-voice-worklet.js.
+ *
+ * The handlers are `frame(pcm, level)`, `status({played, playing, level})`, `lost()` and `paused(whether)`.
+ */
+class Sound {
+  #context = new AudioContext({ latencyHint: "interactive" });
+  #node = null;
+  #stream = null;
+  #source = null;
+
+  constructor(handlers) {
+    this.handlers = handlers;
+  }
+
+  async open() {
+    this.#context.onstatechange = () => this.handlers.paused(!["running", "closed"].includes(this.#context.state));
+    await this.#context.audioWorklet.addModule(new URL("rtvi-voice-worklet.js", BASE));
+    this.#node = new AudioWorkletNode(this.#context, "rtvi-voice", { outputChannelCount: [1] });
+    this.#node.port.onmessage = ({ data }) => {
+      if (data.frame) this.handlers.frame(data.frame, data.level);
+      else this.handlers.status(data);
+    };
+    this.#node.connect(this.#context.destination);
+  }
+
+  get paused() {
+    return this.#context.state !== "running";
+  }
+
+  resume() {
+    return this.#context.resume();
+  }
+
+  get hasMicrophone() {
+    return this.#stream !== null;
+  }
+
+  /** Send what a microphone records, until it is disconnected from the computer. */
+  connectMicrophone(stream) {
+    this.#stream = stream;
+    stream.getAudioTracks()[0].onended = () => {
+      this.#disconnectMicrophone();
+      this.handlers.lost();
+    };
+    this.#source = this.#context.createMediaStreamSource(stream);
+    this.#source.connect(this.#node);
+  }
+
+  #disconnectMicrophone() {
+    this.#source?.disconnect();
+    if (this.#stream) stopTracks(this.#stream);
+    this.#source = this.#stream = null;
+  }
+
+  /** A muted microphone records silence, also for the browser's own sign that a page records. */
+  set muted(value) {
+    for (const track of this.#stream?.getTracks() ?? []) track.enabled = !value;
+  }
+
+  play(audio) {
+    this.#node.port.postMessage({ audio }, [audio]);
+  }
+
+  setRate(rate) {
+    this.#node.port.postMessage({ rate });
+  }
+
+  clear() {
+    this.#node.port.postMessage({ clear: true });
+  }
+
+  /** Count what is played from 0 again. */
+  restart() {
+    this.#node.port.postMessage({ restart: true });
+  }
+
+  close() {
+    this.#disconnectMicrophone();
+    if (this.#node) this.#node.port.onmessage = null;
+    if (this.#context.state !== "closed") this.#context.close();
+  }
+}
+
+// -- the connection ----------------------------------------------------------------------------------------------------
+
+const RETRY_MS = 500;
+const GIVE_UP_MS = 10_000;
+// The server says something each second.
+const SILENCE_MS = 3000;
+const [PLAYED_MS, IDLE_MS] = [100, 1000];
+// Audio that waits longer than 0.3 s would be late for ever: up to 0.1 s of it in the WebSocket, the newest 0.2 s here.
+const [MAX_BUFFERED_BYTES, MAX_WAITING_FRAMES] = [MICROPHONE_RATE * 2 * 0.1, 10];
+const TAKEN = 4001;
+// The page has broken the protocol: to repeat that would not help.
+const REFUSED = [1002, 1003, 1007, 1008, 1009];
+const OVER = [404, 409, 410];
+
+/** An answer of the server that refuses a request. */
+class Refusal extends Error {
+  constructor(status, { error = "", message = "" } = {}) {
+    super(message);
+    this.status = status;
+    this.error = error;
+  }
+}
+
+async function request(route, body) {
+  const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(new URL(route, BASE), body === undefined ? {} : post);
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Refusal(response.status, answer);
+  return answer;
+}
+
+/** Start the session, or find the one that the server has; return the state of its client. */
+async function startSession() {
+  try {
+    return (await request("session", {})).state;
+  } catch (error) {
+    if (error.status !== 428) throw error;
+    return (await request("session", {})).state; // with the cookie that the first answer has set
+  }
+}
+
+/** The WebSocket of a session, opened again when it is lost. */
+class Connection {
+  #socket = null;
+  #last = ""; // the id of the last event
+  #received = 0; // when something came last
+  #lostAt = null; // when the connection was lost; null while there is one
+  #waiting = [];
+  #played = 0;
+  #reportedAt = 0;
+  #retry = null;
+  #clock = null;
+  #closed = false;
+
+  /** The handlers are `open()`, `event(name, data)`, `audio(pcm)`, `lost()`, `reset()` and `over(reason)`. */
+  constructor(handlers) {
+    this.handlers = handlers;
+  }
+
+  open() {
+    this.#clock = setInterval(() => this.tick(), IDLE_MS);
+    addEventListener("online", this.#online);
+    this.#connect();
+  }
+
+  #online = () => {
+    if (this.#lostAt !== null) this.#connect();
+  };
+
+  #connect() {
+    clearTimeout(this.#retry);
+    this.#abandon();
+    const url = new URL("voice", BASE);
+    url.protocol = url.protocol.replace("http", "ws");
+    const socket = (this.#socket = new WebSocket(url));
+    socket.binaryType = "arraybuffer";
+    this.#received = performance.now();
+    socket.onopen = () => {
+      this.#waiting = [];
+      this.#played = 0;
+      this.send({ type: "start", sample_rate_hz: MICROPHONE_RATE, after: this.#last });
+      this.handlers.open();
+    };
+    socket.onmessage = ({ data }) => {
+      this.#received = performance.now();
+      this.#lostAt = null;
+      if (data instanceof ArrayBuffer) this.handlers.audio(data);
+      else this.#take(JSON.parse(data));
+    };
+    socket.onclose = ({ code }) => this.#lose(code);
+  }
+
+  #take({ event, data, id }) {
+    if (id !== undefined) {
+      // Ids of another session begin otherwise, and all its events are sent.
+      if (this.#last && id.split(".")[0] !== this.#last.split(".")[0]) this.handlers.reset();
+      this.#last = id;
+    }
+    this.handlers.event(event, data);
+    if (event === "relayEnd") this.#end(data.reason);
+  }
+
+  #lose(code) {
+    this.#abandon();
+    if (code === TAKEN) return this.#end("taken");
+    if (REFUSED.includes(code)) return this.#end("refused");
+    if (this.#lostAt === null) {
+      this.#lostAt = performance.now();
+      this.handlers.lost();
+      this.#connect();
+    } else {
+      this.#wait();
+    }
+  }
+
+  /** Wait before the next attempt; meanwhile find out whether there is something to connect to. */
+  async #wait() {
+    const error = await request("session").then(
+      () => null,
+      (error) => error,
+    );
+    if (this.#closed || this.#socket) return;
+    if (OVER.includes(error?.status)) this.#end("gone");
+    else if (performance.now() - this.#lostAt > GIVE_UP_MS) this.#end("lost");
+    else this.#retry = setTimeout(() => this.#connect(), RETRY_MS);
+  }
+
+  #end(reason) {
+    this.close();
+    this.handlers.over(reason);
+  }
+
+  /** Leave a socket that may be dead: its last messages and its end are of no interest. */
+  #abandon() {
+    const socket = this.#socket;
+    if (socket === null) return;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
+    this.#socket = null;
+  }
+
+  get #isOpen() {
+    return this.#socket?.readyState === WebSocket.OPEN;
+  }
+
+  /** Report what was played, and find out whether the connection is dead. */
+  tick({ played = this.#played, playing = false } = {}) {
+    const now = performance.now();
+    this.#played = played;
+    if (this.#socket && now - this.#received > SILENCE_MS) return this.#lose(0);
+    if (!this.#isOpen || now - this.#reportedAt < (playing ? PLAYED_MS : IDLE_MS) - 5) return;
+    this.#reportedAt = now;
+    this.send({ type: "played", seconds: Math.round(played * 1000) / 1000 });
+  }
+
+  /** Send a JSON message; return whether there is a connection. */
+  send(message) {
+    if (this.#isOpen) this.#socket.send(JSON.stringify(message));
+    return this.#isOpen;
+  }
+
+  sendAudio(frame) {
+    if (!this.#isOpen) return;
+    this.#waiting = [...this.#waiting, frame].slice(-MAX_WAITING_FRAMES);
+    while (this.#waiting.length > 0 && this.#socket.bufferedAmount < MAX_BUFFERED_BYTES) {
+      this.#socket.send(this.#waiting.shift());
+    }
+  }
+
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    clearInterval(this.#clock);
+    removeEventListener("online", this.#online);
+    this.#abandon();
+  }
+}
+
+// -- texts -------------------------------------------------------------------------------------------------------------
+
+const TEXTS = {
+  conversation: "Conversation",
+  you: "You",
+  bot: "Bot",
+  unheard: "not heard",
+  start: "Start talking",
+  again: "Start again",
+  retry: "Try again",
+  takeBack: "Continue here",
+  resume: "Turn on the sound",
+  end: "End",
+  mute: "Mute",
+  field: "Write to the bot",
+  send: "Send",
+  empty: "Press “Start talking”, or write to the bot.",
+  state: {
+    idle: "Not started",
+    connecting: "Connecting…",
+    reconnecting: "Reconnecting…",
+    listening: "Listening",
+    thinking: "Thinking…",
+    speaking: "Speaking",
+    ended: "Ended",
+  },
+  notice: {
+    NotAllowedError:
+      "The microphone is blocked. Allow it in the browser's address bar, then press “Try again”, or write.",
+    NotFoundError: "No microphone was found. Connect one, then press “Try again”, or write.",
+    NotReadableError:
+      "The microphone cannot be used, perhaps because another program uses it. Press “Try again”, or write.",
+    SecurityError: "Browsers give the microphone only to pages that are loaded by HTTPS. You can write.",
+    microphoneLost: "The microphone was disconnected. Connect one, then press “Try again”, or write.",
+    sound: "The browser cannot play or record sound. Load the page again, or try another browser.",
+    paused: "The browser has paused the sound.",
+    unreachable: "The server cannot be reached. Check your connection, then try again.",
+    busy: "Too many people are talking to the bot. Try again in a minute.",
+    forbidden: "You may not talk to this bot.",
+    failing: "The server has reported an error. Try again later.",
+    reconnecting: "The connection was lost. Reconnecting…",
+    notSent: "The message was not sent.",
+    botError: "The bot reports an error:",
+  },
+  over: {
+    user: "You have ended the conversation.",
+    left: "You were away, so the conversation was ended.",
+    idle: "Nothing was said for long, so the conversation was ended.",
+    bot: "The bot has ended the conversation.",
+    network: "The bot's connection was lost, so the conversation was ended.",
+    shutdown: "The server was stopped, so the conversation was ended.",
+    failed: "The bot cannot be reached. Try again in a minute.",
+    taken: "The conversation continues in another tab.",
+    gone: "The conversation is over, because the connection was lost for too long.",
+    lost: "The connection was lost. Check your network, then try again.",
+    refused: "The server has refused the connection. Load the page again.",
+  },
+};
+
+/** Return what a failed request means, as a key of `TEXTS.notice`. */
+function reasonOf(error) {
+  if (!(error instanceof Refusal)) return "unreachable";
+  return { 403: "forbidden", 503: "busy" }[error.status] ?? "failing";
+}
+
+// -- the element -------------------------------------------------------------------------------------------------------
+
+const STYLE = new CSSStyleSheet();
+STYLE.replaceSync(`
+:host {
+  --accent: var(--rtvi-accent, #1f5fbf); --on-accent: var(--rtvi-on-accent, #fff);
+  --ink: var(--rtvi-ink, #1b1f24); --muted: var(--rtvi-muted, #57606a); --line: var(--rtvi-line, #848d97);
+  --card: var(--rtvi-card, #fff); --soft: var(--rtvi-soft, #eef1f4); --mine: var(--rtvi-mine, #dfe9f8);
+  --bad: var(--rtvi-bad, #b42318); --good: var(--rtvi-good, #0a7150);
+  color-scheme: light dark; display: flex; flex-direction: column; box-sizing: border-box;
+  block-size: 36rem; max-block-size: 100dvh; overflow: hidden; color: var(--ink); background: var(--card);
+  border: 1px solid var(--line); border-radius: 12px; font: 1rem/1.5 system-ui, sans-serif;
+}
+@media (prefers-color-scheme: dark) {
+  :host {
+    --accent: var(--rtvi-accent, #7db5ff); --on-accent: var(--rtvi-on-accent, #0b0f14);
+    --ink: var(--rtvi-ink, #e6edf3); --muted: var(--rtvi-muted, #a3aeba); --line: var(--rtvi-line, #6b7683);
+    --card: var(--rtvi-card, #161b22); --soft: var(--rtvi-soft, #222932); --mine: var(--rtvi-mine, #1d3252);
+    --bad: var(--rtvi-bad, #ff8f86); --good: var(--rtvi-good, #55d3a0);
+  }
+}
+:host([hidden]) { display: none; }
+* { box-sizing: border-box; }
+[hidden] { display: none !important; }
+.unseen { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+header { display: flex; align-items: center; gap: .75rem; padding: .625rem 1rem; border-block-end: 1px solid var(--soft); }
+h2 { margin: 0; font-size: 1.0625rem; font-weight: 650; overflow-wrap: anywhere; }
+#state { display: flex; align-items: center; gap: .5rem; white-space: nowrap; color: var(--muted); }
+#state::before { content: ""; inline-size: .625rem; block-size: .625rem; border-radius: 50%; background: var(--muted); }
+#state[data-state=listening]::before { background: var(--good); }
+#state[data-state=speaking]::before { background: var(--accent); }
+#state[data-state=thinking]::before, #state[data-state=connecting]::before, #state[data-state=reconnecting]::before { background: none; border: 2px solid var(--accent); animation: pulse 1s ease-in-out infinite alternate; }
+@keyframes pulse { to { opacity: .25; } }
+h2 + #state { margin-inline-start: auto; }
+#scroll { position: relative; flex: 1 1 0; min-block-size: 3rem; overflow-y: auto; overscroll-behavior: contain; padding: .75rem 1rem; scrollbar-width: thin; }
+#scroll:focus-visible { outline-offset: -3px; }
+#empty { margin: 0; padding-block: 2rem; text-align: center; color: var(--muted); }
+ol { list-style: none; margin: 0; padding: 0; display: flex; flex-direction: column; gap: .5rem; }
+li { max-inline-size: min(85%, 36rem); padding: .4375rem .75rem; border-radius: 12px; overflow-wrap: anywhere; white-space: pre-wrap; unicode-bidi: isolate; }
+li.you { align-self: flex-end; background: var(--mine); border-end-end-radius: 3px; }
+li.bot { align-self: flex-start; background: var(--soft); border-end-start-radius: 3px; }
+li.note { align-self: center; color: var(--muted); font-size: .875rem; }
+.interim, .unheard { color: var(--muted); font-style: italic; }
+#notice { display: flex; flex-wrap: wrap; align-items: center; gap: .25rem .75rem; margin: 0; padding-inline: 1rem; overflow-wrap: anywhere; }
+#notice > span:not(:empty) { padding-block: .5rem; }
+#notice.bad span { color: var(--bad); }
+footer { display: grid; gap: .625rem; padding: .75rem 1rem; border-block-start: 1px solid var(--soft); }
+.row { display: flex; align-items: center; gap: .625rem; }
+button, input { font: inherit; color: inherit; min-block-size: 2.5rem; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
+button { padding-inline: .875rem; cursor: pointer; white-space: nowrap; }
+button:hover { border-color: var(--ink); }
+button.main, button[aria-pressed=true] { background: var(--accent); border-color: var(--accent); color: var(--on-accent); font-weight: 600; }
+button.stop { background: var(--card); border-color: var(--bad); color: var(--bad); }
+input { flex: 1; min-inline-size: 0; padding-inline: .75rem; }
+input::placeholder { color: var(--muted); opacity: 1; }
+#levels { flex: 1; display: grid; grid-template-columns: auto minmax(1rem, 1fr); align-items: center; gap: 0 .5rem; min-inline-size: 0; max-inline-size: 16rem; margin-inline-start: auto; font-size: .75rem; line-height: 1.25; color: var(--muted); }
+.level { block-size: .375rem; border-radius: .1875rem; background: var(--soft); overflow: hidden; }
+.level > i { display: block; block-size: 100%; border-radius: inherit; background: var(--accent); transform: scaleX(0); transform-origin: 0 50%; transition: transform 80ms linear; }
+.level > i.mine { background: var(--good); }
+@media (prefers-reduced-motion: reduce) {
+  #state::before { animation: none !important; }
+  .level > i { transition: none; }
+}
+@media (forced-colors: active) { .level > i, #state::before { background: CanvasText; forced-color-adjust: none; } }
+`);
+
+/** Return an element: its properties, and its children or text. */
+function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  const { role, aria = {}, part, ...others } = properties;
+  if (role) element.setAttribute("role", role);
+  if (part) element.setAttribute("part", part);
+  for (const [name, value] of Object.entries(aria)) element.setAttribute(`aria-${name}`, value);
+  Object.assign(element, others);
+  element.append(...children);
+  return element;
+}
+
+// Levels below -50 dB are nothing, and 0 dB is all of the bar.
+const barOf = (level) => Math.max(0, 1 + (20 * Math.log10(Math.max(level, 1e-6))) / 50);
+// What is not as loud as this is silence, also if it is played.
+const AUDIBLE = 0.003;
+const AUDIBLE_MS = 400;
+// An answer that does not come is not waited for for ever.
+const THINKING_MS = 20_000;
+const END_MS = 1000;
+// How near to its end the transcript is read, in pixels, if it follows what is said.
+const NEAR_END = 48;
+// In the tab's own storage: a page that is loaded again goes on, and one in another tab does not begin by itself.
+const TALKING = `rtvi-voice ${BASE.pathname}`;
+
+class RTVIVoice extends HTMLElement {
+  static texts = TEXTS;
+
+  #parts = {};
+  #items = new WeakMap(); // of the list, by line
+  #transcript = new Transcript();
+  #sound = null;
+  #connection = null;
+  #attempt = null; // what an asynchronous step belongs to; another one replaces it
+  #state = "idle";
+  #ready = false;
+  #muted = false;
+  #thinkingSince = 0; // 0: the bot owes nothing
+  #audibleAt = 0;
+  #playing = false; // bot's audio, silence included
+  #botSpeaks = false;
+  #unsent = []; // texts until the bot is ready
+  #sent = "";
+  #pressed = null; // what the button beside the notice does
+  #atEnd = true; // of the transcript
+
+  constructor() {
+    super();
+    this.attachShadow({ mode: "open" }).adoptedStyleSheets = [STYLE];
+  }
+
+  // -- for the application ---------------------------------------------------------------------------------------------
+
+  /** Begin a conversation, or continue the one that the server has. Call it in the handler of a click. */
+  async start({ muted = false } = {}) {
+    await this.#start(muted);
+  }
+
+  /** End the conversation. */
+  stop() {
+    const attempt = this.#attempt;
+    if (attempt === null) return;
+    if (this.#connection?.send({ type: "end" })) {
+      this.#sound.close();
+      // The last events follow, unless the connection is lost right now.
+      setTimeout(() => this.#attempt === attempt && this.#over("user"), END_MS);
+    } else {
+      request("end", {}).catch(() => {}); // of a session that may not have begun
+      this.#over("user");
+    }
+  }
+
+  /** Send a text; without a conversation begin one, without the microphone. */
+  sendText(text) {
+    this.#unsent.push(text);
+    if (this.#attempt === null) this.#start(true);
+    else this.#flush();
+  }
+
+  /** Whether the bot does not hear the user. To set it to false may ask for the microphone. */
+  get muted() {
+    return this.#muted;
+  }
+
+  set muted(value) {
+    this.#muted = Boolean(value);
+    if (this.#sound?.hasMicrophone) this.#sound.muted = this.#muted;
+    else if (this.#connection && !this.#muted) this.#addMicrophone();
+    this.#remember();
+    this.#show();
+  }
+
+  // -- life in the page ------------------------------------------------------------------------------------------------
+
+  connectedCallback() {
+    if (!this.shadowRoot.firstChild) this.#build();
+    addEventListener("pagehide", this.#leave);
+    addEventListener("pageshow", this.#return);
+    this.#return({ persisted: true });
+  }
+
+  disconnectedCallback() {
+    removeEventListener("pagehide", this.#leave);
+    removeEventListener("pageshow", this.#return);
+    this.#leave();
+  }
+
+  /** Close everything, and leave the session to the page that comes next: the server keeps it for some seconds. */
+  #leave = () => {
+    if (this.#attempt === null) return;
+    this.#close();
+    this.#set("idle");
+  };
+
+  #return = async ({ persisted }) => {
+    const kept = sessionStorage.getItem(TALKING);
+    if (!persisted || kept === null || this.#attempt !== null) return;
+    const live = await request("session").then(
+      () => true,
+      () => false,
+    );
+    if (this.#attempt !== null || !this.isConnected) return;
+    if (live) await this.#start(kept === "muted");
+    else sessionStorage.removeItem(TALKING);
+  };
+
+  // -- the conversation ------------------------------------------------------------------------------------------------
+
+  async #start(muted) {
+    if (this.#attempt !== null) return;
+    const attempt = (this.#attempt = {});
+    this.#transcript = new Transcript();
+    this.#ready = this.#playing = this.#botSpeaks = false;
+    this.#muted = muted;
+    this.#thinkingSince = 0;
+    this.#notify("");
+    this.#set("connecting");
+    this.#render();
+    // Before there is an AudioContext: to a page that records, browsers allow sound also before a click.
+    const stream = muted ? null : await this.#askForMicrophone(attempt);
+    if (this.#attempt !== attempt) return;
+    let sound;
+    try {
+      sound = this.#sound = this.#newSound();
+      await sound.open();
+    } catch (error) {
+      if (stream) stopTracks(stream);
+      if (this.#attempt === attempt) this.#fail(this.#texts.notice.sound, error);
+      return;
+    }
+    if (this.#attempt !== attempt) return stream && stopTracks(stream);
+    if (stream) this.#useMicrophone(stream);
+    try {
+      this.#ready = (await startSession()) === "ready";
+    } catch (error) {
+      if (this.#attempt === attempt) this.#fail(this.#texts.notice[reasonOf(error)], error);
+      return;
+    }
+    if (this.#attempt !== attempt) return;
+    this.#connection = new Connection({
+      open: () => {
+        sound.restart();
+        if (this.#state === "reconnecting") this.#notify("");
+        this.#set("connecting");
+        this.#update();
+        this.#flush();
+      },
+      event: (event, data) => this.#onEvent(event, data),
+      audio: (audio) => sound.play(audio),
+      lost: () => {
+        this.#set("reconnecting");
+        this.#notify(this.#texts.notice.reconnecting, "bad");
+      },
+      reset: () => (this.#transcript = new Transcript()),
+      over: (reason) => this.#over(reason),
+    });
+    this.#connection.open();
+    this.#remember();
+    if (sound.paused) this.#paused(true);
+  }
+
+  #newSound() {
+    const { notice, retry } = this.#texts;
+    return new Sound({
+      frame: (frame, level) => {
+        if (!this.#muted) this.#connection?.sendAudio(frame);
+        this.#drawLevel("mine", level);
+      },
+      status: (status) => this.#played(status),
+      lost: () => {
+        this.muted = true;
+        this.#notify(notice.microphoneLost, "bad", retry, this.#unmute);
+      },
+      paused: (paused) => this.#paused(paused),
+    });
+  }
+
+  /** Return the microphone's stream; null if there is none, which the notice says, or if the user has ended. */
+  async #askForMicrophone(attempt) {
+    let stream;
+    try {
+      stream = await openMicrophone();
+    } catch (error) {
+      if (this.#attempt === attempt) this.#refuse(error);
+      return null;
+    }
+    if (this.#attempt === attempt) return stream;
+    stopTracks(stream);
+    return null;
+  }
+
+  /** Say why there is no microphone. A conversation goes on without it, and does not begin. */
+  #refuse(error) {
+    const { notice, retry } = this.#texts;
+    const text = notice[error.name] ?? notice.NotReadableError;
+    if (!this.#connection) return this.#fail(text, error);
+    this.#muted = true;
+    this.#notify(text, "bad", retry, this.#unmute);
+    this.#show();
+  }
+
+  #useMicrophone(stream) {
+    this.#sound.connectMicrophone(stream);
+    this.#sound.muted = this.#muted;
+    this.#remember();
+    this.#show();
+  }
+
+  async #addMicrophone() {
+    const stream = await this.#askForMicrophone(this.#attempt);
+    if (stream === null) return;
+    if (this.#sound.hasMicrophone) return stopTracks(stream); // asked for twice
+    this.#notify("");
+    this.#useMicrophone(stream);
+  }
+
+  #unmute = () => {
+    this.muted = false;
+  };
+
+  #remember() {
+    if (this.#connection) sessionStorage.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+  }
+
+  #onEvent(event, data) {
+    this.#transcript.apply(event, data);
+    if (event === "voiceClear") this.#sound.clear();
+    else if (event === "voiceFormat") this.#sound.setRate(data.sample_rate_hz);
+    else if (event === "voiceRefused") this.#refused(data);
+    else if (event === "transportStateChanged") this.#onTransportState(data);
+    else if (event === "error") this.#notify(`${this.#texts.notice.botError} ${data.message}`, "bad");
+    else if (event === "userStartedSpeaking") this.#thinkingSince = 0;
+    else if (event === "userStoppedSpeaking" || event === "relayText") this.#thinkingSince = performance.now();
+    else if (event === "botStartedSpeaking") this.#botSpeaks = true;
+    else if (event === "botStoppedSpeaking" || event === "botInterrupted") this.#botSpeaks = false;
+    else if (event === "turnEnded") this.#thinkingSince = 0;
+    this.#update();
+    this.#render();
+    this.dispatchEvent(new CustomEvent("rtvi-event", { bubbles: true, composed: true, detail: { event, data } }));
+  }
+
+  #onTransportState(state) {
+    // Of a session that ends the reason follows at once, so these states are not shown.
+    if (["disconnecting", "disconnected", "error"].includes(state)) return;
+    this.#ready = state === "ready";
+    this.#flush();
+  }
+
+  #refused({ message }) {
+    this.#notify(`${this.#texts.notice.notSent} ${message}`, "bad");
+    if (this.#parts.text.value === "") this.#parts.text.value = this.#sent;
+  }
+
+  #flush() {
+    while (this.#ready && this.#unsent.length > 0) {
+      if (!this.#connection?.send({ type: "text", text: this.#unsent[0], audio_response: true })) return;
+      this.#sent = this.#unsent.shift();
+    }
+  }
+
+  #played({ played, playing, level }) {
+    if (level > AUDIBLE) {
+      this.#audibleAt = performance.now();
+      this.#thinkingSince = 0;
+    }
+    this.#drawLevel("bots", level);
+    this.#playing = playing;
+    this.#connection?.tick({ played, playing });
+    this.#update();
+  }
+
+  #paused(paused) {
+    if (!this.#connection) return;
+    const { notice, resume } = this.#texts;
+    if (paused) this.#notify(notice.paused, "bad", resume, () => this.#sound?.resume());
+    else if (this.#parts.noticeText.textContent === notice.paused) this.#notify("");
+  }
+
+  /** Set the state by what is heard and said. */
+  #update() {
+    if (this.#connection === null || this.#state === "reconnecting") return;
+    const now = performance.now();
+    if (now - this.#thinkingSince > THINKING_MS) this.#thinkingSince = 0;
+    if (!this.#ready) this.#set("connecting");
+    else if (now - this.#audibleAt < AUDIBLE_MS || (this.#playing && this.#botSpeaks)) this.#set("speaking");
+    else this.#set(this.#thinkingSince ? "thinking" : "listening");
+  }
+
+  /** End before it has begun. */
+  #fail(text, error) {
+    console.info(`rtvi-voice: ${error.name}: ${error.message}`);
+    this.#close();
+    this.#muted = false;
+    this.#set("idle", "retry");
+    this.#notify(text, "bad");
+  }
+
+  #over(reason) {
+    const { over } = this.#texts;
+    this.#close();
+    sessionStorage.removeItem(TALKING);
+    this.#muted &&= ["taken", "lost"].includes(reason); // then the conversation goes on as it was
+    this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry" }[reason] ?? "again");
+    this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
+  }
+
+  #close() {
+    this.#attempt = null;
+    this.#connection?.close();
+    this.#sound?.close();
+    this.#connection = this.#sound = null;
+    this.#parts.text.value ||= this.#unsent.join(" ");
+    this.#unsent = [];
+    this.#drawLevel("mine", 0);
+    this.#drawLevel("bots", 0);
+  }
+
+  // -- the view --------------------------------------------------------------------------------------------------------
+
+  get #texts() {
+    return this.constructor.texts;
+  }
+
+  #build() {
+    const texts = this.#texts;
+    const parts = (this.#parts = {
+      state: el("span", { id: "state", part: "state" }),
+      // Not the state itself: listening, thinking and speaking change too often to be read out.
+      spoken: el("span", { className: "unseen", role: "status" }),
+      empty: el("p", { id: "empty" }, texts.empty),
+      lines: el("ol", { role: "list", part: "transcript" }),
+      noticeText: el("span"),
+      action: el("button", { type: "button", hidden: true }),
+      main: el("button", { type: "button", className: "main", part: "main" }),
+      mute: el("button", { type: "button", part: "mute", aria: { pressed: false } }, texts.mute),
+      mine: el("i", { className: "mine" }),
+      bots: el("i"),
+      text: el("input", { maxLength: 2000, autocomplete: "off", placeholder: texts.field, enterKeyHint: "send" }),
+    });
+    parts.text.setAttribute("aria-label", texts.field);
+    parts.notice = el("p", { id: "notice", role: "status", part: "notice" }, parts.noticeText, parts.action);
+    const scrolled = { id: "scroll", role: "region", tabIndex: 0, aria: { label: texts.conversation } };
+    parts.scroll = el("div", scrolled, parts.empty, parts.lines);
+    const levels = (parts.levels = el("div", { id: "levels", aria: { hidden: true }, part: "levels" }));
+    for (const [name, bar] of [[texts.you, parts.mine], [texts.bot, parts.bots]]) {
+      levels.append(el("span", {}, name), el("div", { className: "level" }, bar));
+    }
+    parts.form = el("form", { className: "row", part: "form" }, parts.text, el("button", { part: "send" }, texts.send));
+    parts.form.hidden = this.hasAttribute("no-text");
+    const heading = this.hasAttribute("heading") ? [el("h2", { part: "heading" }, this.getAttribute("heading"))] : [];
+    this.shadowRoot.append(
+      el("header", { part: "header" }, ...heading, parts.state, parts.spoken),
+      parts.scroll,
+      parts.notice,
+      el("footer", {}, el("div", { className: "row" }, parts.main, parts.mute, levels), parts.form),
+    );
+    parts.scroll.onscroll = ({ target }) => {
+      this.#atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR_END;
+    };
+    new ResizeObserver(() => this.#follow()).observe(parts.scroll);
+    parts.main.onclick = () => (this.#attempt === null ? this.start({ muted: this.#muted }) : this.stop());
+    parts.mute.onclick = () => (this.muted = !this.muted);
+    parts.action.onclick = () => this.#pressed();
+    parts.form.onsubmit = (event) => {
+      event.preventDefault();
+      const text = parts.text.value.trim();
+      parts.text.value = "";
+      if (text) this.sendText(text);
+    };
+    this.#set("idle");
+  }
+
+  /** Show a state, and what the main button does. */
+  #set(state, action = "start") {
+    if (state === this.#state && this.#parts.state.textContent) return;
+    const spoken = { listening: "ready", thinking: "ready", speaking: "ready" };
+    const was = spoken[this.#state] ?? this.#state;
+    this.#state = state;
+    const [texts, parts] = [this.#texts, this.#parts];
+    parts.state.textContent = texts.state[state];
+    parts.state.dataset.state = state;
+    // The reason of an end, and that the connection is lost, are said by the notice.
+    if (was !== (spoken[state] ?? state)) parts.spoken.textContent = spoken[state] ? texts.state.listening : "";
+    parts.main.textContent = this.#attempt === null ? texts[action] : texts.end;
+    parts.main.classList.toggle("stop", this.#attempt !== null);
+    this.#show();
+  }
+
+  #show() {
+    const { mute, main, empty, levels, noticeText } = this.#parts;
+    const focused = this.shadowRoot.activeElement === mute;
+    mute.setAttribute("aria-pressed", this.#muted);
+    mute.hidden = this.#attempt === null;
+    if (focused && mute.hidden) main.focus();
+    levels.hidden = this.#attempt === null;
+    empty.hidden = this.#state !== "idle" || this.#transcript.lines.length > 0 || noticeText.textContent !== "";
+  }
+
+  #notify(text, kind = "", action = "", pressed = null) {
+    const parts = this.#parts;
+    const focused = this.shadowRoot.activeElement === parts.action;
+    if (parts.noticeText.textContent !== text) parts.noticeText.textContent = text;
+    parts.notice.className = kind;
+    parts.action.textContent = action;
+    parts.action.hidden = !action;
+    this.#pressed = pressed;
+    if (focused && !action) parts.main.focus();
+    this.#show();
+    this.#follow();
+  }
+
+  #drawLevel(who, level) {
+    this.#parts[who].style.transform = `scaleX(${barOf(level).toFixed(2)})`;
+  }
+
+  #render() {
+    const { lines: list } = this.#parts;
+    const items = this.#transcript.lines.map((line) => {
+      if (!this.#items.has(line)) this.#items.set(line, this.#itemOf(line));
+      return this.#items.get(line);
+    });
+    const shown = new Set(items);
+    for (const item of [...list.children]) if (!shown.has(item)) item.remove();
+    items.forEach((item, index) => {
+      if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
+    });
+    this.#show();
+    this.#follow();
+  }
+
+  #itemOf({ who, text, interim, spoken }) {
+    const item = el("li", { className: interim ? `${who} interim` : who, part: `line ${who}` });
+    if (who !== "note") item.append(el("span", { className: "unseen" }, `${this.#texts[who]}: `));
+    item.append(text.slice(0, spoken));
+    if (spoken < text.length) {
+      const label = el("span", { className: "unseen" }, ` (${this.#texts.unheard}:) `);
+      item.append(label, el("span", { className: "unheard", title: this.#texts.unheard }, text.slice(spoken)));
+    }
+    return item;
+  }
+
+  /** Keep the last line visible, unless the user reads further up. */
+  #follow() {
+    const { scroll } = this.#parts;
+    if (this.#atEnd) scroll.scrollTop = scroll.scrollHeight;
+  }
+}
+
+customElements.define("rtvi-voice", RTVIVoice);

@@ -1,0 +1,276 @@
+"""The errors of the first minutes: what each means, and what to do. docs/guides/errors.md is made of this table."""
+
+from __future__ import annotations
+
+import attrs
+
+__all__ = ["DOCUMENTATION", "EXPLANATIONS", "Explanation", "explanations_of", "hint_of"]
+
+# The URL of the published documentation, with "/" at the end; empty until it is published.
+DOCUMENTATION = ""
+
+
+@attrs.frozen
+class Explanation:
+    """Why an error happens, and what to do about it.
+
+    Attributes:
+        word: Its short name, which `rtvi-sync explain` takes, and the anchor of its paragraph.
+        text: The part of the message by which the error is found.
+        cause: What has happened: sentences.
+        cure: What to do: sentences.
+        page: The page of the documentation that says more: its name without ".md", or "".
+    """
+
+    word: str
+    text: str
+    cause: str
+    cure: str
+    page: str = ""
+
+
+EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
+    "The server isn't found": (
+        Explanation(
+            "no-bot",
+            "No bot was reached",
+            "Every way to the bot failed. The message has a line for each.",
+            "Read the line of your bot's transport. To try no other, pass `transport=`.",
+            "connecting",
+        ),
+        Explanation(
+            "unreachable",
+            "cannot be reached",
+            "Nothing listens at this address, or the network doesn't lead there.",
+            "Start the bot. Check host and port.",
+        ),
+        Explanation(
+            "no-server",
+            "Check the URL, and that the server is running",
+            "The server that starts the bot doesn't answer.",
+            "Start it. Check host and port.",
+        ),
+        Explanation(
+            "browser-page",
+            "is a page for browsers",
+            "This is the URL of the runner's web page, copied from a browser.",
+            'Drop the path: `connect("http://HOST:7860")`.',
+        ),
+        Explanation(
+            "not-http",
+            "takes no start request",
+            "The URL starts with `http://`, but leads to a WebSocket.",
+            'Use `connect("ws://HOST:PORT/ws")`, or the server\'s URL without a path.',
+        ),
+        Explanation(
+            "not-json",
+            "did not answer with JSON",
+            "The URL is that of a web page.",
+            "Pass the URL of the start endpoint, which ends in `/start`, or the server's without a path.",
+        ),
+        Explanation(
+            "no-endpoint",
+            "Give the whole URL of the endpoint",
+            "The server has neither `/start` nor `/connect`.",
+            "Pass the endpoint's whole URL. If the server has a WebSocket only, pass the URL of that.",
+        ),
+        Explanation(
+            "wrong-endpoint",
+            "Check the URL of the",
+            "The server answered 404, 405 or 501: it has no such endpoint.",
+            "Pass the endpoint's whole URL.",
+        ),
+        Explanation(
+            "no-path",
+            "The URL has no path",
+            "The server answered, but has no WebSocket at `/`.",
+            "Add the path. Pipecat's runner has `/ws` (eval) and `/ws-client` (protobuf).",
+        ),
+        Explanation(
+            "wrong-path",
+            "Check the path of ws_url",
+            "The server answered, but has no WebSocket at this path.",
+            "Correct the path: Pipecat's runner has `/ws` and `/ws-client`. "
+            "A proxy in front must pass WebSockets on: nginx needs `proxy_http_version 1.1` and, by "
+            "`proxy_set_header`, `Upgrade $http_upgrade` and `Connection upgrade`.",
+        ),
+    ),
+    "The server refuses": (
+        Explanation(
+            "bad-token",
+            "token may be missing, wrong, expired, or used before",
+            "The server answered 403: because of the token, the path, or `--allowed-origins`.",
+            "Connect to the server's `http://` URL, which gets a new token each time. "
+            "If you pass a token, also name the `transport`: the first of two would use it up. "
+            'For `--allowed-origins`, pass `headers={"Origin": "…"}`.',
+        ),
+        Explanation(
+            "needs-login",
+            "requires a user and a password",
+            "The server, or a proxy in front, asks for a login (HTTP Basic).",
+            "Use `wss://USER:PASSWORD@HOST/…`, with special characters escaped, or `headers=`.",
+        ),
+        Explanation(
+            "wrong-login",
+            "does not accept the user and password",
+            "The server refused the login.",
+            "Correct it. In a URL, escape special characters: `%40` for `@`.",
+        ),
+        Explanation(
+            "one-client",
+            "may serve one client at a time",
+            "The bot serves one client (`ConnectionMode.SINGLE`), and has one.",
+            "End that session.",
+        ),
+        Explanation(
+            "needs-tls",
+            "speaks TLS",
+            "The server expects TLS, and got a plain request.",
+            "Use `https://` or `wss://`.",
+        ),
+        Explanation(
+            "no-tls",
+            "Pipecat's runner advertises wss://",
+            "The runner named a `wss://` URL, but its port has no TLS.",
+            'Connect to the server, `connect("http://HOST:7860")`, or to `ws://HOST:7860/ws-client`.',
+        ),
+        Explanation(
+            "not-encrypted",
+            "is not encrypted: an attacker",
+            "The start endpoint has TLS, but named a `ws://` URL.",
+            'Let it name a `wss://` URL. If a proxy adds TLS, use `connect("wss://HOST/ws")`.',
+        ),
+    ),
+    "The bot doesn't get ready": (
+        Explanation(
+            "hung-up",
+            "The server hung up before the bot had sent anything",
+            "The server accepted the WebSocket, then the bot failed to start.",
+            "See the bot's log. Give the bot the entry that the message names.",
+            "pipecat",
+        ),
+        Explanation(
+            "call-hung-up",
+            "The bot has hung up before it had said anything",
+            "The bot took the telephone call and failed to start.",
+            "See the bot's log. Give the bot the entry that the message names.",
+            "testing-phone-bots",
+        ),
+        Explanation(
+            "no-rtvi",
+            "A bot without RTVI",
+            "The bot accepted the connection, but never reported that it is ready.",
+            "Give the bot an RTVI processor: remove `enable_rtvi=False`. If it loads slowly, raise `connect_timeout`.",
+            "pipecat",
+        ),
+        Explanation(
+            "too-slow",
+            "the time was spent on",
+            "The bot wasn't ready in time. The message and `error.phase` name the slow step.",
+            "For a slow bot, raise `connect_timeout` and name the `transport`. Otherwise see the bot's log.",
+        ),
+        Explanation(
+            "wrong-frames",
+            "frames instead",
+            "The bot sends text where this transport expects binary frames, or the reverse.",
+            "Use the other WebSocket transport.",
+            "connecting",
+        ),
+        Explanation(
+            "not-protobuf",
+            "messages that are not Pipecat's protobuf frames",
+            "The bot has another serializer, or the server isn't a bot.",
+            "Give the bot's transport a `ProtobufFrameSerializer`, or use the eval transport.",
+            "connecting",
+        ),
+        Explanation(
+            "other-transport",
+            "which needs another transport",
+            "The server started the bot in a Daily room, or for WebRTC.",
+            "For WebRTC, `pip install 'rtvi_sync[webrtc]'`. "
+            "Daily rooms can't be reached: start the bot for WebSocket. Pipecat's runner 1.5 to 1.12 needs `-t eval`, "
+            'other servers `params={"request_data": {"transport": "websocket"}}`.',
+        ),
+    ),
+    "WebRTC": (
+        Explanation(
+            "no-packets",
+            "No network packet came from the bot",
+            "UDP doesn't pass between this machine and the bot.",
+            "Use a TURN server over TCP, or a WebSocket.",
+            "webrtc",
+        ),
+        Explanation(
+            "no-network",
+            "This machine has no address for WebRTC",
+            "The machine has only a loopback network, which WebRTC doesn't use.",
+            "Connect it to a network, or use a WebSocket.",
+        ),
+        Explanation(
+            "no-audio",
+            "has refused the audio",
+            "The bot's answer has no audio.",
+            "Set `audio_in_enabled` and `audio_out_enabled` of the bot's transport.",
+        ),
+        Explanation(
+            "no-session-id",
+            "needs a sessionId",
+            "The start endpoint started the bot for another transport, or isn't Pipecat's.",
+            "Start the bot for `webrtc`, or pass the offer's URL: `SmallWebRTCTransport(webrtc_url=…)`.",
+        ),
+        Explanation(
+            "no-consent",
+            "the bot no longer answers ICE",
+            "A machine is too busy, or the client's packets are blocked.",
+            "Run fewer sessions. Pass a `ReconnectPolicy`.",
+            "reconnecting",
+        ),
+        Explanation(
+            "silence",
+            "no packet has come for",
+            "The bot's process ended, the network is gone, or this machine's address changed.",
+            "Connect again, or pass a `ReconnectPolicy`.",
+            "reconnecting",
+        ),
+    ),
+    "Questions and files": (
+        Explanation(
+            "not-heard",
+            "The bot has not heard the question",
+            "You spoke, and the bot reported neither speech nor words.",
+            "If the bot muted the user, wait for `user_mute_stopped`. "
+            "Otherwise give the bot audio input, and voice detection or speech recognition.",
+            "pipecat",
+        ),
+        Explanation(
+            "muted",
+            "The question was not said within",
+            "The bot muted the user, as during a greeting, and didn't unmute in time.",
+            "Call `listen()` first, to hear the greeting. Or pass a larger `timeout`, or type the question.",
+        ),
+        Explanation(
+            "no-messages",
+            "carries no messages",
+            "A telephone call carries sound only.",
+            'Speak: `ask(Path("question.wav"))`.',
+        ),
+        Explanation(
+            "bad-audio-file",
+            "Cannot use the audio file",
+            "The file isn't audio, is damaged, or is empty.",
+            "Convert it: `ffmpeg -i IN -c:a pcm_s16le OUT.wav`. To send a named pipe, use a `CallbackSource`.",
+            "audio",
+        ),
+    ),
+}
+
+
+def explanations_of(text: str) -> list[Explanation]:
+    """Return the explanations of the errors that a text reports, in the order of the table."""
+    return [each for group in EXPLANATIONS.values() for each in group if each.text in text]
+
+
+def hint_of(text: str) -> str:
+    """Return the line that leads from an error to its explanation, or "" if it has none."""
+    words = [each.word for each in explanations_of(text)]
+    return f"See: rtvi-sync explain {' '.join(words)}" if words else ""

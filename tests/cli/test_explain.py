@@ -1,0 +1,59 @@
+"""`rtvi-sync explain`: from the word of an error, or its text, to what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtvi_sync.cli import main
+from rtvi_sync.explanations import EXPLANATIONS
+
+pytestmark = pytest.mark.inside
+
+HUNG_UP = """\
+hung-up: 'The server hung up before the bot had sent anything'
+  The server accepted the WebSocket, then the bot failed to start.
+  See the bot's log. Give the bot the entry that the message names.
+  More: the page pipecat of the documentation.
+"""
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "hung-up",
+        "ws://h/ws failed: The server hung up before the bot had sent anything: see its log.",
+        "server hung up before",
+    ],
+)
+def test_a_word_or_a_text(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The word, the error's text and a part of it lead to the same paragraph."""
+    assert main(["explain", word]) == 0
+    assert capsys.readouterr().out == HUNG_UP
+
+
+def test_several(capsys: pytest.CaptureFixture[str]) -> None:
+    """Several words are several paragraphs, as an error of several transports needs."""
+    assert main(["explain", "no-bot", "hung-up"]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("no-bot: ")
+    assert second == HUNG_UP
+
+
+def test_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a word, all of them are listed, in a terminal of 80 columns."""
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(EXPLANATIONS) + sum(map(len, EXPLANATIONS.values()))
+    assert max(map(len, lines)) <= 80
+
+
+def test_an_unknown_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown word is an error that names the one that was meant."""
+    assert main(["explain", "hung-upp"]) == 1
+    assert capsys.readouterr().err == "rtvi-sync explain: 'hung-upp' is not explained; did you mean 'hung-up'?\n"
+
+
+def test_commands_name_the_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that fails ends with the line that names the word."""
+    assert main(["ask", "http://127.0.0.1:1", "Hello?"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "  See: rtvi-sync explain no-server"

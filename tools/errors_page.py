@@ -1,0 +1,56 @@
+"""The page of errors, made of the table in `rtvi_sync/explanations.py`. `python -m tools.errors_page` writes it.
+
+What stands before the page's first heading of a group is written by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rtvi_sync.explanations import EXPLANATIONS
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def page_named(name: str) -> Path:
+    """Return the page of the documentation that has a name, in whatever folder."""
+    (page,) = DOCS.rglob(f"{name}.md")
+    return page
+
+
+PAGE = page_named("errors")
+
+
+def page() -> str:
+    """Return the text of the page."""
+    head = re.split(r"^## ", PAGE.read_text("utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
+    return head + "\n".join(_paragraphs())
+
+
+def _paragraphs() -> Iterator[str]:
+    for group, explanations in EXPLANATIONS.items():
+        yield f"## {group}\n"
+        for each in explanations:
+            more = [f"More: {_link(each.page)}."] if each.page else []
+            yield "\n".join([f"### {each.word}\n", f"`{each.text}`\n", each.cause, *_sentences(each.cure), *more, ""])
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each of which is a line of the page."""
+    return re.split(r"(?<=\.) (?=[A-Z])", text)
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({Path(os.path.relpath(page_named(name), PAGE.parent)).as_posix()})"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
