@@ -160,7 +160,7 @@ DEVICES = {
     ),
     "sounddevice": (
         "sounddevice",
-        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/audio.md)",
+        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/no-sound.md)",
         ("libportaudio2",),
     ),
     "video": (
