@@ -31,8 +31,8 @@ from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {README})]
+PAGES = [README, ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {*PAGES})]
 # What a block of Python needs, the block, and the indented output that follows it, if one does.
 BLOCK = re.compile(
     r"^(?:<!-- ([^\n]*) -->\n)?```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE
@@ -148,6 +148,41 @@ def run_until_stopped(program: str, bot: EmbeddedBot, folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=GUARD)
     assert not err or "KeyboardInterrupt" in err.splitlines()[-1], err
+
+
+TUTORIAL = ROOT / "docs" / "start" / "first-bot-test.md"
+
+
+def test_the_tutorial_passes_as_it_says(tmp_path: Path) -> None:
+    """The parts of the tutorial's file make tests that pass, as many as the page shows at its end."""
+    page = TUTORIAL.read_text("utf-8")
+    parts: dict[str, list[str]] = {}
+    for comment, block, _ in BLOCK.findall(page):
+        name = Needs.read(comment).part_of
+        assert name is not None
+        parts.setdefault(name, []).append(block)
+    for name, blocks in parts.items():
+        tmp_path.joinpath(name).write_text("\n\n".join(blocks), "utf-8")
+
+    done = pytest_in(tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    promised = re.findall(r"^(\d+ passed) in", page, re.MULTILINE)
+    assert re.findall(r"(\d+ passed) in", done.stdout) == promised[-1:]
+
+
+def test_the_failure_of_the_tutorial_is_shown(tmp_path: Path) -> None:
+    """The change that the tutorial asks for fails with the words that it shows."""
+    page = TUTORIAL.read_text("utf-8")
+    first = BLOCK.findall(page)[0][1]
+    shown = re.findall(r"^(expected the bot.*?)\n  turn", page, re.DOTALL | re.MULTILINE)[0]
+    wrong = "nine to five".join(first.rsplit("nine to six", 1))
+    tmp_path.joinpath("test_shop.py").write_text(wrong, "utf-8")
+
+    done = pytest_in(tmp_path, "-k", "opening_hours")
+
+    assert done.returncode == 1
+    assert shown in re.sub(r"^E +(?:\S+ExpectationError: )?", "", done.stdout, flags=re.MULTILINE)
 
 
 # Modules of extras: blocks of README that import one need more than the wheel.

@@ -15,13 +15,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import rtvi_sync
+
 DOCS: Final = Path(__file__).parents[1] / "docs"
 SITE: Final = ""  # the address of the site with a slash at its end, once it has one; until then links are relative
 LIMIT: Final = 300_000  # bytes of `llms-full.txt`
 GROUPS: Final = {"start": "Start", "guides": "Guides", "reference": "Reference", "background": "Optional"}
 _FIRST: Final = "guides/errors.md"  # what an agent looks for most
 # Guides for few readers, which would make the file too large: the index has them.
-_LEFT_OUT: Final = ("load.md", "old-bots.md", "otel.md", "telephony.md", "transport.md", "webrtc.md")
+_LEFT_OUT: Final = (
+    "audio.md",
+    "flask.md",
+    "load.md",
+    "old-bots.md",
+    "otel.md",
+    "telephony.md",
+    "testing-phone-bots.md",
+    "transport.md",
+    "webrtc.md",
+)
 # The classes that are described whole; others have their first paragraph, and that of each member.
 _WHOLE: Final = ("connect", "RTVIClient", "Turn", "Expect", "ReconnectPolicy", "Reply", "EmbeddedBot", "run_many")
 _MODULES: Final = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.testing")
@@ -116,10 +128,17 @@ def _described(name: str, value: Any) -> Iterator[str]:
     if not inspect.isclass(value) or issubclass(value, BaseException):
         return
     for member, found in inspect.getmembers(value):
-        if not member.startswith("_") and (isinstance(found, property) or inspect.isroutine(found)):
+        if _is_own(value, member) and (isinstance(found, property) or inspect.isroutine(found)):
             text = _text(name, found)
             if text:
                 yield f"{name}.{member}{'' if isinstance(found, property) else _signature(found)}\n{text}"
+
+
+def _is_own(cls: type, member: str) -> bool:
+    """Return whether a member is public, and neither that of a builtin nor of a class that is described itself."""
+    owner = next((base for base in cls.__mro__ if member in vars(base)), object)
+    is_elsewhere = owner is not cls and owner.__name__ in rtvi_sync.__all__
+    return not member.startswith("_") and owner.__module__.startswith("rtvi_sync") and not is_elsewhere
 
 
 def _text(name: str, value: Any) -> str:
@@ -129,7 +148,8 @@ def _text(name: str, value: Any) -> str:
 
 def _signature(value: Any) -> str:
     try:
-        return re.sub(r"'([^']*)'", r"\1", str(inspect.signature(value)))
+        text = str(inspect.signature(value)).replace("(self, ", "(").replace("(self)", "()")
+        return re.sub(r"'([^']*)'", r"\1", text)  # annotations that are written as texts
     except (TypeError, ValueError):
         return ""
 
